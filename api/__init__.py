@@ -1,0 +1,64 @@
+"""everstep: write an optimizer once, run it on every TensorFlow and Keras there is.
+
+>>> import numpy, everstep
+>>> weights = numpy.zeros(2)
+>>> optimizer = everstep.optimizers.Adam(0.1).bind(numpy)   # or bind(tf.train), bind(tf.keras), bind(keras)
+>>> optimizer.apply_gradients([(numpy.array([1.0, -2.0]), weights)])
+>>> weights.round(3)
+array([-0.1,  0.1])
+"""
+from __future__ import absolute_import, division, print_function
+
+from everstep import errors, optimizers
+from everstep.compat.ops import IndexedSlices
+from everstep.compat.state.state import State, capture, restore
+from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
+from everstep.optimizers.definition import Definition, Variable, Wrapper, assign, total
+from everstep.optimizers.schedule import InverseTimeDecay, Schedule
+from everstep.optimizers.wrappers.accumulate import accumulate
+
+__version__ = "0.1.0"
+
+
+def custom_objects(module):
+    """`{name: class}` of all imported definitions for a module's `load_model(..., custom_objects=)`.
+
+    It holds both spellings of a name that stock also has (`Adam`, `adam`): stock loaders look names up in lower case.
+
+    Raises:
+        TargetError: the module speaks no known API.
+    """
+    from everstep.compat.targets import find
+
+    found = find(module)
+    objects = {}
+    for definition in Definition.registered():
+        if definition is not Wrapper:
+            made = found.native_class(definition)
+            objects[definition.__name__] = objects[definition.__name__.lower()] = made
+    return objects
+
+
+__all__ = [
+    "VARIABLE",
+    "Definition",
+    "IndexedSlices",
+    "InverseTimeDecay",
+    "Schedule",
+    "State",
+    "Variable",
+    "Wrapper",
+    "accumulate",
+    "assign",
+    "capture",
+    "child",
+    "custom_objects",
+    "errors",
+    "hyper",
+    "option",
+    "optimizers",
+    "restore",
+    "scalar",
+    "slot",
+    "total",
+]

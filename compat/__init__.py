@@ -1,0 +1,1 @@
+"""All that knows a framework or a version."""

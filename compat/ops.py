@@ -1,0 +1,373 @@
+"""The backends: for each, one table of the ops that rules use, and the verbs with which the engine moves data."""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+
+import numpy as np
+
+from everstep.errors import GradientError, UnknownOpError
+
+# What a rule may use, with NumPy's names and meaning, on every backend.
+NAMES = frozenset(
+    "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
+    "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
+)
+
+
+def unknown_op(name):
+    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES))))
+
+
+class IndexedSlices(object):
+    """A sparse gradient for NumPy arrays: `values[i]` belongs to row `indices[i]`; equal indices add up.
+
+    Args:
+        values: array of shape (n,) + shape[1:] of the variable.
+        indices: n whole numbers, each the number of a row.
+    """
+
+    def __init__(self, values, indices):
+        self.values, self.indices = np.asarray(values), np.asarray(indices)
+        if self.indices.ndim != 1 or self.indices.dtype.kind not in "iu":
+            raise GradientError("indices must be a list of whole numbers; got {!r}".format(indices))
+        if self.values.shape[:1] != self.indices.shape:
+            raise GradientError(
+                "IndexedSlices of {} indices needs as many rows of values; got shape {}".format(
+                    len(self.indices), self.values.shape
+                )
+            )
+
+    def __repr__(self):
+        return "everstep.IndexedSlices(values of shape {}, {} indices)".format(self.values.shape, len(self.indices))
+
+
+def _sigmoid(x):
+    half = x / 2  # keeps exp from overflowing on either side
+    return (np.tanh(half) + 1) / 2
+
+
+NUMPY = {
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "square": np.square,
+    "exp": np.exp,
+    "log": np.log,
+    "pow": np.power,
+    "sin": np.sin,
+    "cos": np.cos,
+    "sign": np.sign,
+    "floor": np.floor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    "where": np.where,
+    "equal": np.equal,
+    "isfinite": np.isfinite,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "any": np.any,
+    "all": np.all,
+    "cast": lambda x, to: np.asarray(x).astype(to),
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "zeros_like": np.zeros_like,
+    "ones_like": np.ones_like,
+    "reshape": lambda x, to: np.reshape(x, to),
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.true_divide,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
+    "negative": np.negative,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+}
+
+
+class _NumpyOps(object):
+    """The table as attributes, on plain arrays: what an oracle or a schedule's call runs a rule with."""
+
+    def __getattr__(self, name):
+        if name not in NAMES:
+            raise unknown_op(name)
+        return NUMPY[name]
+
+
+numpy_ops = _NumpyOps()
+
+
+class NumpyBackend(object):
+    """Arrays that are updated in place."""
+
+    ops = NUMPY
+    eager = True
+
+    def constant(self, number, dtype):
+        return np.asarray(number, dtype)
+
+    def cast(self, value, dtype):
+        return np.asarray(value).astype(dtype, copy=False)
+
+    def dtype(self, variable):
+        return variable.dtype.name
+
+    def shape(self, value):
+        return np.shape(value)
+
+    def read(self, variable):
+        return variable
+
+    def gather(self, variable, rows):
+        return variable[rows]
+
+    def write(self, variable, value, rows=None):
+        variable[... if rows is None else rows] = value
+
+    def subtract(self, variable, value):
+        variable -= value
+
+    def own(self, value, variable):
+        """A value in memory of its own."""
+        return np.array(value)
+
+    def constrain(self, variable, write):
+        return write
+
+    def slices(self, grad):
+        """(values, indices) of a sparse gradient, None of a dense one."""
+        return (grad.values, grad.indices) if isinstance(grad, IndexedSlices) else None
+
+    def tensor(self, value):
+        return np.asarray(value)
+
+    def rows_of(self, variable):
+        return len(variable)
+
+    def sum_duplicates(self, values, indices):
+        rows, place = np.unique(indices, return_inverse=True)
+        summed = np.zeros((len(rows),) + values.shape[1:], values.dtype)
+        np.add.at(summed, place.reshape(-1), values)
+        return summed, rows
+
+    def spread(self, values, rows, count):
+        """Rows laid into zeros."""
+        whole = np.zeros((count,) + values.shape[1:], values.dtype)
+        whole[rows] = values
+        return whole
+
+    def rows_equal(self, marks, mark):
+        return np.flatnonzero(marks.reshape(-1) == mark)
+
+    def branch(self, predicate, yes, no):
+        return yes() if predicate else no()
+
+    def choose(self, predicate, yes, no):
+        return yes if predicate else no
+
+    def barrier(self, values):
+        return None
+
+    def wait(self, value, operations):
+        return value
+
+    @contextlib.contextmanager
+    def after(self, operations):
+        yield
+
+
+class TensorFlowBackend(object):
+    """Graphs and eager tensors of any TensorFlow from 1.4 on, ref and resource variables.
+
+    Args:
+        tf: the module `tensorflow`.
+        use_locking: passed to the assignments of ref variables.
+    """
+
+    def __init__(self, tf, use_locking=False):
+        # From 1.13 on the TF1 names live in compat.v1, where they also give no deprecation warnings.
+        self.tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
+        self.use_locking = use_locking
+        self.ops = _tensorflow_table(self.tf)
+
+    @property
+    def eager(self):
+        executing = getattr(self.tf, "executing_eagerly", None)  # from 1.7 on; before that graphs are all there is
+        return bool(executing and executing())
+
+    def constant(self, number, dtype):
+        return self.tf.constant(number, dtype)
+
+    def cast(self, value, dtype):
+        return value if value.dtype.base_dtype.name == dtype else self.tf.cast(value, dtype)
+
+    def dtype(self, variable):
+        return variable.dtype.base_dtype.name
+
+    def shape(self, value):
+        shape = self.tf.TensorShape(value.shape if hasattr(value, "shape") else value.get_shape())
+        return None if shape.ndims is None else tuple(shape.as_list())
+
+    def is_ref(self, variable):
+        return getattr(variable.dtype, "_is_ref_dtype", False)
+
+    def read(self, variable):
+        return variable.read_value()
+
+    def gather(self, variable, rows):
+        return self.tf.gather(variable, rows)
+
+    def write(self, variable, value, rows=None):
+        value = self.cast(value, self.dtype(variable))
+        if rows is None:
+            return self.tf.assign(variable, value, use_locking=self.use_locking)
+        if self.is_ref(variable):
+            return self.tf.scatter_update(variable, rows, value, use_locking=self.use_locking)
+        return self._scatter_resource(variable, value, rows)
+
+    def _scatter_resource(self, variable, value, rows):
+        from tensorflow.python.ops import resource_variable_ops as resource
+
+        update = getattr(resource, "resource_scatter_update", None) or getattr(
+            getattr(resource, "gen_resource_variable_ops", None), "resource_scatter_update", None
+        )
+        if update is not None:
+            return update(variable.handle, rows, value)
+        # TF 1.4 to 1.6 can only add to rows; when those are the minimum no longer, this branch can go.
+        with self.tf.control_dependencies([value]):
+            difference = value - self.gather(variable, rows)
+        return resource.resource_scatter_add(variable.handle, rows, difference)
+
+    def subtract(self, variable, value):
+        return self.tf.assign_sub(variable, self.cast(value, self.dtype(variable)), use_locking=self.use_locking)
+
+    def own(self, value, variable):
+        # What is read from a ref variable may be its own buffer; x = max(x, x) is a copy that no optimizer removes.
+        return self.tf.maximum(value, value) if self.is_ref(variable) else value
+
+    def constrain(self, variable, write):
+        constraint = getattr(variable, "constraint", None)
+        if constraint is None:
+            return write
+        with self.after([write]):
+            return self.write(variable, constraint(self.read(variable)))
+
+    def slices(self, grad):
+        return (grad.values, grad.indices) if isinstance(grad, self.tf.IndexedSlices) else None
+
+    def tensor(self, value):
+        return self.tf.convert_to_tensor(value)
+
+    def rows_of(self, variable):
+        count = self.shape(variable)[0]
+        return self.tf.shape(variable)[0] if count is None else count
+
+    def sum_duplicates(self, values, indices):
+        rows, place = self.tf.unique(indices)
+        return self.tf.unsorted_segment_sum(values, place, self.tf.shape(rows)[0]), rows
+
+    def spread(self, values, rows, count):
+        return self.tf.unsorted_segment_sum(values, rows, count)
+
+    def rows_equal(self, marks, mark):
+        flat = self.tf.reshape(marks, [-1])
+        return self.tf.reshape(self.tf.where(self.tf.equal(flat, self.tf.cast(mark, flat.dtype))), [-1])
+
+    def branch(self, predicate, yes, no):
+        if self.eager:
+            return yes() if bool(predicate) else no()
+
+        def done(operations):
+            with self.after(operations):
+                return self.tf.constant(True)
+
+        return [self.tf.cond(predicate, lambda: done(yes()), lambda: done(no()))]
+
+    def choose(self, predicate, yes, no):
+        return self.tf.where(predicate, yes, no)
+
+    def barrier(self, grads):
+        """An operation that is done when all gradients are."""
+        if self.eager:
+            return None
+        return self.tf.group(*[grad.values if isinstance(grad, self.tf.IndexedSlices) else grad for grad in grads])
+
+    def wait(self, value, operations):
+        """The value, not before the operations are done."""
+        with self.after(operations):
+            return self.tf.identity(value)
+
+    def after(self, operations):
+        wanted = [operation for operation in operations if operation is not None]
+        return self.tf.control_dependencies([] if self.eager else wanted)
+
+
+def _tensorflow_table(tf):
+    def reduce(function):
+        import inspect
+
+        signature = getattr(inspect, "getfullargspec", None) or inspect.getargspec
+        # keep_dims became keepdims in 1.5; when 1.4 is the minimum no longer, this can go.
+        keep = "keepdims" if "keepdims" in str(signature(function)) else "keep_dims"
+        return lambda x, axis=None, keepdims=False: function(x, axis=axis, **{keep: keepdims})
+
+    def where(condition, yes, no):
+        # The TF1 op wants three equal shapes; adding zeros broadcasts in every version.
+        zeros = tf.zeros_like(yes) + tf.zeros_like(no) + tf.cast(tf.zeros_like(condition), yes.dtype)
+        full = tf.logical_or(condition, tf.cast(zeros, tf.bool))
+        return tf.where(full, yes + zeros, no + zeros)
+
+    return {
+        "constant": tf.constant,
+        "abs": tf.abs,
+        "sqrt": tf.sqrt,
+        "rsqrt": tf.rsqrt,
+        "square": tf.square,
+        "exp": tf.exp,
+        "log": tf.log,
+        "pow": tf.pow,
+        "sin": tf.sin,
+        "cos": tf.cos,
+        "sign": tf.sign,
+        "floor": tf.floor,
+        "maximum": tf.maximum,
+        "minimum": tf.minimum,
+        "clip": lambda x, low, high: tf.minimum(tf.maximum(x, low), high),
+        "where": where,
+        "equal": tf.equal,
+        "isfinite": tf.is_finite,
+        "logical_and": tf.logical_and,
+        "logical_or": tf.logical_or,
+        "logical_not": tf.logical_not,
+        "sum": reduce(tf.reduce_sum),
+        "mean": reduce(tf.reduce_mean),
+        "max": reduce(tf.reduce_max),
+        "min": reduce(tf.reduce_min),
+        "any": reduce(tf.reduce_any),
+        "all": reduce(tf.reduce_all),
+        "cast": lambda x, to: tf.cast(x, to),
+        "sigmoid": tf.sigmoid,
+        "tanh": tf.tanh,
+        "zeros_like": tf.zeros_like,
+        "ones_like": tf.ones_like,
+        "reshape": lambda x, to: tf.reshape(x, to),
+        "add": tf.add,
+        "subtract": tf.subtract,
+        "multiply": tf.multiply,
+        "divide": tf.divide,
+        "floor_divide": tf.floordiv,
+        "remainder": tf.floormod,
+        "negative": tf.negative,
+        "less": tf.less,
+        "less_equal": tf.less_equal,
+        "greater": tf.greater,
+        "greater_equal": tf.greater_equal,
+    }

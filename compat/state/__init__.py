@@ -1,0 +1,1 @@
+"""The API-neutral form of all that an optimizer has learned."""

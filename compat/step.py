@@ -1,0 +1,412 @@
+"""The engine: one step over all (gradient, variable) pairs of a call, the same for every target.
+
+Order, for graphs in which nothing else orders anything (https://github.com/keras-team/keras/issues/10769 shows what
+happens without): for one variable its reads come before its writes; across variables, writes wait for all gradients
+and for the reads of counters; counters move last.
+
+A `host` (an adapter's instance) gives what differs between targets: `backend`, `definition`, `rule(variable)`,
+`record(variable)`, `slot(variable, name)`, `scalar(name)`, `counter(name)`, `hyper(name)`, and
+`update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.trace import Tracer, Value
+from everstep.errors import GradientError, RuleError, UnsupportedError
+from everstep.optimizers.declarations import running_rule
+from everstep.optimizers.definition import assign, total
+from everstep.optimizers.schedule import Schedule
+from everstep.optimizers.tree import Names, defines, flat, flatten, tree
+
+_SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
+_FLOATS = _SIXTEEN_BITS | frozenset(["float32", "float64"])
+TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient
+
+
+def compute_dtype(dtype):
+    return "float32" if dtype in _SIXTEEN_BITS else dtype
+
+
+def skips(definition):
+    """Whether there are steps that do not update, so that steps and updates are counted apart."""
+    return defines(definition, "applies")
+
+
+def remembers_rows(definition):
+    """Whether a sparse update needs to know the rows of earlier steps."""
+    return defines(definition, "collect") and (definition.sparse == "rows" or definition.still)
+
+
+def check_pairs(backend, pairs):
+    """The (gradient, variable) pairs that have a gradient, or an error; nothing is built or changed before."""
+    pairs = [tuple(pair) for pair in pairs]
+    kept = [(grad, variable) for grad, variable in pairs if grad is not None]
+    if not kept:
+        names = ", ".join(str(getattr(v, "name", "array")) for _, v in pairs) or "an empty list was given"
+        raise GradientError("no gradients provided for any variable: {}".format(names))
+    for grad, variable in kept:
+        name = getattr(variable, "name", "array")
+        dtype = backend.dtype(variable)
+        if dtype not in _FLOATS:
+            raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
+        slices, wanted = backend.slices(grad), tuple(backend.shape(variable))
+        found = backend.shape(slices[0] if slices else grad)
+        if slices and found is not None:
+            found, wanted = found[1:], wanted[1:]
+        if found is not None and not _agree(found, wanted):
+            raise GradientError(
+                "the gradient of {} has {} of shape {}; the variable needs {}".format(
+                    name, "rows" if slices else "values", tuple(found), wanted
+                )
+            )
+    return kept
+
+
+def _agree(found, wanted):
+    return len(found) == len(wanted) and all(f is None or w is None or f == w for f, w in zip(found, wanted))
+
+
+def _broadcasts(found, wanted):
+    return len(found) <= len(wanted) and all(f in (1, w) for f, w in zip(reversed(found), reversed(wanted)))
+
+
+class Step(object):
+    """One call with gradients. `run()` gives the operations that carry it out; in eager code it is then done."""
+
+    def __init__(self, host, pairs):
+        self.host, self.backend, self.definition = host, host.backend, host.definition
+        self.pairs = check_pairs(self.backend, pairs)
+        self.skips = skips(self.definition)
+        self.predicate = True
+        self.counts = {}  # counters as they were before the step
+        self.scopes = {}  # by compute dtype
+        self.known = {}  # totals measured and scalars advanced: what scopes learn while the step goes on
+        self.sums = {}  # by variable: what was measured for it alone
+
+    def scope(self, dtype):
+        if dtype not in self.scopes:
+            self.scopes[dtype] = _Scope(self, dtype)
+        return self.scopes[dtype]
+
+    def count(self, name):
+        if name not in self.counts:
+            self.counts[name] = self.backend.read(self.host.counter(name))
+        return self.counts[name]
+
+    def run(self, count=True):
+        """Args: count: whether counters and scalars move; not where a wrapper optimizer hands over single variables."""
+        backend, shared = self.backend, self.scope("float32")
+        if self.skips and not count:
+            raise UnsupportedError(
+                "{} counts the steps of whole calls, so it cannot run inside an optimizer that hands it one variable "
+                "at a time; call its apply_gradients".format(self.definition._short())
+            )
+        gate = [backend.barrier([grad for grad, _ in self.pairs])]
+        self._measure()
+        if self.skips:
+            with running_rule():
+                applies = self.definition.applies(shared.tracer, shared.names(self.definition))
+            self.predicate = backend.wait(backend.cast(shared.native(applies), "bool"), gate)
+        scalars = self._advance(shared)
+        operations = []
+        for grad, variable in self.pairs:
+            operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
+        with backend.after(operations):
+            if count:
+                operations.extend(list(self._write_scalars(scalars)) + list(self._count()))
+        return operations
+
+    def _learn(self, natives):
+        self.known.update(natives)
+        for scope in self.scopes.values():
+            scope.learn(natives)
+
+    def _measure(self):
+        if not defines(self.definition, "measure"):
+            return
+        totals = {}
+        for grad, variable in self.pairs:
+            work = _Work.of_gradient(self, variable, grad)
+            own = self.sums.setdefault(work.record.name, {})
+            with running_rule():
+                found = work.rule.measure(work.ops, work.grad, work.var, work.slots, work.hypers)
+            for name, value in flatten(work.rule, "sum", found, "measure").items():
+                native = work.lower(work.as_value(value.value if isinstance(value, total) else value))
+                sums, dtype = (totals, "float32") if isinstance(value, total) else (own, work.dtype)
+                native = self.backend.cast(native, dtype)
+                sums[name] = sums[name] + native if name in sums else native
+        self._learn(totals)
+
+    def _advance(self, shared):
+        """The scalars' new values, which rules see from now on."""
+        if not flat(self.definition, "scalar"):
+            return {}
+        with running_rule():
+            old = Names(tree(self.definition), shared.scalars)
+            found = self.definition.advance(shared.tracer, old, shared.names(self.definition), shared.t)
+        new = {name: shared.native(value) for name, value in flatten(self.definition, "scalar", found, "advance").items()}
+        self._learn(new)
+        return new
+
+    def _write_scalars(self, scalars):
+        backend = self.backend
+        for name, value in scalars.items():
+            variable = self.host.scalar(name)
+            if self.skips:
+                value = backend.choose(self.predicate, value, backend.cast(backend.read(variable), "float32"))
+            yield backend.write(variable, value)
+
+    def _count(self):
+        backend, updates = self.backend, self.count("updates")
+        if not self.skips:
+            yield backend.write(self.host.counter("updates"), updates + 1)
+            return
+        applied = backend.cast(self.predicate, "int64")
+        pending, steps = self.count("pending"), self.count("steps")
+        yield backend.write(self.host.counter("updates"), updates + applied)
+        yield backend.write(self.host.counter("pending"), (pending + 1) * (1 - applied))
+        yield backend.write(self.host.counter("steps"), steps + 1)
+
+    # One variable.
+
+    def _update_variable(self, variable, grad, gate):
+        work = _Work.of_gradient(self, variable, grad)
+        collected, written = self._collect(work, gate)
+        work = work.for_update(collected, written)
+        traced = self._trace(work)
+        if not self.skips:
+            return self._finish(work, traced, collected, gate + written)
+        # A branch must not wait for anything outside of it, so its predicate does.
+        predicate = self.backend.wait(self.predicate, gate + written)
+        return self.backend.branch(
+            predicate,
+            lambda: self._finish(work, traced, collected, []),
+            lambda: self._write_slots(work, collected, []),
+        )
+
+    def _collect(self, work, gate):
+        """Runs `collect` on the rows present: (new whole slots, still to be written; operations that wrote rows).
+
+        What a sparse gradient adds is written at once, since `update` will read other rows too.
+        """
+        if not defines(work.rule, "collect"):
+            return {}, []
+        with running_rule():
+            found = work.rule.collect(work.ops, work.grad, work.slots, work.hypers)
+        changed = work.changed_slots(flatten(work.rule, "slot", found, "collect"))
+        natives = OrderedDict((name, work.fit(name, value)) for name, value in changed.items())
+        if remembers_rows(work.rule):
+            mark = self.backend.cast(self.count("updates") + 1, "int64")
+            natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + mark
+        if not work.by_rows:
+            return natives, []
+        return {}, self._write_slots(work, natives, gate)
+
+    def _trace(self, work):
+        """(whether `update` assigned, the change, the changed slots) as values, their step-wide parts computed."""
+        with running_rule():
+            found = work.rule.update(work.ops, work.grad, work.var, work.slots, work.hypers, work.scope.t)
+        if not isinstance(found, tuple) or len(found) != 2 or isinstance(found, assign):
+            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(work.owner, found))
+        change, slots = found
+        assigned = isinstance(change, assign)
+        change = work.as_value(change.value if assigned else change)
+        slots = work.changed_slots(flatten(work.rule, "slot", slots, "update"))
+        work.ops.hoist([change] + list(slots.values()))
+        return assigned, change, slots
+
+    def _finish(self, work, traced, collected, earlier):
+        """Computes one variable's update after `earlier` operations, then writes it."""
+        backend, (assigned, change, slots) = self.backend, traced
+        with backend.after(earlier):
+            natives = OrderedDict(collected)
+            natives.update((name, work.fit(name, value)) for name, value in slots.items())
+            change = work.fit(None, change)
+            if not assigned and (work.by_rows or backend.dtype(work.variable) != work.dtype):
+                change, assigned = work.lower(work.var) - change, True
+        ready = earlier + [change] + list(natives.values())
+        with backend.after(ready):
+            if assigned:
+                write = backend.write(work.variable, change, work.rows)
+            else:
+                write = backend.subtract(work.variable, change)
+        return [backend.constrain(work.variable, write)] + self._write_slots(work, natives, ready)
+
+    def _write_slots(self, work, natives, earlier):
+        backend = self.backend
+        with backend.after(earlier + list(natives.values())):
+            return [
+                backend.write(self.host.slot(work.variable, name), value, work.rows if work.gathered(name) else None)
+                for name, value in natives.items()
+            ]
+
+
+class _Scope(object):
+    """The step-wide values in one compute dtype, each computed once."""
+
+    shared_names = ("pending",)
+
+    def __init__(self, step, dtype):
+        self.step, self.dtype = step, dtype
+        self.tracer = Tracer(step.backend, dtype)
+        self.t = self._leaf(lambda: self._cast(step.count("updates")) + step.backend.constant(1.0, dtype))
+        self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
+        self.values = dict(self.scalars)
+        self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
+        self.values["pending"] = self._leaf(lambda: self._cast(step.count("pending")) + step.backend.constant(1.0, dtype))
+        self.learn(step.known)
+
+    def names(self, definition, extra=()):
+        return Names(tree(definition), dict(self.values, **dict(extra)), self.shared_names)
+
+    def learn(self, natives):
+        for name, native in natives.items():
+            self.values[name] = self._leaf(lambda native=native: self._cast(native))
+
+    def native(self, value):
+        return self.tracer.lower(self.as_value(value), {})
+
+    def as_value(self, value):
+        return value if isinstance(value, Value) else self.tracer.constant(value)
+
+    def _scalar(self, name):
+        return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.scalar(name))))
+
+    def _hyper(self, name):
+        value = self.step.host.hyper(name)
+        if isinstance(value, Schedule):
+            done = self._leaf(lambda: self._cast(self.step.count("updates")))
+            return self.as_value(value.value(self.tracer, done))
+        if isinstance(value, float):  # as every framework's own hypers, which are float32 variables
+            return self.as_value(float(np.float32(value)))
+        return self._leaf(lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value)))
+
+    def _leaf(self, read):
+        return self.tracer.leaf(read, step_wide=True, shape=())
+
+    def _cast(self, native):
+        return self.step.backend.cast(native, self.dtype)
+
+
+class _Work(object):
+    """One variable's part of a step: the values that its rule sees, of the whole variable or of some rows."""
+
+    def __init__(self, step, variable, read_grad, find_rows=None):
+        self.step, self.variable, self.backend = step, variable, step.backend
+        self.record, self.rule = step.host.record(variable), step.host.rule(variable)
+        self.owner = type(self.rule).__name__
+        self.dtype = compute_dtype(self.record.dtype)
+        self.scope = step.scope(self.dtype)
+        self.ops = self.scope.tracer
+        self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
+        self.declared = flat(self.rule, "slot")
+        self.results = {}
+        self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
+        self.var = self.ops.leaf(lambda: self._read(variable, self.by_rows), shape=self._shape(self.record.shape))
+        self.slot_values = OrderedDict((name, self._slot(name)) for name in self.declared)
+
+    @classmethod
+    def of_gradient(cls, step, variable, grad):
+        """The work that a gradient brings: equal rows of a sparse one are added up here, once."""
+        backend = step.backend
+        dtype = compute_dtype(backend.dtype(variable))
+        slices = backend.slices(grad)
+        if slices is None:
+            return cls(step, variable, lambda: backend.cast(backend.tensor(grad), dtype))
+        summed, rows = backend.sum_duplicates(backend.cast(slices[0], dtype), slices[1])
+        return cls(step, variable, lambda: summed, lambda: rows)
+
+    def for_update(self, collected, written):
+        """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
+        if not self.by_rows:
+            for name, native in collected.items():
+                if name in self.slot_values:
+                    self.slot_values[name] = self.ops.leaf(lambda native=native: native, shape=self._slot_shape(name))
+            return self
+        row_rule = self.rule.locality != "variable" and (self.rule.sparse == "rows" or self.rule.still)
+        if row_rule and not written:
+            return self
+        summed, present, step, variable = self.lower(self.grad), self.rows, self.step, self.variable
+
+        def whole_grad():
+            return self.backend.spread(summed, present, self.backend.rows_of(variable))
+
+        if not row_rule:
+            return _Work(step, variable, whole_grad)
+
+        def touched():
+            return self.backend.rows_equal(self.backend.read(step.host.slot(variable, TOUCHED)), step.count("updates") + 1)
+
+        work = _Work(step, variable, lambda: self.backend.gather(whole_grad(), work.rows), touched)
+        return work
+
+    @property
+    def rows(self):
+        """The rows that this work is on, found when first asked for; None for the whole."""
+        if self._rows is None and self.by_rows:
+            self._rows = self._find_rows()
+        return self._rows
+
+    @property
+    def slots(self):
+        return Names(tree(self.rule), self.slot_values)
+
+    @property
+    def hypers(self):
+        own = self.step.sums.get(self.record.name, {})
+        return self.scope.names(self.rule, {n: self.ops.leaf(lambda native=native: native) for n, native in own.items()})
+
+    def gathered(self, name):
+        """Whether a slot goes by rows: its first dimension is the variable's."""
+        shape = self.record.shape if name == TOUCHED else self.declared[name][1].shape_for(self.record)
+        return bool(shape) and shape[0] == self.record.shape[0]
+
+    def _shape(self, shape):
+        return (None,) + tuple(shape[1:]) if self.by_rows else tuple(shape)
+
+    def _slot_shape(self, name):
+        shape = self.declared[name][1].shape_for(self.record)
+        return self._shape(shape) if self.gathered(name) else shape
+
+    def _slot(self, name):
+        return self.ops.leaf(lambda: self.backend.cast(self.slot_native(name), self.dtype), shape=self._slot_shape(name))
+
+    def slot_native(self, name):
+        slot = self.step.host.slot(self.variable, name)
+        return self.backend.gather(slot, self.rows) if self.by_rows and self.gathered(name) else self.backend.read(slot)
+
+    def _read(self, variable, by_rows):
+        native = self.backend.gather(variable, self.rows) if by_rows else self.backend.read(variable)
+        return self.backend.cast(native, self.dtype)
+
+    def as_value(self, value):
+        return self.scope.as_value(value)
+
+    def lower(self, value):
+        return self.ops.lower(value, self.results)
+
+    def changed_slots(self, slots):
+        """The returned slots as values, without those returned unchanged."""
+        values = ((name, self.as_value(value)) for name, value in slots.items())
+        return OrderedDict((name, value) for name, value in values if value is not self.slot_values[name])
+
+    def fit(self, name, value):
+        """The native form of a slot's new value, or without a name of the change, in its full shape."""
+        backend = self.backend
+        like = self.var if name is None else self.slot_values[name]
+        native = self.lower(value)
+        if value.dtype != self.dtype:
+            native = backend.cast(native, self.dtype)
+        found, wanted = backend.shape(native), like.shape
+        if found is not None and not _agree(found, wanted) and _broadcasts(found, wanted):
+            native = native + backend.ops["zeros_like"](self.lower(like))
+        elif found is not None and not _agree(found, wanted):
+            raise RuleError(
+                "{}.update gave {} shape {} for {}, which needs {}".format(
+                    self.owner, "slot " + name if name else "the change", tuple(found), self.record.name, tuple(wanted)
+                )
+            )
+        return backend.own(native, self.variable) if value.is_buffer else native

@@ -1,0 +1,153 @@
+"""Which optimizer API a module speaks, read from the hooks of its classes, and the adapter for it.
+
+`module.optimizers.Optimizer` misleads (the `keras` 2.10 package keeps an old class there, every OptimizerV2 has a
+`get_updates` too), so the class behind the module's own Adam or SGD decides, in the order of `TARGETS`.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import types
+from collections import namedtuple
+
+from everstep.errors import TargetError
+
+Target = namedtuple("Target", "name adapter speaks looked_for")
+
+
+def _has(optimizer, *names):
+    return all(hasattr(optimizer, name) for name in names)
+
+
+def _is_train(optimizer):
+    return _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients") and not _has(optimizer, "get_config")
+
+
+def _is_optimizer_v2(optimizer):
+    return _has(optimizer, "_resource_apply_dense", "_create_hypers", "add_slot", "get_config")
+
+
+def _is_get_updates(optimizer):
+    return _has(optimizer, "get_updates", "get_gradients", "get_config") and not _has(optimizer, "_resource_apply_dense")
+
+
+def _is_new_style(optimizer):
+    return _has(optimizer, "update_step", "build")
+
+
+# In this order: an OptimizerV2 has get_updates as well.
+TARGETS = (
+    Target("tf_train", "tf_train.TrainAdapter", _is_train, "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
+    Target(
+        "optimizer_v2",
+        "optimizer_v2.OptimizerV2Adapter",
+        _is_optimizer_v2,
+        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)",
+    ),
+    Target(
+        "get_updates",
+        "get_updates.GetUpdatesAdapter",
+        _is_get_updates,
+        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)",
+    ),
+)
+
+ARRAYS = Target("arrays", "arrays.ArraysAdapter", None, "numpy itself")
+
+_WORKS_TODAY = (
+    "What works today: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 to 2.10, tf.keras.optimizers.legacy of "
+    "TF 2.11 to 2.15, tf_keras.optimizers.legacy, standalone keras 2.0.8 to 2.3.1, and numpy"
+)
+
+
+class Found(namedtuple("Found", "target adapter base module")):
+    """What a module speaks: the target, its adapter and the native base class."""
+
+    def native_class(self, definition_class):
+        key = (definition_class, self.base)
+        if key not in _made:
+            _made[key] = self.adapter.made_for(definition_class, self.base)
+        return _made[key]
+
+
+_made = {}  # type: dict  # native classes, one for each definition class and native base
+
+
+def load(target):
+    """A target's adapter class."""
+    module, name = target.adapter.split(".")
+    return getattr(importlib.import_module("everstep.compat." + module), name)
+
+
+def find(module):
+    """What a module speaks.
+
+    Raises:
+        TargetError: nothing that everstep knows; the message lists what was looked for.
+    """
+    name = getattr(module, "__name__", repr(module))
+    if name == "numpy":
+        adapter = load(ARRAYS)
+        return Found(ARRAYS, adapter, adapter.base_class(module), module)
+    optimizer = _optimizer_class(module)
+    if optimizer is not None:
+        for target in TARGETS:
+            if target.speaks(optimizer):
+                adapter = load(target)
+                return Found(target, adapter, adapter.base_class(optimizer, module), module)
+        if _is_new_style(optimizer):
+            raise TargetError(
+                "{} has new-style optimizers ({}.{}), which this version of everstep cannot make yet. {}".format(
+                    name, optimizer.__module__, optimizer.__name__, _WORKS_TODAY
+                )
+            )
+    if not isinstance(module, types.ModuleType) and optimizer is None and not hasattr(module, "__name__"):
+        raise TargetError("bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, _WORKS_TODAY))
+    hint = ""
+    if hasattr(module, "train") and hasattr(module, "Session") or hasattr(module, "compat") and hasattr(module, "Variable"):
+        hint = " Pass the part of it that you train with: tf.keras, tf.train or tf.compat.v1.train."
+    raise TargetError(
+        "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
+            name,
+            hint,
+            "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),
+            "" if optimizer is None else "; found {}.{}".format(optimizer.__module__, optimizer.__name__),
+            _WORKS_TODAY,
+        )
+    )
+
+
+def _optimizer_class(module):
+    """The class whose hooks tell: the module's Adam or SGD, else its Optimizer."""
+    holder = getattr(module, "optimizers", module)
+    for name in ("Adam", "SGD", "AdamOptimizer"):
+        found = getattr(holder, name, None)
+        if isinstance(found, type):
+            return found
+    get = getattr(holder, "get", None)
+    if isinstance(holder, types.ModuleType) and callable(get) and holder is not module:
+        return type(get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
+    return None
+
+
+def known_modules():
+    """(name, module or None) of the modules that may speak a target here, for the doctor; imports what is installed."""
+    names = (
+        "tensorflow:train",
+        "tensorflow:compat.v1.train",
+        "tensorflow:keras",
+        "tensorflow:keras.optimizers.legacy",
+        "keras",
+        "keras:optimizers.legacy",
+        "tf_keras",
+        "tf_keras:optimizers.legacy",
+        "numpy",
+    )
+    for name in names:
+        package, _, path = name.partition(":")
+        try:
+            module = importlib.import_module(package)
+            for part in path.split(".") if path else ():
+                module = getattr(module, part)
+        except (ImportError, AttributeError):
+            module = None
+        yield name.replace(":", "."), module

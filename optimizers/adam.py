@@ -1,0 +1,50 @@
+"""Adam and AMSGrad."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.definition import Definition
+
+
+class Adam(Definition):
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980, the efficient form at the end of section 2).
+
+    m := beta_1 * m + (1 - beta_1) * grad
+    v := beta_2 * v + (1 - beta_2) * grad²
+    rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+    var := var - rate * m / (sqrt(v) + epsilon)
+
+    With amsgrad (Reddi et al. 2018) v is replaced in the last line by v_hat := max(v_hat, v), as stock optimizers do:
+    the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in all stock versions; `tf.train` has
+    1e-8 for a default, all Kerases 1e-7.
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the first moment, 0 to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-7.
+        amsgrad: False.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(2)
+    >>> Adam(0.1).bind(numpy).apply_gradients([(numpy.array([3.0, -0.5]), weights)])
+    >>> weights.round(4)
+    array([-0.1,  0.1])
+    """
+
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    amsgrad = option(False)
+    m = slot()
+    v = slot()
+    v_hat = slot(when="amsgrad")
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
+        v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
+        rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        new = {"m": m, "v": v}
+        if self.amsgrad:
+            v = new["v_hat"] = ops.maximum(slots.v_hat, v)
+        return rate * m / (ops.sqrt(v) + hyper.epsilon), new

@@ -1,0 +1,198 @@
+"""The contract: what an optimizer is, whatever framework runs it."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+from everstep.errors import DefinitionError, NotBoundError
+from everstep.optimizers.configured import Configured
+from everstep.optimizers.declarations import Declared, child, option
+
+# What `specialize` is told of a variable: its name without `:0`, its whole shape, the dtype's name, its place in
+# the list, the graph collections it is in, and the framework's own object (not to be written to).
+Variable = namedtuple("Variable", "name shape dtype index collections native")
+
+
+class assign(namedtuple("assign", "value")):
+    """What `update` returns where the variable's new value matters, not what to subtract from it."""
+
+
+class total(namedtuple("total", "value")):
+    """What `measure` returns for a sum that is added over all variables, not for each by itself."""
+
+
+# Names that native optimizers and definitions use themselves, and that no hyper, option or slot may take.
+# `lr` is an alias of learning_rate on every Keras; the others are attributes that callbacks and checkpoints read.
+RESERVED = frozenset(
+    "sparse dense_ok definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm "
+    "use_locking iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables "
+    "get_slot get_slot_names get_weights set_weights get_updates get_gradients minimize compute_gradients "
+    "apply_gradients touched".split()
+)
+
+# What people call on a native optimizer: asking a definition for one means that `.bind` was forgotten.
+_NATIVE = frozenset(
+    "minimize compute_gradients apply_gradients get_updates get_gradients get_slot get_slot_names get_weights "
+    "set_weights weights variables iterations lr apply stateless_apply update_step build".split()
+)
+
+
+class Definition(Configured):
+    """Base class of all optimizers: declare hypers, options, slots and scalars, and write `update`.
+
+    >>> import everstep
+    >>> class Sign(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.1)
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return hyper.learning_rate * ops.sign(grad), {}
+    >>> Sign(0.5)
+    <everstep definition Sign(learning_rate=0.5): bind(module) makes an optimizer of it>
+
+    Every definition also takes `sparse="exact"` (a sparse gradient does what the dense one with zeros elsewhere
+    would do) or `"rows"` (only the rows present change), and `dense_ok=True` for backends that never have sparse
+    gradients.
+
+    Class attributes:
+        locality: "element" (default), "row" (each row of the first dimension by itself) or "variable" (needs the
+            whole variable).
+        still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
+            the present rows cost. It may be a property of the options.
+    """
+
+    kind = "definition"
+    keyword_only = ("sparse", "dense_ok")
+    prefix = ""
+    locality = "element"
+    still = False
+
+    sparse = option("exact", choices=("exact", "rows"))
+    dense_ok = option(False)
+
+    def __init__(self, *args, **kwargs):
+        super(Definition, self).__init__(*args, **kwargs)
+        from everstep.compat.dry_run import check_rule
+
+        check_rule(self)
+
+    # The verbs, in the order in which the engine calls them. All are pure functions of values.
+
+    def specialize(self, variable):
+        """The rule for one variable (a `Variable` record): this one, or a copy with other options."""
+        return self
+
+    def measure(self, ops, grad, var, slots, hyper):
+        """`{name: sum}` over the rows present, seen later as `hyper.NAME`; `total(sum)` adds over all variables."""
+        return {}
+
+    def collect(self, ops, grad, slots, hyper):
+        """New slots from this step's gradient, kept whether or not the step updates."""
+        return {}
+
+    def applies(self, ops, hyper):
+        """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included."""
+        return True
+
+    def advance(self, ops, scalars, hyper, t):
+        """The scalars' new values, once per update; `update` sees them as `hyper.NAME`."""
+        return {}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        """What to subtract from the variable (or `assign(new value)`), and `{name: new slot}`. t is 1.0 at first."""
+        raise DefinitionError("{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__))
+
+    # The tree.
+
+    def children(self):
+        """`{name: definition}` of the definitions that this one is made of."""
+        return OrderedDict((n, self._values[n]) for n in self.declared_order if self.declarations[n].kind == "child")
+
+    @property
+    def base(self):
+        """The innermost rule of a chain of wrappers; the definition itself where there is none, or more than one."""
+        children = list(self.children().values())
+        return children[0].base if len(children) == 1 else self
+
+    # Native optimizers.
+
+    def bind(self, module, **native):
+        """A native optimizer of the API that `module` speaks, which does what this definition says.
+
+        Args:
+            module: the module you already import: `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
+                `numpy`, …
+            **native: the native base class's own keywords (`name`, `clipnorm`, `use_locking`, …).
+
+        Returns:
+            An instance of that module's own `Optimizer` class.
+
+        Raises:
+            TargetError: the module speaks none of the known APIs; the message lists what was looked for.
+        """
+        from everstep.compat.targets import find
+
+        return find(module).native_class(type(self)).from_definition(self, **native)
+
+    @classmethod
+    def native_class(cls, module):
+        """The class whose instances `bind(module)` returns; it takes this definition's arguments too."""
+        from everstep.compat.targets import find
+
+        return find(module).native_class(cls)
+
+    def __getattr__(self, name):
+        if name in _NATIVE:
+            raise NotBoundError(
+                "{} is an everstep definition, not an optimizer of any framework, so it has no {!r}. Bind it to the "
+                "module you train with first: {}(...).bind(tf.keras)".format(self._short(), name, type(self).__name__)
+            )
+        raise AttributeError("{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __repr__(self):
+        return "<everstep definition {}: bind(module) makes an optimizer of it>".format(self._short())
+
+
+class Wrapper(Definition):
+    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes."""
+
+    prefix = "wrapper"
+    inner = child()
+
+    def _default(self, name, values):
+        if name in self.keyword_only:
+            return getattr(next(v for v in values.values() if isinstance(v, Definition)), name)
+        return super(Wrapper, self)._default(name, values)
+
+    @property
+    def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
+        widest = ("element", "row", "variable")
+        return max((child.locality for child in self.children().values()), key=widest.index)
+
+    @property
+    def still(self):  # type: ignore[override]
+        return all(child.still for child in self.children().values())
+
+    def specialize(self, variable):
+        changed = {}
+        for name, child in self.children().items():
+            special = child.specialize(variable)
+            if special is not child:
+                changed[name] = special
+        return self.replace(**changed) if changed else self
+
+    def measure(self, ops, grad, var, slots, hyper):
+        return {"inner": self.inner.measure(ops, grad, var, slots.inner, hyper.inner)}
+
+    def collect(self, ops, grad, slots, hyper):
+        return {"inner": self.inner.collect(ops, grad, slots.inner, hyper.inner)}
+
+    def applies(self, ops, hyper):
+        return self.inner.applies(ops, hyper.inner)
+
+    def advance(self, ops, scalars, hyper, t):
+        return {"inner": self.inner.advance(ops, scalars.inner, hyper.inner, t)}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        return change, {"inner": inner}
+
+
+Declared.reserved = RESERVED

@@ -1,0 +1,49 @@
+"""Stochastic gradient descent, with momentum."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.definition import Definition
+
+
+class SGD(Definition):
+    """Gradient descent (Robbins & Monro 1951), heavy-ball (Polyak 1964) or Nesterov momentum (Sutskever et al. 2013, eq. 3–4).
+
+    a := momentum * a - learning_rate * grad
+    var := var + a, or with nesterov var + momentum * a - learning_rate * grad; without momentum var - learning_rate * grad
+
+    As on every Keras, the rate stands inside the velocity; `tf.train.MomentumOptimizer` keeps the sum of gradients and
+    multiplies it by the rate of the day, which differs once the rate changes.
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.01.
+        momentum: 0 to 1; a float given as 0 makes no slot; 0.
+        nesterov: look-ahead gradient; False.
+
+    >>> import numpy
+    >>> weights = numpy.array([1.0, 2.0])
+    >>> SGD(0.5).bind(numpy).apply_gradients([(numpy.array([1.0, -1.0]), weights)])
+    >>> weights
+    array([0.5, 2.5])
+    """
+
+    learning_rate = hyper(0.01, minimum=0)
+    momentum = hyper(0.0, minimum=0, maximum=1)
+    nesterov = option(False)
+    velocity = slot(when=lambda self: self.has_momentum)
+
+    @property
+    def has_momentum(self):
+        momentum = self._values["momentum"]
+        return not (isinstance(momentum, float) and momentum == 0)
+
+    @property
+    def still(self):
+        return not self.has_momentum
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        step = hyper.learning_rate * grad
+        if not self.has_momentum:
+            return step, {}
+        velocity = hyper.momentum * slots.velocity - step
+        change = step - hyper.momentum * velocity if self.nesterov else -velocity
+        return change, {"velocity": velocity}

@@ -1,0 +1,114 @@
+"""A definition and its children as one tree with flat names.
+
+Inside a rule names nest (`slots.inner.m`); outside and on disk they are flat: a base rule's are bare (`m`), a
+wrapper's carry its prefix (`accumulate/sum`), and where a wrapper has several children their key comes first.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+from everstep.errors import RuleError
+
+Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
+
+
+def tree(definition):
+    """The nodes of a definition, each with the prefix of its names."""
+    return _node(definition, "", set())
+
+
+def _node(definition, keys, seen):
+    own = keys + definition.prefix + "/" if definition.prefix else keys
+    repeat, base = 0, own
+    while definition.prefix and own in seen:  # the same wrapper twice: the outer one keeps the plain name
+        repeat += 1
+        own = "{}_{}/".format(base[:-1], repeat)
+    seen.add(own)
+    children = definition.children()
+    inner = OrderedDict()
+    for key, child in children.items():
+        inner[key] = _node(child, keys if len(children) == 1 else keys + key + "/", seen)
+    return Node(definition, own, inner)
+
+
+def walk(node):
+    """A node and all below it, children before their wrapper, so that a base rule's names come first."""
+    for child in node.children.values():
+        for below in walk(child):
+            yield below
+    yield node
+
+
+def flat(definition, kind):
+    """`{flat name: (owner, declaration)}` of all declarations of a kind; slots only where they exist."""
+    found = OrderedDict()
+    for node in walk(tree(definition)):
+        owner = node.definition
+        for name in owner.declared_order:
+            declaration = owner.declarations[name]
+            if declaration.kind == kind and (kind != "slot" or declaration.exists(owner)):
+                found[node.prefix + name] = (owner, declaration)
+    return found
+
+
+class Names(object):
+    """Values by the names a rule uses: `names.m`, and one level down for a child's, `names.inner.m`.
+
+    `values` maps flat names to values; those in `shared` are the same at every level.
+    """
+
+    def __init__(self, node, values, shared=()):
+        self._node, self._values, self._shared = node, values, shared
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._node.children:
+            return Names(self._node.children[name], self._values, self._shared)
+        flat_name = name if name in self._shared else self._node.prefix + name
+        if flat_name not in self._values:
+            raise RuleError(
+                "{} has no {!r} here; there are: {}".format(
+                    type(self._node.definition).__name__, name, ", ".join(sorted(self._values)) or "none"
+                )
+            )
+        return self._values[flat_name]
+
+
+def flatten(definition, kind, returned, verb):
+    """`{flat name: value}` of what a verb returned, its keys checked against the declarations.
+
+    Kind "sum" is what `measure` returns: names of its own, which nothing else may have.
+    """
+    return OrderedDict(_flatten(tree(definition), kind, returned, verb))
+
+
+def _flatten(node, kind, returned, verb):
+    owner = type(node.definition).__name__
+    if not isinstance(returned, dict):
+        raise RuleError("{}.{} must return a dict of {}s; it returned {!r}".format(owner, verb, kind, returned))
+    for name, value in returned.items():
+        if name in node.children:
+            for item in _flatten(node.children[name], kind, value, verb):
+                yield item
+            continue
+        declaration = node.definition.declarations.get(name)
+        if kind == "sum":
+            fits = declaration is None
+        else:
+            fits = declaration is not None and declaration.kind == kind
+            fits = fits and (kind != "slot" or declaration.exists(node.definition))
+        if not fits:
+            raise RuleError("{}.{} returned {!r}, which is no {} of it".format(owner, verb, name, kind))
+        yield node.prefix + name, value
+
+
+def defines(definition, verb):
+    """Whether a definition, or one inside it, brings its own version of a verb."""
+    from everstep.optimizers.definition import Definition, Wrapper
+
+    for node in walk(tree(definition)):
+        provider = next(base for base in type(node.definition).__mro__ if verb in vars(base))
+        if provider not in (Definition, Wrapper):
+            return True
+    return False

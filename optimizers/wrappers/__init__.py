@@ -1,0 +1,1 @@
+"""Definitions made of definitions."""
