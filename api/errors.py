@@ -23,7 +23,7 @@ class HyperValueError(EverstepError, ValueError):
 
 
 class RuleError(EverstepError, ValueError):
-    """A rule (`update`, `collect`, …) returned or did what the contract does not allow."""
+    """A rule (`update`, `collect`, ...) returned or did what the contract does not allow."""
 
 
 class UnknownOpError(EverstepError, AttributeError):

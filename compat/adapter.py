@@ -5,12 +5,14 @@ the same order; `docs` tables are generated from `target`, `works_on` and `canno
 """
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.step import Step
-from everstep.errors import ConfigError, DefinitionError, HyperValueError
+import numpy as np
+
+from everstep.compat.step import TOUCHED, Step, remembers_rows, skips
+from everstep.errors import ConfigError, DefinitionError, HyperValueError, UnsupportedError
 from everstep.optimizers.declarations import is_tensor
-from everstep.optimizers.definition import Variable
+from everstep.optimizers.definition import Definition, Variable
 from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import flat
+from everstep.optimizers.tree import flat, with_hypers
 
 CONFIG_KEY = "everstep"  # no stock class takes it, so that loading our config as a stock one fails
 
@@ -21,16 +23,19 @@ class Adapter(object):
     target = ""  # the name in the table of targets
     works_on = ""  # what speaks it, for people
     cannot = ()  # type: tuple[str, ...]  # what the native API or this adapter has not, for the support table
-    definition_class = None  # type: type | None
+    definition_class = None  # type: type
+    native_base = None  # type: type
+    definition = None  # type: Definition
 
     @classmethod
     def made_for(cls, definition_class, base):
         """The native class: this adapter over `base`, named like the definition."""
-        body = {"definition_class": definition_class, "__doc__": definition_class.__doc__, "__module__": definition_class.__module__}
-        for name, declaration in definition_class.declarations.items():
-            if declaration.kind == "hyper":
-                attribute = (definition_class.prefix + "/" + name if definition_class.prefix else name).replace("/", "_")
-                body[attribute] = _hyper_property(attribute)
+        body = {
+            "definition_class": definition_class,
+            "native_base": base,
+            "__doc__": definition_class.__doc__,
+            "__module__": definition_class.__module__,
+        }
         return type(str(definition_class.__name__), (cls, base), body)
 
     @classmethod
@@ -47,8 +52,9 @@ class Adapter(object):
                 "{} binds a {}; got {!r}".format(type(self).__name__, self.definition_class.__name__, definition)
             )
         self.check_native(definition, kwargs)
-        self.definition = definition
-        self._rules = {}  # by variable: the rule and the record it was made for
+        self.__dict__["definition"] = definition  # before the base class, whose attributes may have hooks
+        self._rules = {}  # by variable: the rule, the record it was made for, and the variable, so that its id stays its own
+        self._calls = {}  # by graph: the variables of the first call, for definitions that count calls
         try:
             self.start(**kwargs)
         except (TypeError, ValueError) as error:
@@ -83,6 +89,8 @@ class Adapter(object):
                 "with a number to set it".format(type(self).__name__, name, kind)
             )
         owner, declaration = self.hyper_declarations()[name]
+        if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
+            value = value.item()
         checked = declaration.check(type(owner).__name__, value)
         if not isinstance(checked, float):
             raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
@@ -91,7 +99,8 @@ class Adapter(object):
     # Variables.
 
     def variable_key(self, variable):
-        return id(variable)
+        container = getattr(variable, "_distributed_container", None)  # of a replica's part, the whole
+        return id(container() if callable(container) else variable)
 
     def variable_name(self, variable):
         return variable.name.split(":")[0]
@@ -122,45 +131,92 @@ class Adapter(object):
     def slot_declaration(self, variable, name):
         """(initial value or VARIABLE, shape, dtype) of a slot of a variable."""
         rule, record = self._rule_and_record(variable)
-        if name == "touched":
-            return 0.0, record.shape[:1] + (1,) * (len(record.shape) - 1), "int64"
+        if name == TOUCHED:
+            return 0, record.shape[:1] + (1,) * (len(record.shape) - 1), "int64"
         owner, slot = flat(rule, "slot")[name]
         return slot.initial_value(owner), slot.shape_for(record), slot.dtype_for(record)
 
     def slot_names(self, variable):
-        from everstep.compat.step import TOUCHED, remembers_rows
-
         rule = self.rule(variable)
         names = list(flat(rule, "slot"))
         return names + [TOUCHED] if remembers_rows(rule) and self.record(variable).shape else names
 
     # The step.
 
-    def take_step(self, pairs, count=True):
-        return Step(self, pairs).run(count)
+    def take_step(self, pairs, count=True, before=()):
+        return Step(self, pairs, before).run(count)
+
+    def check_repeat(self, variables):
+        """A definition that counts calls needs all its variables in one call; a second group would count twice."""
+        if not skips(self.definition):
+            return
+        graph = None if self.backend.eager else self.backend.tf.get_default_graph()
+        keys = [self.variable_key(variable) for variable in variables]
+        first = self._calls.setdefault(graph, keys)
+        if first != keys or graph is not None and first is not keys:
+            raise UnsupportedError(
+                "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
+                "definition for each group of variables".format(self.definition._short())
+            )
+
+    # Hypers as attributes. They are known by instance: a wrapper has those of the definition inside it.
+
+    def __getattr__(self, name):
+        definition = self.__dict__.get("definition")
+        if definition is not None and not name.startswith("_"):
+            for hyper in flat(definition, "hyper"):
+                if name == attribute(hyper) or name == "lr" and hyper == "learning_rate":
+                    return self.read_hyper(hyper)
+        raise AttributeError("{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __setattr__(self, name, value):
+        definition = self.__dict__.get("definition")
+        if definition is not None and not name.startswith("_"):
+            for hyper in flat(definition, "hyper"):
+                if name == attribute(hyper) or name == "lr" and hyper == "learning_rate":
+                    return self.set_hyper(hyper, value)
+        super(Adapter, self).__setattr__(name, value)
 
     # Config.
 
     def definition_config(self):
-        """The definition's part of a native config: live hypers at the top level, the rest under one key."""
-        config = self.definition.get_config()
-        return {CONFIG_KEY: config}
+        """What a native config holds of a definition: live hypers by name, and its structure under one key."""
+        config = {CONFIG_KEY: self.definition.get_config(strict=False)}
+        for name in self.hyper_declarations():
+            value = self.write_hyper(name, self.read_hyper(name))
+            config[attribute(name)] = value.get_config() if isinstance(value, Schedule) else value
+        return config
+
+    def as_given(self, name, value):
+        """The number as it was given where only float32 stands between the two."""
+        given = self.given_hyper(name)
+        return given if isinstance(given, float) and np.float32(given) == value else value
+
+    def write_hyper(self, name, value):
+        """A hyper's present value as a config holds it."""
+        return value
 
     @classmethod
     def split_config(cls, config):
-        """(definition, native keywords) of a native config."""
-        from everstep.optimizers.definition import Definition
-
+        """(definition, native keywords) of a native config. Hypers beside the definition's structure win over it."""
         config = dict(config)
         if CONFIG_KEY not in config:
             raise ConfigError(
-                "this config has no {!r} key, so everstep did not write it. A stock optimizer's config is read with "
-                "everstep.from_native".format(CONFIG_KEY)
+                "this config has no {!r} key, so everstep did not write it; it has {}".format(CONFIG_KEY, ", ".join(sorted(config)))
             )
-        return Definition.from_config(config.pop(CONFIG_KEY)), config
+        definition = Definition.from_config(config.pop(CONFIG_KEY))
+        changed = {}
+        for name in flat(definition, "hyper"):
+            if attribute(name) in config:
+                changed[name] = cls.parse_hyper(config.pop(attribute(name)))
+        return with_hypers(definition, changed), config
+
+    @classmethod
+    def parse_hyper(cls, value):
+        """A hyper's value from a config."""
+        return Schedule.from_config(value) if isinstance(value, dict) and Schedule.kind in value else value
 
 
-def _hyper_property(name):
-    return property(
-        lambda self: self.read_hyper(name), lambda self, value: self.set_hyper(name, value), doc="Hyper {}.".format(name)
-    )
+def attribute(name):
+    """The attribute and config key of a flat hyper name."""
+    return name.replace("/", "_")

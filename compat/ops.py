@@ -130,7 +130,7 @@ class NumpyBackend(object):
         return variable[rows]
 
     def write(self, variable, value, rows=None):
-        variable[... if rows is None else rows] = value
+        variable[Ellipsis if rows is None else rows] = value
 
     def subtract(self, variable, value):
         variable -= value
@@ -167,6 +167,9 @@ class NumpyBackend(object):
     def rows_equal(self, marks, mark):
         return np.flatnonzero(marks.reshape(-1) == mark)
 
+    def can_branch(self, variable):
+        return True
+
     def branch(self, predicate, yes, no):
         return yes() if predicate else no()
 
@@ -196,7 +199,9 @@ class TensorFlowBackend(object):
         # From 1.13 on the TF1 names live in compat.v1, where they also give no deprecation warnings.
         self.tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
         self.use_locking = use_locking
-        self.ops = _tensorflow_table(self.tf)
+        # The TF1 op says at every use that it is deprecated.
+        self._where = getattr(getattr(getattr(tf, "compat", None), "v2", None), "where", None) or self.tf.where
+        self.ops = _tensorflow_table(self.tf, self._where)
 
     @property
     def eager(self):
@@ -279,7 +284,14 @@ class TensorFlowBackend(object):
 
     def rows_equal(self, marks, mark):
         flat = self.tf.reshape(marks, [-1])
-        return self.tf.reshape(self.tf.where(self.tf.equal(flat, self.tf.cast(mark, flat.dtype))), [-1])
+        return self.tf.reshape(self._where(self.tf.equal(flat, self.tf.cast(mark, flat.dtype))), [-1])
+
+    def can_branch(self, variable):
+        """Whether a variable can be written in a branch: not a ref variable where branches are functions (TF 2)."""
+        from tensorflow.python.ops import control_flow_util
+
+        functions = getattr(control_flow_util, "EnableControlFlowV2", None)  # from 1.13 on
+        return not (self.is_ref(variable) and functions and functions(self.tf.get_default_graph()))
 
     def branch(self, predicate, yes, no):
         if self.eager:
@@ -292,7 +304,7 @@ class TensorFlowBackend(object):
         return [self.tf.cond(predicate, lambda: done(yes()), lambda: done(no()))]
 
     def choose(self, predicate, yes, no):
-        return self.tf.where(predicate, yes, no)
+        return self._where(predicate, yes, no)
 
     def barrier(self, grads):
         """An operation that is done when all gradients are."""
@@ -305,12 +317,36 @@ class TensorFlowBackend(object):
         with self.after(operations):
             return self.tf.identity(value)
 
+    def at(self, variable):
+        """Where a variable lives."""
+        return self.tf.name_scope("at") if self.eager else self.tf.colocate_with(variable)
+
+    def outside(self):
+        """Out of every branch, loop and function, where variables are made."""
+        scope = getattr(self.tf, "init_scope", None)  # from 1.5 on
+        return scope() if scope else self.tf.control_dependencies(None)
+
+    def operations(self, done):
+        """A flat list of the operations in nested results."""
+        if isinstance(done, (list, tuple)):
+            return [operation for part in done for operation in self.operations(part)]
+        return [] if done is None else [done]
+
+    def plain(self, function):
+        """A function that autograph leaves as it is."""
+        autograph = getattr(self.tf, "autograph", None)
+        keep = getattr(getattr(autograph, "experimental", None), "do_not_convert", None)
+        return keep(function) if keep else function
+
     def after(self, operations):
-        wanted = [operation for operation in operations if operation is not None]
-        return self.tf.control_dependencies([] if self.eager else wanted)
+        if self.eager:
+            return self.tf.control_dependencies([])
+        # Operations, not tensors: a branch's graph puts what it waits for in a set, and tensors have no hash.
+        wanted = [getattr(operation, "op", operation) for operation in operations]
+        return self.tf.control_dependencies([op for op in wanted if isinstance(op, self.tf.Operation)])
 
 
-def _tensorflow_table(tf):
+def _tensorflow_table(tf, select):
     def reduce(function):
         import inspect
 
@@ -323,7 +359,7 @@ def _tensorflow_table(tf):
         # The TF1 op wants three equal shapes; adding zeros broadcasts in every version.
         zeros = tf.zeros_like(yes) + tf.zeros_like(no) + tf.cast(tf.zeros_like(condition), yes.dtype)
         full = tf.logical_or(condition, tf.cast(zeros, tf.bool))
-        return tf.where(full, yes + zeros, no + zeros)
+        return select(full, yes + zeros, no + zeros)
 
     return {
         "constant": tf.constant,

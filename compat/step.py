@@ -76,9 +76,10 @@ def _broadcasts(found, wanted):
 class Step(object):
     """One call with gradients. `run()` gives the operations that carry it out; in eager code it is then done."""
 
-    def __init__(self, host, pairs):
+    def __init__(self, host, pairs, before=()):
+        """Args: before: tensors that are computed before anything is written, beside the gradients."""
         self.host, self.backend, self.definition = host, host.backend, host.definition
-        self.pairs = check_pairs(self.backend, pairs)
+        self.pairs, self.before = check_pairs(self.backend, pairs), list(before)
         self.skips = skips(self.definition)
         self.predicate = True
         self.counts = {}  # counters as they were before the step
@@ -99,12 +100,12 @@ class Step(object):
     def run(self, count=True):
         """Args: count: whether counters and scalars move; not where a wrapper optimizer hands over single variables."""
         backend, shared = self.backend, self.scope("float32")
-        if self.skips and not count:
+        if not count and (self.skips or flat(self.definition, "scalar")):
             raise UnsupportedError(
-                "{} counts the steps of whole calls, so it cannot run inside an optimizer that hands it one variable "
-                "at a time; call its apply_gradients".format(self.definition._short())
+                "{} keeps what moves once for a whole call, so it cannot run inside an optimizer that hands it one "
+                "variable at a time; call its apply_gradients".format(self.definition._short())
             )
-        gate = [backend.barrier([grad for grad, _ in self.pairs])]
+        gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         self._measure()
         if self.skips:
             with running_rule():
@@ -118,6 +119,12 @@ class Step(object):
             if count:
                 operations.extend(list(self._write_scalars(scalars)) + list(self._count()))
         return operations
+
+    @staticmethod
+    def count_update(host):
+        """The operations that count one update, for steps that ran one variable at a time."""
+        backend, counter = host.backend, host.counter("updates")
+        return backend.write(counter, backend.read(counter) + 1)
 
     def _learn(self, natives):
         self.known.update(natives)
@@ -179,6 +186,8 @@ class Step(object):
         traced = self._trace(work)
         if not self.skips:
             return self._finish(work, traced, collected, gate + written)
+        if not self.backend.can_branch(variable):
+            return self._finish(work, traced, collected, gate + written, self.predicate)
         # A branch must not wait for anything outside of it, so its predicate does.
         predicate = self.backend.wait(self.predicate, gate + written)
         return self.backend.branch(
@@ -218,8 +227,8 @@ class Step(object):
         work.ops.hoist([change] + list(slots.values()))
         return assigned, change, slots
 
-    def _finish(self, work, traced, collected, earlier):
-        """Computes one variable's update after `earlier` operations, then writes it."""
+    def _finish(self, work, traced, collected, earlier, predicate=None):
+        """Computes one variable's update after `earlier` operations, then writes it; where not `predicate`, what was."""
         backend, (assigned, change, slots) = self.backend, traced
         with backend.after(earlier):
             natives = OrderedDict(collected)
@@ -227,6 +236,12 @@ class Step(object):
             change = work.fit(None, change)
             if not assigned and (work.by_rows or backend.dtype(work.variable) != work.dtype):
                 change, assigned = work.lower(work.var) - change, True
+            if predicate is not None:
+                change = backend.choose(predicate, change, work.lower(work.var) if assigned else change * 0)
+                for name in natives:
+                    old = collected.get(name)
+                    old = work.slot_native(name) if old is None else old
+                    natives[name] = backend.choose(predicate, backend.cast(natives[name], backend.dtype(old)), old)
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
             if assigned:

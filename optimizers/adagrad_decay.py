@@ -10,7 +10,7 @@ class AdagradDecay(Definition):
 
     due = floor((t - 1) / decay_steps), the number of decays due; `decays` counts, for each row, those it has had
     accumulator := max(accumulator * decay_rate^(due - decays), initial_accumulator_value) where due > decays
-    accumulator := accumulator + grad²;  decays := due
+    accumulator := accumulator + grad^2;  decays := due
     var := var - learning_rate * grad / sqrt(accumulator)
 
     A row takes all decays that it missed when it is next touched (DeepRec's AdagradDecay, the origin of the idea,

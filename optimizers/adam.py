@@ -9,7 +9,7 @@ class Adam(Definition):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980, the efficient form at the end of section 2).
 
     m := beta_1 * m + (1 - beta_1) * grad
-    v := beta_2 * v + (1 - beta_2) * grad²
+    v := beta_2 * v + (1 - beta_2) * grad^2
     rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
     var := var - rate * m / (sqrt(v) + epsilon)
 

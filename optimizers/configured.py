@@ -88,23 +88,25 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def __repr__(self):
         return self._short()
 
-    def get_config(self):
-        """A dictionary of plain values from which `from_config` makes an equal object."""
+    def get_config(self, strict=True):
+        """A dictionary of plain values from which `from_config` makes an equal object.
+
+        Args:
+            strict: whether a value that is not plain (a tensor, a callable) is an error; otherwise it is left out.
+        """
         config = {self.kind: type(self).__name__, "module": type(self).__module__}
         for name, value in self._values.items():
-            config[name] = self._plain(name, value)
+            if isinstance(value, Configured):
+                config[name] = value.get_config(strict)
+            elif isinstance(value, _PLAIN):
+                config[name] = value
+            elif strict:
+                raise ConfigError(
+                    "{}.{} is {!r}, which cannot be written to a config; give a number or an everstep.Schedule".format(
+                        type(self).__name__, name, value
+                    )
+                )
         return config
-
-    def _plain(self, name, value):
-        if isinstance(value, Configured):
-            return value.get_config()
-        if isinstance(value, _PLAIN):
-            return value
-        raise ConfigError(
-            "{}.{} is {!r}, which cannot be written to a config; give a number or an everstep.Schedule".format(
-                type(self).__name__, name, value
-            )
-        )
 
     @classmethod
     def from_config(cls, config):

@@ -68,10 +68,11 @@ class Hyper(Declaration):
     kind = "hyper"
     is_argument = True
 
-    def __init__(self, default=None, minimum=None, maximum=None):
+    required = False
+
+    def __init__(self, default, minimum=None, maximum=None):
         super(Hyper, self).__init__()
-        self.default = default
-        self.required = default is None
+        self.default = float(default)
         self.minimum = minimum
         self.maximum = maximum
 

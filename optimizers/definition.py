@@ -118,8 +118,8 @@ class Definition(Configured):
 
         Args:
             module: the module you already import: `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
-                `numpy`, …
-            **native: the native base class's own keywords (`name`, `clipnorm`, `use_locking`, …).
+                `numpy`, ...
+            **native: the native base class's own keywords (`name`, `clipnorm`, `use_locking`, ...).
 
         Returns:
             An instance of that module's own `Optimizer` class.

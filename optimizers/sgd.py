@@ -6,7 +6,7 @@ from everstep.optimizers.definition import Definition
 
 
 class SGD(Definition):
-    """Gradient descent (Robbins & Monro 1951), heavy-ball (Polyak 1964) or Nesterov momentum (Sutskever et al. 2013, eq. 3–4).
+    """Gradient descent (Robbins & Monro 1951), heavy-ball (Polyak 1964) or Nesterov momentum (Sutskever et al. 2013, eq. 3 and 4).
 
     a := momentum * a - learning_rate * grad
     var := var + a, or with nesterov var + momentum * a - learning_rate * grad; without momentum var - learning_rate * grad

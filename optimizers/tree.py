@@ -103,6 +103,19 @@ def _flatten(node, kind, returned, verb):
         yield node.prefix + name, value
 
 
+def with_hypers(definition, values):
+    """The definition with some hypers changed, by their flat names."""
+    return _with_hypers(tree(definition), values)
+
+
+def _with_hypers(node, values):
+    changes = {key: _with_hypers(child, values) for key, child in node.children.items()}
+    for name, declaration in node.definition.declarations.items():
+        if declaration.kind == "hyper" and node.prefix + name in values:
+            changes[name] = values[node.prefix + name]
+    return node.definition.replace(**changes)
+
+
 def defines(definition, verb):
     """Whether a definition, or one inside it, brings its own version of a verb."""
     from everstep.optimizers.definition import Definition, Wrapper

@@ -94,11 +94,11 @@ def restore(optimizer, state, variables):
         if counts[name] is None:
             raise StateError("the state has no {}, which {} counts".format(name, type(optimizer).__name__))
     for variable, slot, value in writes:
-        optimizer.slot(variable, slot)[...] = value
+        optimizer.slot(variable, slot)[Ellipsis] = value
     for name, counter in optimizer._counters.items():
-        counter[...] = counts[name]
+        counter[Ellipsis] = counts[name]
     for name, scalar in optimizer._scalars.items():
-        scalar[...] = state.scalars[name]
+        scalar[Ellipsis] = state.scalars[name]
 
 
 def _check_arrays(optimizer):

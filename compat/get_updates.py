@@ -1,0 +1,179 @@
+"""Target `get_updates`: standalone Keras 2.0.8 to 2.3.1 on TensorFlow, and `tf.keras` up to TF 1.13.
+
+Variables, for a definition bound under the name NAME (its class's name unless given) and a parameter `W`: slots
+`NAME/W/<slot>`, counters `NAME/iterations` (updates; `NAME/steps` and `NAME/pending` where steps can skip), scalars
+`NAME/<scalar>`, hypers `NAME/<hyper>`. `get_weights` and Keras files hold them by position: iterations, the other
+counters, scalars, then the slots of each parameter in turn.
+"""
+from __future__ import absolute_import, division, print_function
+
+import sys
+
+from everstep.compat.adapter import Adapter, attribute
+from everstep.compat.clip import clip
+from everstep.compat.ops import TensorFlowBackend
+from everstep.compat.step import skips
+from everstep.errors import GradientError, SlotError, TargetError
+from everstep.optimizers.declarations import VARIABLE
+from everstep.optimizers.schedule import Schedule
+from everstep.optimizers.tree import flat
+
+
+class GetUpdatesAdapter(Adapter):
+    target = "get_updates"
+    works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
+    cannot = ("minimize", "apply_gradients", "partitioned variables", "decay", "global_clipnorm")
+
+    @classmethod
+    def base_class(cls, optimizer, module):
+        base = next(base for base in reversed(optimizer.__mro__) if "get_updates" in vars(base))
+        backend = sys.modules[base.__module__].K.backend()
+        if backend != "tensorflow":
+            raise TargetError(
+                "{} runs on {}; everstep knows Keras 2 on TensorFlow alone. Set its backend to tensorflow "
+                "(KERAS_BACKEND or keras.json) before it is imported".format(module.__name__, backend)
+            )
+        return base
+
+    def start(self, name=None, **native):
+        import tensorflow
+
+        self.backend = TensorFlowBackend(tensorflow)
+        self.name = name or type(self.definition.base).__name__
+        # Standalone Keras clips by one norm of all gradients, tf.keras by each gradient's own.
+        self._one_norm = self.native_base.__module__.split(".")[0] == "keras"
+        super(Adapter, self).__init__(**native)
+        self._hypers, self._counters, self._slots = {}, {}, {}
+        self._made = []  # all weights in the order of get_weights
+        for counter in ("updates", "pending", "steps") if skips(self.definition) else ("updates",):
+            self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
+        for scalar, (_, declaration) in flat(self.definition, "scalar").items():
+            self._counters[scalar] = self._variable(scalar, declaration.init, "float32")
+        self._made.extend(self._counters.values())
+        self.weights = list(self._made)
+        for hyper in self.hyper_declarations():
+            value = self.given_hyper(hyper)
+            self._hypers[hyper] = self._variable(attribute(hyper), value, "float32") if isinstance(value, float) else value
+
+    @property
+    def _keras(self):
+        """Keras's backend module."""
+        return sys.modules[self.native_base.__module__].K
+
+    def _variable(self, name, value, dtype):
+        # An absolute name, so that files do not depend on the scope in which a model is compiled.
+        with self.backend.tf.name_scope(None):
+            return self._keras.variable(value, dtype=dtype, name="{}/{}".format(self.name, name))
+
+    # Hypers.
+
+    def hyper(self, name):
+        return self._hypers[name]
+
+    def read_hyper(self, name):
+        return self._hypers[name]
+
+    def set_hyper(self, name, value):
+        self._keras.set_value(self._hypers[name], self.check_hyper(name, value))
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self._counters[name]
+
+    def scalar(self, name):
+        return self._counters[name]
+
+    @property
+    def iterations(self):
+        """The variable that counts updates."""
+        return self._counters["updates"]
+
+    # Variables and slots.
+
+    def slot(self, variable, name):
+        return self._slots[self.variable_key(variable)][name]
+
+    def _create_slots(self, params):
+        """Slots that are there already are kept: Keras builds its train function anew when a model is compiled again."""
+        for variable in params:
+            slots = self._slots.setdefault(self.variable_key(variable), {})
+            for name in self.slot_names(variable):
+                if name not in slots:
+                    slots[name] = self._make_slot(variable, name)
+                    self._made.append(slots[name])
+        self.weights = list(self._made)
+
+    def _make_slot(self, variable, name):
+        tf = self.backend.tf
+        initial, shape, dtype = self.slot_declaration(variable, name)
+        with self.backend.outside():
+            if initial is VARIABLE:
+                value = tf.cast(self.backend.read(variable), dtype)
+            else:
+                value = tf.fill(shape, tf.cast(initial, dtype))
+            return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
+
+    def get_slot(self, var, name):
+        """The variable that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        slots = self._slots.get(self.variable_key(var), {})
+        if name not in slots:
+            raise SlotError(
+                "{} has no slot {!r} of {}; it has {} once a train function was built".format(
+                    type(self).__name__, name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
+                )
+            )
+        return slots[name]
+
+    def get_slot_names(self):
+        return list(flat(self.definition, "slot"))
+
+    # The step.
+
+    def update(self, variable, function, grad):
+        with self.backend.at(variable):
+            return list(function(variable, grad))
+
+    def get_gradients(self, loss, params):
+        """The gradients, clipped, sparse ones still sparse."""
+        grads = self._keras.gradients(loss, params)
+        missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
+        if missing:
+            raise GradientError(
+                "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
+                "round, ...)".format(", ".join(missing))
+            )
+        return clip(self.backend, grads, getattr(self, "clipnorm", None), getattr(self, "clipvalue", None), self._one_norm)
+
+    def get_updates(self, loss, params):
+        """The operations of one step, in an order of their own: see `compat/step.py`."""
+        symbolic = getattr(self._keras, "symbolic", None)  # from Keras 2.3 on, for graphs under TF 2
+        return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
+
+    def _get_updates(self, loss, params):
+        grads = self.get_gradients(loss, params)
+        self._create_slots(params)
+        self.updates = self.take_step(list(zip(grads, params)), before=[loss])
+        return self.updates
+
+    # Config.
+
+    def get_config(self):
+        config = super(GetUpdatesAdapter, self).get_config()
+        config.update(self.definition_config())
+        config["name"] = self.name
+        return config
+
+    def write_hyper(self, name, value):
+        if isinstance(value, (float, Schedule)):
+            return value
+        return self.as_given(name, float(self._keras.get_value(value() if callable(value) else value)))
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        definition, native = cls.split_config(config)
+        return cls.from_definition(definition, **native)
