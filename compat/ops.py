@@ -288,10 +288,14 @@ class TensorFlowBackend(object):
 
     def can_branch(self, variable):
         """Whether a variable can be written in a branch: not a ref variable where branches are functions (TF 2)."""
-        from tensorflow.python.ops import control_flow_util
-
+        if not self.is_ref(variable):
+            return True
+        try:
+            from tensorflow.python.ops import control_flow_util
+        except ImportError:  # TF 1.4, long before branches were functions
+            return True
         functions = getattr(control_flow_util, "EnableControlFlowV2", None)  # from 1.13 on
-        return not (self.is_ref(variable) and functions and functions(self.tf.get_default_graph()))
+        return not (functions and functions(self.tf.get_default_graph()))
 
     def branch(self, predicate, yes, no):
         if self.eager:
