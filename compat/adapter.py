@@ -8,7 +8,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.step import TOUCHED, Step, remembers_rows, skips
-from everstep.errors import ConfigError, DefinitionError, HyperValueError, UnsupportedError
+from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperValueError, RuleError, UnsupportedError
 from everstep.optimizers.declarations import is_tensor
 from everstep.optimizers.definition import Definition, Variable
 from everstep.optimizers.schedule import Schedule
@@ -57,6 +57,8 @@ class Adapter(object):
         self._calls = {}  # by graph: the variables of the first call, for definitions that count calls
         try:
             self.start(**kwargs)
+        except EverstepError:
+            raise
         except (TypeError, ValueError) as error:
             raise DefinitionError("{} on {}: {}".format(type(self).__name__, self.target, error))
 
@@ -94,6 +96,12 @@ class Adapter(object):
         checked = declaration.check(type(owner).__name__, value)
         if not isinstance(checked, float):
             raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
+        missing = set(flat(with_hypers(self.definition, {name: checked}), "slot")) - set(flat(self.definition, "slot"))
+        if missing:
+            raise HyperValueError(
+                "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with another "
+                "{1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
+            )
         return checked
 
     # Variables.
@@ -101,6 +109,10 @@ class Adapter(object):
     def variable_key(self, variable):
         container = getattr(variable, "_distributed_container", None)  # of a replica's part, the whole
         return id(container() if callable(container) else variable)
+
+    def whole_key(self, variable):
+        """What parts of one variable have in common, and no two variables."""
+        return self.variable_key(variable)
 
     def variable_name(self, variable):
         return variable.name.split(":")[0]
@@ -122,15 +134,32 @@ class Adapter(object):
                 collections=self.collections(variable),
                 native=variable,
             )
-            self._rules[key] = (self.definition.specialize(record), record, variable)
+            self._rules[key] = (self._specialized(record), record, variable)
         return self._rules[key][:2]
+
+    def _specialized(self, record):
+        rule = self.definition.specialize(record)
+        if not isinstance(rule, Definition):
+            raise RuleError(
+                "{}.specialize must return a definition (self, or self.replace(...)); for {} it returned {!r}".format(
+                    type(self.definition).__name__, record.name, rule
+                )
+            )
+        for kind in ("hyper", "scalar"):  # those are of the whole optimizer
+            if list(flat(rule, kind)) != list(flat(self.definition, kind)):
+                raise RuleError(
+                    "{}.specialize must keep the {}s; for {} it returned {}".format(
+                        type(self.definition).__name__, kind, record.name, rule._short()
+                    )
+                )
+        return rule
 
     def collections(self, variable):
         return ()
 
-    def slot_declaration(self, variable, name):
-        """(initial value or VARIABLE, shape, dtype) of a slot of a variable."""
-        rule, record = self._rule_and_record(variable)
+    def slot_declaration(self, variable, name, record=None):
+        """(initial value or VARIABLE, shape, dtype) of a slot of a variable, or of what `record` makes of it."""
+        rule, record = self.rule(variable), record or self.record(variable)
         if name == TOUCHED:
             return 0, record.shape[:1] + (1,) * (len(record.shape) - 1), "int64"
         owner, slot = flat(rule, "slot")[name]

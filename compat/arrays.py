@@ -4,17 +4,16 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.adapter import Adapter
-from everstep.compat.ops import NumpyBackend
-from everstep.compat.step import skips
-from everstep.errors import SlotError, VariableError
-from everstep.optimizers.declarations import VARIABLE
+from everstep.compat.ops import IndexedSlices, NumpyBackend
+from everstep.compat.step import as_pairs, check_pairs, skips
+from everstep.errors import GradientError, HyperTypeError, SlotError, VariableError
+from everstep.optimizers.declarations import VARIABLE, check_number, is_tensor
+from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import flat
 
 
 class Optimizer(object):
     """The base class that `bind(numpy)` gives; there is no native one."""
-
-    backend = NumpyBackend()
 
 
 class ArraysAdapter(Adapter):
@@ -27,8 +26,12 @@ class ArraysAdapter(Adapter):
         return Optimizer
 
     def start(self, name=None):
+        self.backend = NumpyBackend()
         self.name = name or type(self.definition.base).__name__
         self._hypers = {hyper: self.given_hyper(hyper) for hyper in self.hyper_declarations()}
+        for hyper, value in self._hypers.items():
+            if is_tensor(value):
+                self._present_value(hyper)  # a tensor of a graph has none, which should be said now
         counters = ("updates", "pending", "steps") if skips(self.definition) else ("updates",)
         self._counters = {counter: np.zeros((), np.int64) for counter in counters}
         self._scalars = {
@@ -40,7 +43,19 @@ class ArraysAdapter(Adapter):
     # Hypers.
 
     def hyper(self, name):
-        return self._hypers[name]
+        value = self._hypers[name]
+        return value if isinstance(value, (float, Schedule)) else self._present_value(name)
+
+    def _present_value(self, name):
+        """What a callable or another framework's tensor comes to now."""
+        value, what = self._hypers[name], "{}.{}".format(type(self).__name__, name)
+        try:
+            return check_number(what, value() if callable(value) else value)
+        except (TypeError, NotImplementedError) as error:  # the latter from a graph's tensors
+            raise HyperTypeError(
+                "{}: {!r} gives bind(numpy) no number ({}). It takes numbers, functions without arguments and "
+                "everstep.Schedule; the tensors and schedules of a framework work on that framework".format(what, value, error)
+            )
 
     def read_hyper(self, name):
         return self._hypers[name]
@@ -63,6 +78,10 @@ class ArraysAdapter(Adapter):
 
     # Variables and slots.
 
+    def variable_key(self, variable):
+        # Two views of the same memory are one variable: `weights.T` is a new object each time that it is written.
+        return variable.__array_interface__["data"][0], variable.shape, variable.strides, variable.dtype.str
+
     def variable_name(self, variable):
         return "array_{}".format(len(self._rules))
 
@@ -74,12 +93,17 @@ class ArraysAdapter(Adapter):
         return slots[name]
 
     def get_slot(self, variable, name):
-        """The array that holds a slot of a variable that was trained already."""
+        """The array that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        check_array(variable)
         slots = self._slots.get(self.variable_key(variable), {})
         if name not in slots:
             raise SlotError(
-                "no slot {!r} for this array yet; it has {}. Slots are made by the first step".format(
-                    name, ", ".join(sorted(slots)) or "none"
+                "{} has no slot {!r} of this array; it has {} once apply_gradients has run".format(
+                    type(self).__name__, name, ", ".join(self.get_slot_names()) or "none"
                 )
             )
         return slots[name]
@@ -93,16 +117,22 @@ class ArraysAdapter(Adapter):
         return function(variable, grad)
 
     def apply_gradients(self, grads_and_vars):
-        """One step, in place.
+        """One step, in place. A step that fails changes nothing.
 
         Args:
             grads_and_vars: pairs of a gradient (array or `everstep.IndexedSlices`) and a writable float array.
         """
-        pairs = [tuple(pair) for pair in grads_and_vars]
-        for grad, variable in pairs:
-            if not isinstance(variable, np.ndarray) or variable.dtype.kind != "f" or not variable.flags.writeable:
-                raise VariableError("bind(numpy) trains writable arrays of floats; got {!r}".format(variable))
-        self.take_step([(_as_grad(grad), variable) for grad, variable in pairs])
+        pairs = as_pairs(grads_and_vars)
+        for _, variable in pairs:
+            check_array(variable)
+        pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
+        keys = [self.variable_key(variable) for _, variable in pairs]
+        if len(set(keys)) < len(keys):
+            raise GradientError("one array is given twice in one call; add its gradients up")
+        check_pairs(self.backend, pairs)
+        self.check_repeat([variable for _, variable in pairs])
+        with self.backend.all_or_nothing():
+            self.take_step(pairs)
 
     # Config.
 
@@ -111,11 +141,46 @@ class ArraysAdapter(Adapter):
         config["name"] = self.name
         return config
 
+    def write_hyper(self, name, value):
+        return value if isinstance(value, (float, Schedule)) else self._present_value(name)
+
     @classmethod
     def from_config(cls, config):
         definition, native = cls.split_config(config)
         return cls.from_definition(definition, **native)
 
 
-def _as_grad(grad):
-    return grad if grad is None or hasattr(grad, "indices") else np.asarray(grad)
+def check_array(variable):
+    if not isinstance(variable, np.ndarray):
+        raise VariableError("bind(numpy) trains NumPy arrays, which it changes in place; got {!r}".format(variable))
+    if variable.dtype.kind != "f" or not variable.flags.writeable:
+        raise VariableError(
+            "bind(numpy) trains writable arrays of floats; got {} array of {}".format(
+                "a" if variable.flags.writeable else "a read-only", variable.dtype
+            )
+        )
+
+
+def _checked_grad(grad, variable):
+    """A gradient as an array or `IndexedSlices` whose rows the variable has."""
+    if grad is None:
+        return None
+    if isinstance(grad, IndexedSlices):
+        _check_rows(grad.indices, variable)
+        values = grad.values
+    else:
+        try:
+            grad = values = np.asarray(grad)
+        except (TypeError, ValueError, NotImplementedError) as error:  # a ragged list; a graph's tensor
+            raise GradientError("{!r} is no gradient for an array: {}".format(grad, error))
+    if values.dtype.kind not in "fiu":
+        raise GradientError(
+            "a gradient for bind(numpy) is an array of numbers or everstep.IndexedSlices; got {!r}".format(grad)
+        )
+    return grad
+
+
+def _check_rows(indices, variable):
+    wrong = indices[(indices < 0) | (indices >= len(variable))] if variable.ndim else ()
+    if len(wrong):
+        raise GradientError("an array of {} rows has no row {}".format(len(variable), wrong[0]))

@@ -2,19 +2,39 @@
 
 Variables, for a definition bound under the name NAME (its class's name unless given) and a parameter `W`: slots
 `NAME/W/<slot>`, counters `NAME/iterations` (updates; `NAME/steps` and `NAME/pending` where steps can skip), scalars
-`NAME/<scalar>`, hypers `NAME/<hyper>`. `get_weights` and Keras files hold them by position: iterations, the other
-counters, scalars, then the slots of each parameter in turn.
+`NAME/<scalar>`, hypers `NAME/<hyper>`. A second optimizer of that name in a graph gets `NAME_1`, or `_1` at each
+name's end. `get_weights` and Keras files hold all but the hypers by position: iterations, the other counters, scalars,
+then the slots of each parameter in turn. As in stock there are none before a train function is built, and they are
+those of the parameters for which the last one was built; slots of others are kept, and used when they are back.
+
+Each `get_updates` call makes a step of its own, with the slots and counters of the optimizer: two functions that are
+called in turn are two steps. Never put the updates of two calls in one function: nothing would order them. A
+definition that counts calls (accumulation) takes all its variables in one call; building again for the same ones, for
+some of them or for more is let through, as Keras does that when a model is compiled again.
+
+A hyper given as a callable is called when a train function is built.
 """
 from __future__ import absolute_import, division, print_function
 
 import sys
+from collections import OrderedDict
+
+import numpy as np
 
 from everstep.compat.adapter import Adapter, attribute
-from everstep.compat.clip import clip
+from everstep.compat.clip import check_bounds, clip
 from everstep.compat.ops import TensorFlowBackend
 from everstep.compat.step import skips
-from everstep.errors import GradientError, SlotError, TargetError
-from everstep.optimizers.declarations import VARIABLE
+from everstep.errors import (
+    ConfigError,
+    GradientError,
+    SlotError,
+    StateError,
+    TargetError,
+    UnsupportedError,
+    VariableError,
+)
+from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import flat
 
@@ -40,17 +60,14 @@ class GetUpdatesAdapter(Adapter):
 
         self.backend = TensorFlowBackend(tensorflow)
         self.name = name or type(self.definition.base).__name__
-        # Standalone Keras clips by one norm of all gradients, tf.keras by each gradient's own.
-        self._one_norm = self.native_base.__module__.split(".")[0] == "keras"
-        super(Adapter, self).__init__(**native)
-        self._hypers, self._counters, self._slots = {}, {}, {}
-        self._made = []  # all weights in the order of get_weights
+        # All clip by one norm of all gradients, but the last tf.keras before OptimizerV2, which has not this helper.
+        self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
+        super(Adapter, self).__init__(**check_bounds(native))
+        self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
         for counter in ("updates", "pending", "steps") if skips(self.definition) else ("updates",):
             self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
         for scalar, (_, declaration) in flat(self.definition, "scalar").items():
             self._counters[scalar] = self._variable(scalar, declaration.init, "float32")
-        self._made.extend(self._counters.values())
-        self.weights = list(self._made)
         for hyper in self.hyper_declarations():
             value = self.given_hyper(hyper)
             self._hypers[hyper] = self._variable(attribute(hyper), value, "float32") if isinstance(value, float) else value
@@ -101,15 +118,16 @@ class GetUpdatesAdapter(Adapter):
             for name in self.slot_names(variable):
                 if name not in slots:
                     slots[name] = self._make_slot(variable, name)
-                    self._made.append(slots[name])
-        self.weights = list(self._made)
+        used = [self.slot(variable, name) for variable in params for name in self.slot_names(variable)]
+        self.weights = list(self._counters.values()) + used
 
     def _make_slot(self, variable, name):
         tf = self.backend.tf
         initial, shape, dtype = self.slot_declaration(variable, name)
         with self.backend.outside():
             if initial is VARIABLE:
-                value = tf.cast(self.backend.read(variable), dtype)
+                start = self.backend.read(variable) if self.backend.eager else variable.initialized_value()
+                value = tf.cast(start, dtype)
             else:
                 value = tf.fill(shape, tf.cast(initial, dtype))
             return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
@@ -132,6 +150,28 @@ class GetUpdatesAdapter(Adapter):
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
 
+    def set_weights(self, weights):
+        """Sets what `get_weights` gives; what does not fit changes nothing.
+
+        Raises:
+            StateError: another number of weights, or another shape; the message names the first that does not fit.
+        """
+        if len(weights) != len(self.weights):
+            raise StateError(
+                "{} has {} weights ({}); got {}{}".format(
+                    type(self).__name__,
+                    len(self.weights),
+                    ", ".join(variable.name.split(":")[0] for variable in self.weights) or "none",
+                    len(weights),
+                    "" if self.weights else ". There are none before a train function is built: train a step first",
+                )
+            )
+        for variable, value in zip(self.weights, weights):
+            wanted = tuple(self.backend.shape(variable))
+            if np.shape(value) != wanted:
+                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, np.shape(value)))
+        super(GetUpdatesAdapter, self).set_weights([np.asarray(value) for value in weights])
+
     # The step.
 
     def update(self, variable, function, grad):
@@ -151,14 +191,50 @@ class GetUpdatesAdapter(Adapter):
 
     def get_updates(self, loss, params):
         """The operations of one step, in an order of their own: see `compat/step.py`."""
+        self._check_arguments(loss, params)
+        self.check_repeat(params)
         symbolic = getattr(self._keras, "symbolic", None)  # from Keras 2.3 on, for graphs under TF 2
         return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
 
     def _get_updates(self, loss, params):
         grads = self.get_gradients(loss, params)
         self._create_slots(params)
-        self.updates = self.take_step(list(zip(grads, params)), before=[loss])
+        # As with stock optimizers, a model may have nothing to train.
+        self.updates = self.take_step(list(zip(grads, params)), before=[loss]) if params else []
         return self.updates
+
+    def _check_arguments(self, loss, params):
+        owner = type(self).__name__
+        if not isinstance(params, (list, tuple)) or not is_tensor(loss):
+            raise VariableError(
+                "{}.get_updates takes loss, a tensor, and params, a list of variables; got {!r} and {!r}".format(
+                    owner, loss, params
+                )
+            )
+        for variable in params:
+            if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
+                raise VariableError("{} trains Keras and TensorFlow variables; got {!r}".format(owner, variable))
+        if len(set(map(self.variable_key, params))) < len(params):
+            raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
+        home = getattr(self.iterations, "graph", None)  # none where variables are eager
+        if home is not None and getattr(loss, "graph", home) is not home:
+            raise VariableError(
+                "this {} belongs to another graph than the model (keras.backend.clear_session starts a new one); "
+                "bind the definition again".format(owner)
+            )
+
+    def check_repeat(self, variables):
+        """As for every target, but building anew is let through: for the same variables, some of them or more."""
+        if not skips(self.definition):
+            return
+        keys = frozenset(map(self.variable_key, variables))
+        known = self._calls.get(None, keys)
+        if not (keys <= known or known <= keys):
+            raise UnsupportedError(
+                "{} counts its calls, so it takes all variables in one call, and one model; bind one definition for "
+                "each group of variables".format(self.definition._short())
+            )
+        self._calls[None] = keys | known
 
     # Config.
 
@@ -169,9 +245,13 @@ class GetUpdatesAdapter(Adapter):
         return config
 
     def write_hyper(self, name, value):
-        if isinstance(value, (float, Schedule)):
+        if isinstance(value, Schedule):
             return value
-        return self.as_given(name, float(self._keras.get_value(value() if callable(value) else value)))
+        value = value() if callable(value) else value
+        try:
+            return self.as_given(name, float(self._keras.get_value(value) if is_tensor(value) else value))
+        except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
+            raise ConfigError("{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error))
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

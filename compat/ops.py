@@ -111,6 +111,22 @@ class NumpyBackend(object):
     ops = NUMPY
     eager = True
 
+    def __init__(self):
+        self._written = []  # (array, place, what was there) of the step that runs
+
+    @contextlib.contextmanager
+    def all_or_nothing(self):
+        """Takes back what was written where the body fails: the shape of the last of many variables may not fit."""
+        self._written = []
+        try:
+            yield
+        except BaseException:
+            for array, place, old in reversed(self._written):
+                array[place] = old
+            raise
+        finally:
+            self._written = []
+
     def constant(self, number, dtype):
         return np.asarray(number, dtype)
 
@@ -130,10 +146,12 @@ class NumpyBackend(object):
         return variable[rows]
 
     def write(self, variable, value, rows=None):
-        variable[Ellipsis if rows is None else rows] = value
+        place = Ellipsis if rows is None else rows
+        self._written.append((variable, place, np.array(variable[place])))
+        variable[place] = value
 
     def subtract(self, variable, value):
-        variable -= value
+        self.write(variable, variable - value)
 
     def own(self, value, variable):
         """A value in memory of its own."""
@@ -212,7 +230,16 @@ class TensorFlowBackend(object):
         return self.tf.constant(number, dtype)
 
     def cast(self, value, dtype):
-        return value if value.dtype.base_dtype.name == dtype else self.tf.cast(value, dtype)
+        if value.dtype.base_dtype.name == dtype:
+            return value
+        if self._is_read_of_ref(value):
+            # TensorFlow's arithmetic optimizer swaps the two, and the cast then waits for nothing: it may run before
+            # writes that the read had to come after. What it cannot swap is a copy.
+            value = self.tf.maximum(value, value)
+        return self.tf.cast(value, dtype)
+
+    def _is_read_of_ref(self, value):
+        return not self.eager and value.op.type == "Identity" and value.op.inputs[0].dtype._is_ref_dtype
 
     def dtype(self, variable):
         return variable.dtype.base_dtype.name

@@ -1,20 +1,39 @@
 """Target `optimizer_v2`: OptimizerV2 of `tf.keras` 1.14 to 2.10, `.legacy` of 2.11 to 2.15 and of tf_keras.
 
-On disk, for a definition bound under the name NAME (its class's name unless given) and a variable `W`: slots
-`NAME/W/<slot>`, counters `NAME/iter` (updates; `NAME/steps` and `NAME/pending` where steps can skip), scalars
-`NAME/<scalar>`; the last part is also the key in checkpoints of objects. `get_weights` has iter first, then the
-other counters, scalars, and the slots of each variable in turn.
+Names of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
+slots `NAME/W/<slot>`, counters `NAME/iter` (updates; `NAME/pending` and `NAME/steps` where steps can skip), scalars
+`NAME/<scalar>`, hypers `NAME/<hyper>`. `get_weights` and HDF5 files hold them by position: iter, the other counters,
+scalars, then the slots of each variable in turn, in the order in which variables were first handed over, those
+without a gradient too.
+
+Checkpoints of objects (and what lies in a SavedModel) know counters, scalars and hypers by the last part of those
+names, a slot by its variable and name (`W/.OPTIMIZER_SLOT/optimizer/<slot>`). Slots that are declared with a shape or
+dtype of their own are `optimizer/<slot>/<place of the variable>`: TensorFlow makes the slots of a SavedModel again
+with the shape and dtype of their variable, and cannot load one that holds another kind. For the same reason
+`get_slot_names` does not list them, though `get_slot` finds them.
+
+No Keras gives an optimizer back its slots when it loads a SavedModel; the checkpoint inside does:
+
+    with tf.keras.utils.custom_object_scope(everstep.custom_objects(tf.keras)):
+        model = tf.keras.models.load_model(path)
+    model.load_weights(path + "/variables/variables")
+
+`apply_gradients` called twice in a step (two losses, two groups of variables) is two updates, as in stock: `iterations`
+moves twice, and so does the t of each group. A definition that counts calls refuses it.
 """
 from __future__ import absolute_import, division, print_function
 
 import sys
+from collections import OrderedDict
+
+import numpy as np
 
 from everstep.compat.adapter import Adapter, attribute
-from everstep.compat.clip import clip
+from everstep.compat.clip import check_bounds, clip, without_duplicates
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import check_pairs, skips
-from everstep.errors import SlotError, VariableError
-from everstep.optimizers.declarations import VARIABLE
+from everstep.compat.step import TOUCHED, check_pairs, skips
+from everstep.errors import ConfigError, HyperTypeError, SlotError, VariableError
+from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import flat
 
@@ -28,15 +47,26 @@ class OptimizerV2Adapter(Adapter):
     def base_class(cls, optimizer, module):
         return next(base for base in reversed(optimizer.__mro__) if "add_slot" in vars(base))
 
+    @classmethod
+    def made_for(cls, definition_class, base):
+        import tensorflow
+
+        made = super(OptimizerV2Adapter, cls).made_for(definition_class, base)
+        # The entry from a user's tf.function, which would else rewrite the engine, function by function.
+        made.apply_gradients = TensorFlowBackend(tensorflow).plain(vars(OptimizerV2Adapter)["apply_gradients"])
+        return made
+
     def start(self, name=None, **native):
         import tensorflow
 
         self.backend = TensorFlowBackend(tensorflow)
         self._distribution = None
-        self._own = {}  # counters and scalars by name
-        super(Adapter, self).__init__(name or type(self.definition.base).__name__, **native)
+        self._own = OrderedDict()  # counters and scalars by name
+        self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
+        self._handed_over = []  # the variables of the running call
+        super(Adapter, self).__init__(name or type(self.definition.base).__name__, **check_bounds(native))
         for hyper in self.hyper_declarations():
-            super(OptimizerV2Adapter, self)._set_hyper(attribute(hyper), self.given_hyper(hyper))
+            super(OptimizerV2Adapter, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
 
     @property
     def _keras(self):
@@ -59,18 +89,37 @@ class OptimizerV2Adapter(Adapter):
     def set_hyper(self, name, value):
         super(OptimizerV2Adapter, self)._set_hyper(attribute(name), self.check_hyper(name, value))
 
+    def _hyper_to_keep(self, name):
+        value = self.given_hyper(name)
+        if hasattr(value, "assign"):
+            return lambda: value  # the base class would copy the number that a variable has now
+        if hasattr(value, "get_config") and not isinstance(value, Schedule) and not self._is_native_schedule(value):
+            raise HyperTypeError(
+                "{} is a schedule of another API than {}; give one of that, or an everstep.Schedule".format(
+                    type(value), self.native_base.__module__
+                )
+            )
+        return value
+
     def _set_hyper(self, name, value):
         # What an attribute's assignment comes to in the base class.
-        flat_name = next((hyper for hyper in self.hyper_declarations() if attribute(hyper) == name), None)
-        self.set_hyper(flat_name, value)
+        hypers = {attribute(hyper): hyper for hyper in self.hyper_declarations()}
+        if name in hypers:
+            self.set_hyper(hypers[name], value)
+        else:
+            super(OptimizerV2Adapter, self)._set_hyper(name, value)
 
     def _get_hyper(self, name, dtype=None):
         # The base class would call a schedule of ours as if it were a callable without arguments.
         value = self._hyper[name]
         return value if isinstance(value, Schedule) else super(OptimizerV2Adapter, self)._get_hyper(name, dtype)
 
+    @classmethod
+    def _schedules(cls):
+        return sys.modules[cls.native_base.__module__].learning_rate_schedule
+
     def _is_native_schedule(self, value):
-        return isinstance(value, self._keras.learning_rate_schedule.LearningRateSchedule)
+        return isinstance(value, self._schedules().LearningRateSchedule)
 
     # Counters and scalars.
 
@@ -82,19 +131,18 @@ class OptimizerV2Adapter(Adapter):
 
     def _create_own(self):
         """Counters and scalars beside `iter`, made once."""
-        initial = {name: (0, "int64") for name in (("pending", "steps") if skips(self.definition) else ())}
+        initial = [(name, 0, "int64") for name in (("pending", "steps") if skips(self.definition) else ())]
         for name, (_, declaration) in flat(self.definition, "scalar").items():
-            initial[name] = (declaration.init, "float32")
-        for name in sorted(set(initial) - set(self._own)):
-            value, dtype = initial[name]
-            self._own[name] = self.add_weight(
-                name,
-                shape=[],
-                dtype=self.backend.tf.as_dtype(dtype),
-                initializer=self.backend.tf.constant_initializer(value),
-                trainable=False,
-            )
-            self._weights.append(self._own[name])
+            initial.append((name, declaration.init, "float32"))
+        for name, value, dtype in initial:
+            if name not in self._own:
+                self._own[name] = self.add_weight(
+                    name,
+                    shape=[],
+                    dtype=self.backend.tf.as_dtype(dtype),
+                    initializer=self.backend.tf.constant_initializer(value),
+                    trainable=False,
+                )
 
     # Variables and slots.
 
@@ -102,10 +150,21 @@ class OptimizerV2Adapter(Adapter):
         return super(OptimizerV2Adapter, self).get_slot(variable, name)
 
     def _create_slots(self, var_list):
+        """Also for variables that have no gradient now: those who load a file make the slots of all."""
         self._create_own()
-        for variable in var_list:
+        for variable in self._handed_over or var_list:
+            self._trained.setdefault(self._keras._var_key(variable), variable)
             for name in self.slot_names(variable):
                 self.add_slot(variable, name)
+        self._order_weights()
+
+    def _order_weights(self):
+        """`_weights` as the module's docstring says; a checkpoint restored first makes slots in an order of its own."""
+        ordered = [self.iterations] + list(self._own.values())
+        for variable in self._trained.values():
+            ordered.extend(self.slot(variable, name) for name in self.slot_names(variable))
+        known = set(map(id, ordered))
+        self._weights = ordered + [weight for weight in self._weights if id(weight) not in known]
 
     def add_slot(self, var, slot_name, initializer="zeros", shape=None):
         """Makes a slot as its definition declares it; the base class knows no dtype but the variable's.
@@ -118,8 +177,29 @@ class OptimizerV2Adapter(Adapter):
             return slots[slot_name]
         if slot_name not in self.slot_names(var):
             raise SlotError(
-                "{} has no slot {!r}; it has {}".format(type(self).__name__, slot_name, ", ".join(self.slot_names(var)) or "none")
+                "{} has no slot {!r}; it has {}. A checkpoint that holds it was written by another optimizer: restore "
+                "tf.train.Checkpoint(model=model) without the optimizer, or load weights before the model is "
+                "compiled".format(type(self).__name__, slot_name, ", ".join(self.slot_names(var)) or "none")
             )
+        slots[slot_name] = self._make_slot(var, slot_name)
+        if self._is_plain(var, slot_name):
+            if slot_name not in self._slot_names:
+                self._slot_names.append(slot_name)
+            self._restore_slot_variable(slot_name=slot_name, variable=var, slot_variable=slots[slot_name])
+        else:
+            place = list(self._trained).index(self._keras._var_key(var))
+            self._track_trackable(slots[slot_name], "{}/{}".format(slot_name, place))
+        self._weights.append(slots[slot_name])
+        return slots[slot_name]
+
+    def _is_plain(self, variable, slot_name):
+        """Whether a slot has the shape and dtype of its variable, whatever that is."""
+        if slot_name == TOUCHED:
+            return False
+        _, declaration = flat(self.rule(variable), "slot")[slot_name]
+        return declaration.shape is None and declaration.dtype is None
+
+    def _make_slot(self, var, slot_name):
         tf = self.backend.tf
         initial, shape, dtype = self.slot_declaration(var, slot_name)
 
@@ -133,11 +213,6 @@ class OptimizerV2Adapter(Adapter):
                 value, name="{}/{}".format(var._shared_name, slot_name), dtype=dtype, trainable=False, use_resource=True
             )
         self._keras.backend.track_variable(made)
-        if slot_name not in self._slot_names:
-            self._slot_names.append(slot_name)
-        slots[slot_name] = made
-        self._restore_slot_variable(slot_name=slot_name, variable=var, slot_variable=made)
-        self._weights.append(made)
         return made
 
     def get_slot(self, var, slot_name):
@@ -155,6 +230,27 @@ class OptimizerV2Adapter(Adapter):
             )
         return found[slot_name]
 
+    def set_weights(self, weights):
+        """Sets what `get_weights` gives; what does not fit changes nothing.
+
+        Raises:
+            SlotError: another number of weights, or other shapes. No ValueError: at that Keras's `load_model` logs a
+                line and goes on with a fresh optimizer.
+        """
+        found, wanted = [np.shape(weight) for weight in weights], [self.backend.shape(weight) for weight in self.weights]
+        if found != wanted:
+            raise SlotError(
+                "{} has {} weights, {}; got {} of shapes {}{}".format(
+                    type(self).__name__,
+                    len(wanted),
+                    ", ".join("{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, wanted)) or "none",
+                    len(found),
+                    found,
+                    "" if wanted else ". It makes them at its first step",
+                )
+            )
+        super(OptimizerV2Adapter, self).set_weights([np.asarray(weight) for weight in weights])
+
     # The step.
 
     def update(self, variable, function, grad):
@@ -163,17 +259,35 @@ class OptimizerV2Adapter(Adapter):
         return self.backend.operations(done)
 
     def apply_gradients(self, grads_and_vars, name=None, **native):
-        pairs = list(grads_and_vars)
+        """One step. See the module's docstring for what a second call in the same step does.
+
+        Raises:
+            VariableError: something else than a resource variable.
+            GradientError: no gradient at all, or one that does not fit its variable.
+        """
+        pairs = [tuple(pair) for pair in grads_and_vars]
+        if not pairs:  # a model with nothing to train
+            return self.backend.tf.no_op()
         for _, variable in pairs:
-            if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
-                raise VariableError(
-                    "{} trains resource variables, as every OptimizerV2; got {!r}. In TF 1.x make it with "
-                    "use_resource=True, or bind to tf.train".format(type(self).__name__, variable)
-                )
-        if pairs:  # without any the base class does nothing, as a model with nothing to train needs
-            pairs = check_pairs(self.backend, pairs)
-            self.check_repeat([variable for _, variable in pairs])
-        return super(OptimizerV2Adapter, self).apply_gradients(pairs, name=name, **native)
+            self._check_variable(variable)
+        self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
+        self._handed_over = [variable for _, variable in pairs]
+        try:
+            # With the pairs that lack a gradient: the base class says which those are.
+            return super(OptimizerV2Adapter, self).apply_gradients(pairs, name=name, **native)
+        finally:
+            self._handed_over = []
+
+    def _check_variable(self, variable):
+        if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
+            raise VariableError(
+                "{} trains resource variables, as every OptimizerV2; got {!r}. In TF 1.x make it with "
+                "use_resource=True, or bind to tf.train".format(type(self).__name__, variable)
+            )
+
+    def get_updates(self, loss, params):
+        self._calls.clear()  # a model that is compiled again builds a train function beside the old one
+        return super(OptimizerV2Adapter, self).get_updates(loss, params)
 
     def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
         """The list-level step, which the base class calls across replicas; only names are given by keyword."""
@@ -181,15 +295,44 @@ class OptimizerV2Adapter(Adapter):
         if not hasattr(self, "_aggregate_gradients"):  # before 2.2 the sum over replicas is made here
             reduced = distribution.extended.batch_reduce_to(self.backend.tf.distribute.ReduceOp.SUM, pairs)
             pairs = [(grad, variable) for grad, (_, variable) in zip(reduced, pairs)]
-        if not hasattr(self, "_transform_gradients"):  # before 2.4 `fit` or `apply_gradients` clip in some versions only
-            clipped = clip(
-                self.backend, [grad for grad, _ in pairs], getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
-            )
+        if not hasattr(self, "gradient_transformers"):
+            grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
+            clipped = clip(self.backend, grads, bounds.get("clipnorm"), bounds.get("clipvalue"))
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
         self._distribution = distribution
         with self.backend.tf.name_scope(name or self._name):
             operations = self.take_step(pairs)
         return self.iterations if self.backend.eager else self.backend.tf.group(*operations)
+
+    # Clipping. From 2.4 on the base class clips in `apply_gradients`, after the sum over replicas. Before, some versions
+    # did in `minimize` alone, some in `fit` too; what they do is undone here, and done in the list-level step.
+
+    def _clip_bounds(self):
+        return {name: vars(self)[name] for name in ("clipnorm", "clipvalue") if name in vars(self)}
+
+    def _clip_gradients(self, grads):
+        return grads  # what 2.2 and 2.3 call
+
+    def _unclipped(self, function, *args, **kwargs):
+        bounds = self._clip_bounds()
+        for name in bounds:
+            del vars(self)[name]
+        try:
+            return function(*args, **kwargs)
+        finally:
+            vars(self).update(bounds)
+
+    def get_gradients(self, loss, params):
+        return self._unclipped(super(OptimizerV2Adapter, self).get_gradients, loss, params)
+
+    def _compute_gradients(self, *args, **kwargs):
+        return self._unclipped(super(OptimizerV2Adapter, self)._compute_gradients, *args, **kwargs)
+
+    def _transform_gradients(self, grads_and_vars):
+        # The base class clips the values of a sparse gradient, equal rows apart.
+        if self.clipnorm is not None or self.clipvalue is not None or self.global_clipnorm is not None:
+            grads_and_vars = [(without_duplicates(self.backend, grad), variable) for grad, variable in grads_and_vars]
+        return super(OptimizerV2Adapter, self)._transform_gradients(grads_and_vars)
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
         """The engine computes rates itself, once for each dtype."""
@@ -216,17 +359,22 @@ class OptimizerV2Adapter(Adapter):
         return config
 
     def write_hyper(self, name, value):
-        if isinstance(value, (float, Schedule)):
+        if isinstance(value, Schedule):
             return value
-        return self.as_given(name, self._serialize_hyperparameter(attribute(name)))
-
-    @classmethod
-    def parse_hyper(cls, value):
-        if isinstance(value, dict) and "class_name" in value:
-            return sys.modules[cls.native_base.__module__].learning_rate_schedule.deserialize(value)
-        return super(OptimizerV2Adapter, cls).parse_hyper(value)
+        if self._is_native_schedule(value):
+            return self._schedules().serialize(value)
+        value = value() if callable(value) else value
+        try:
+            return self.as_given(name, float(self._keras.backend.get_value(value) if is_tensor(value) else value))
+        except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
+            raise ConfigError("{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error))
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        definition, native = cls.split_config(config)
+        native_schedules = {
+            name: cls._schedules().deserialize(value, custom_objects=custom_objects)
+            for name, value in config.items()
+            if isinstance(value, dict) and "class_name" in value
+        }
+        definition, native = cls.split_config(dict(config, **native_schedules))
         return cls.from_definition(definition, **native)

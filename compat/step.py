@@ -16,18 +16,13 @@ import numpy as np
 
 from everstep.compat.trace import Tracer, Value
 from everstep.errors import GradientError, RuleError, UnsupportedError
-from everstep.optimizers.declarations import running_rule
+from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, running_rule
 from everstep.optimizers.definition import assign, total
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import Names, defines, flat, flatten, tree
 
-_SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
-_FLOATS = _SIXTEEN_BITS | frozenset(["float32", "float64"])
+_FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient
-
-
-def compute_dtype(dtype):
-    return "float32" if dtype in _SIXTEEN_BITS else dtype
 
 
 def skips(definition):
@@ -40,9 +35,18 @@ def remembers_rows(definition):
     return defines(definition, "collect") and (definition.sparse == "rows" or definition.still)
 
 
+def as_pairs(grads_and_vars):
+    """A list of (gradient, variable) pairs, or an error."""
+    pairs = list(grads_and_vars)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise GradientError("a step takes pairs of a gradient and its variable; got {!r}".format(pair))
+    return [tuple(pair) for pair in pairs]
+
+
 def check_pairs(backend, pairs):
     """The (gradient, variable) pairs that have a gradient, or an error; nothing is built or changed before."""
-    pairs = [tuple(pair) for pair in pairs]
+    pairs = as_pairs(pairs)
     kept = [(grad, variable) for grad, variable in pairs if grad is not None]
     if not kept:
         names = ", ".join(str(getattr(v, "name", "array")) for _, v in pairs) or "an empty list was given"
@@ -53,6 +57,8 @@ def check_pairs(backend, pairs):
         if dtype not in _FLOATS:
             raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
         slices, wanted = backend.slices(grad), tuple(backend.shape(variable))
+        if slices and not wanted:
+            raise GradientError("{} is a single number and has no rows for a sparse gradient".format(name))
         found = backend.shape(slices[0] if slices else grad)
         if slices and found is not None:
             found, wanted = found[1:], wanted[1:]
@@ -85,7 +91,7 @@ class Step(object):
         self.counts = {}  # counters as they were before the step
         self.scopes = {}  # by compute dtype
         self.known = {}  # totals measured and scalars advanced: what scopes learn while the step goes on
-        self.sums = {}  # by variable: what was measured for it alone
+        self.sums = {}  # by whole variable: what was measured for it alone
 
     def scope(self, dtype):
         if dtype not in self.scopes:
@@ -137,7 +143,7 @@ class Step(object):
         totals = {}
         for grad, variable in self.pairs:
             work = _Work.of_gradient(self, variable, grad)
-            own = self.sums.setdefault(work.record.name, {})
+            own = self.sums.setdefault(self.host.whole_key(variable), {})
             with running_rule():
                 found = work.rule.measure(work.ops, work.grad, work.var, work.slots, work.hypers)
             for name, value in flatten(work.rule, "sum", found, "measure").items():
@@ -204,10 +210,10 @@ class Step(object):
         if not defines(work.rule, "collect"):
             return {}, []
         with running_rule():
-            found = work.rule.collect(work.ops, work.grad, work.slots, work.hypers)
+            found = work.rule.collect(work.ops, work.grad, work.slots, work.hypers_before)
         changed = work.changed_slots(flatten(work.rule, "slot", found, "collect"))
         natives = OrderedDict((name, work.fit(name, value)) for name, value in changed.items())
-        if remembers_rows(work.rule):
+        if remembers_rows(work.rule) and work.record.shape:
             mark = self.backend.cast(self.count("updates") + 1, "int64")
             natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + mark
         if not work.by_rows:
@@ -371,8 +377,16 @@ class _Work(object):
 
     @property
     def hypers(self):
-        own = self.step.sums.get(self.record.name, {})
-        return self.scope.names(self.rule, {n: self.ops.leaf(lambda native=native: native) for n, native in own.items()})
+        return self.scope.names(self.rule, self._own_sums())
+
+    @property
+    def hypers_before(self):
+        """With the scalars as they were: they advance with an update, and a step may come to none."""
+        return self.scope.names(self.rule, dict(self._own_sums(), **self.scope.scalars))
+
+    def _own_sums(self):
+        own = self.step.sums.get(self.step.host.whole_key(self.variable), {})
+        return {name: self.ops.leaf(lambda native=native: native) for name, native in own.items()}
 
     def gathered(self, name):
         """Whether a slot goes by rows: its first dimension is the variable's."""

@@ -2,22 +2,41 @@
 
 On disk, beside the variable `W` and for a definition bound under the name NAME (its class's name unless given):
 slots `W/NAME/<slot>`, counters `NAME/updates` (and `NAME/steps`, `NAME/pending` where steps can skip), scalars
-`NAME/<scalar>`; all below the variable scope in which they are made, as stock slots are.
+`NAME/<scalar>`. As with stock optimizers,
+- all are made below the variable scope in which the optimizer is first applied (`train/W/NAME/<slot>`,
+  `train/NAME/updates`); a name scope stands before counters and scalars alone;
+- a second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`;
+- what belongs to a part of a partitioned variable is saved as a slice of the whole, `W/NAME/<slot>`. A slot that is not
+  cut where its variable is cut stays with its part: `W/part_0/NAME/<slot>`.
+
+Applied twice in one graph, by two calls of `minimize` or `apply_gradients`: each call is an update of its own, and all
+count in one counter. So t is 2 for the second, whichever variables it is of; the two must not run unordered in one
+`session.run`. For groups of variables that belong to one step bind one definition each. Definitions that count calls
+(`accumulate`) refuse a second one.
 """
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.adapter import Adapter
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import Step, check_pairs, skips
-from everstep.errors import HyperValueError, SlotError, VariableError
-from everstep.optimizers.declarations import VARIABLE
+from everstep.compat.step import Step, as_pairs, check_pairs, skips
+from everstep.errors import HyperValueError, SlotError, UnsupportedError, VariableError
+from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.tree import flat
+
+_HOOKS = (
+    "_apply_dense",
+    "_resource_apply_dense",
+    "_apply_sparse",
+    "_apply_sparse_duplicate_indices",
+    "_resource_apply_sparse",
+    "_resource_apply_sparse_duplicate_indices",
+)
 
 
 class TrainAdapter(Adapter):
     target = "tf_train"
     works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
-    cannot = ("get_config", "get_weights", "clipnorm", "setting hypers")
+    cannot = ("get_config", "get_weights", "clipnorm", "setting hypers", "tf.distribute over several replicas")
 
     @classmethod
     def base_class(cls, optimizer, module):
@@ -55,7 +74,8 @@ class TrainAdapter(Adapter):
         return self._variable_called(name)
 
     def _variable_called(self, name):
-        graph = None if self.backend.eager else self.backend.tf.get_default_graph()
+        with self.backend.outside():
+            graph = None if self.backend.eager else self.backend.tf.get_default_graph()
         if hasattr(self, "_get_non_slot_variable"):
             return self._get_non_slot_variable("{}/{}".format(self._name, name), graph=graph)
         return self._counts[name, graph]
@@ -75,8 +95,12 @@ class TrainAdapter(Adapter):
     # Variables and slots.
 
     def variable_name(self, variable):
-        slice_info = getattr(variable, "_save_slice_info", None)
-        return slice_info.full_name if slice_info is not None else super(TrainAdapter, self).variable_name(variable)
+        part = _part(variable)
+        return part.full_name if part else super(TrainAdapter, self).variable_name(variable)
+
+    def whole_key(self, variable):
+        part = _part(variable)
+        return (part.full_name, variable.graph) if part else super(TrainAdapter, self).whole_key(variable)
 
     def collections(self, variable):
         if self.backend.eager:
@@ -112,8 +136,9 @@ class TrainAdapter(Adapter):
             slot = self._get_or_make_slot_with_initializer(
                 variable, start, tf.TensorShape(shape), tf.as_dtype(dtype), name, op_name
             )
-        _mend_slice_info(variable, slot, shape)
-        return slot
+        if _part(variable):
+            whole = self.record(variable)._replace(shape=tuple(_part(variable).full_shape))
+            place_slice(variable, slot, op_name, shape, self.slot_declaration(variable, name, whole)[1])
 
     def get_slot(self, var, name):
         """The variable that holds a slot.
@@ -136,32 +161,87 @@ class TrainAdapter(Adapter):
         with self.backend.at(variable):
             return list(function(variable, grad))
 
-    def apply_gradients(self, grads_and_vars, global_step=None, name=None, **native):
+    def compute_gradients(self, loss, var_list=None, *args, **kwargs):
+        """As in stock; a partitioned variable in `var_list` stands for its parts."""
+        if isinstance(var_list, (list, tuple)):
+            var_list = [part for given in var_list for part in (given if _is_partitioned(given) else [given])]
+        return super(TrainAdapter, self).compute_gradients(loss, var_list, *args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
         """One step: the operation that runs it (None in eager code, where it has run).
 
         `global_step` is incremented at every step, also at one that only accumulates.
         """
-        return self.backend.plain(self._apply)(list(grads_and_vars), global_step, name)
+        pairs = self._check(grads_and_vars, global_step)
+        if self._hooks_are_replaced():
+            return super(TrainAdapter, self).apply_gradients(pairs, global_step, name)
+        return self.backend.plain(self._apply)(pairs, global_step, name)
+
+    def _check(self, grads_and_vars, global_step):
+        """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
+        pairs = as_pairs(grads_and_vars)
+        for variable in [variable for _, variable in pairs] + ([] if global_step is None else [global_step]):
+            self._check_variable(variable, "counts in" if variable is global_step else "trains")
+        pairs = check_pairs(self.backend, pairs)
+        for _, variable in pairs:
+            if _part(variable) and self.rule(variable).locality == "variable":
+                raise UnsupportedError(
+                    "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
+                        self.definition._short(), self.variable_name(variable)
+                    )
+                )
+        if self._replicas() > 1:
+            raise UnsupportedError(
+                "{} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose optimizers "
+                "work under tf.distribute".format(type(self).__name__)
+            )
+        for name in self.hyper_declarations():
+            self._check_graph_of(name, self.given_hyper(name))
+        self.check_repeat([variable for _, variable in pairs])
+        return pairs
+
+    def _check_graph_of(self, name, hyper):
+        here = self.backend.tf.get_default_graph()
+        if self.backend.eager or type(here) is not self.backend.tf.Graph:  # a function takes tensors from outside of it
+            return
+        if is_tensor(hyper) and getattr(hyper, "graph", None) is not here:
+            raise HyperValueError(
+                "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or give "
+                "a callable that makes the tensor".format(type(self).__name__, name)
+            )
+
+    def _check_variable(self, variable, use):
+        if _is_partitioned(variable):
+            raise VariableError("{} is a partitioned variable; give its parts, list(variable)".format(variable.name))
+        if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
+            as_step = " as global_step" if use == "counts in" else ""
+            raise VariableError(
+                "{} {} TensorFlow variables; got {!r}{}".format(type(self).__name__, use, variable, as_step)
+            )
+
+    def _replicas(self):
+        distribute = getattr(self.backend.tf, "distribute", None)
+        has_strategy = getattr(distribute, "has_strategy", None)  # from 1.14 on
+        return distribute.get_strategy().num_replicas_in_sync if has_strategy and has_strategy() else 1
+
+    def _hooks_are_replaced(self):
+        """Whether a subclass or a wrapper put hooks of its own here: then the base class calls them, one by one."""
+        owners = [base for base in type(self).__mro__ if not set(_HOOKS).isdisjoint(vars(base))]
+        return owners[0] is not TrainAdapter or not set(_HOOKS).isdisjoint(vars(self))
 
     def _apply(self, pairs, global_step, name):
         tf = self.backend.tf
-        for _, variable in pairs:
-            if not hasattr(variable, "assign_sub") or isinstance(variable, tf.Tensor):
-                raise VariableError("{} trains TensorFlow variables; got {!r}".format(type(self).__name__, variable))
-        pairs = check_pairs(self.backend, pairs)
-        variables = [variable for _, variable in pairs]
-        self.check_repeat(variables)
         with self.backend.outside():
-            self._create_slots(variables)
+            self._create_slots([variable for _, variable in pairs])
         self._prepare()
         with tf.name_scope(name or self._name) as scope:
             operations = self.take_step(pairs)
             if global_step is not None:
-                with self.backend.after(operations):
+                with self.backend.after(operations), self.backend.at(global_step):
                     operations = [tf.assign_add(global_step, 1)]
             if self.backend.eager:
                 return None
-            train_op = tf.group(*operations, name=scope.rstrip("/").rsplit("/", 1)[-1] + "_done")
+            train_op = tf.group(*operations, name=scope)
         collection = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
         if train_op not in collection:
             collection.append(train_op)
@@ -207,14 +287,31 @@ class TrainAdapter(Adapter):
         return sorted(made, key=lambda variable: variable.name)
 
 
+def _part(variable):
+    """Where a part of a partitioned variable lies in the whole; None for all other variables."""
+    return getattr(variable, "_save_slice_info", None)
 
-def _mend_slice_info(variable, slot, shape):
-    """A part's slot of another shape than the part gets its own place in the whole slot, for Saver."""
-    part = getattr(variable, "_save_slice_info", None)
-    if part is None or getattr(slot, "_save_slice_info", None) is None or tuple(shape) == tuple(part.var_shape):
+
+def _is_partitioned(variable):
+    return hasattr(variable, "_get_partitions")
+
+
+def place_slice(variable, slot, op_name, shape, whole_shape):
+    """Tells Saver where a part's slot lies in the whole slot; the base class thinks that all slots lie as variables do.
+
+    Its name for the whole is wrong below a variable scope, too: it cuts the part's name off by its length
+    (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L83).
+    """
+    part = _part(variable)
+    axes = range(min(len(shape), len(part.var_shape)))
+    cut = [axis for axis, (own, whole) in enumerate(zip(part.var_shape, part.full_shape)) if own != whole]
+    lies_as_variable = all(
+        axis in axes and (shape[axis], whole_shape[axis]) == (part.var_shape[axis], part.full_shape[axis]) for axis in cut
+    )
+    if not lies_as_variable:
+        slot._set_save_slice_info(None)
         return
-    info = slot._save_slice_info
-    own = list(shape)
-    info.full_shape = [whole if mine == cut else mine for whole, cut, mine in zip(part.full_shape, part.var_shape, own)]
-    info.var_offset = [at if mine == cut else 0 for at, cut, mine in zip(part.var_offset, part.var_shape, own)]
-    info.var_shape = own
+    scope, _, number = slot.op.name.rpartition("{}/{}".format(variable.op.name, op_name))
+    name = "{}{}/{}{}".format(scope, part.full_name, op_name, number)
+    offset = [part.var_offset[axis] if axis in cut else 0 for axis in range(len(shape))]
+    slot._set_save_slice_info(type(part)(name, list(whole_shape), offset, list(shape)))

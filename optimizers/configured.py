@@ -4,10 +4,10 @@ from __future__ import absolute_import, division, print_function
 import numbers
 from collections import OrderedDict
 
-from everstep.errors import ConfigError, DefinitionError
-from everstep.optimizers.declarations import Declared
+from everstep.errors import ConfigError, DefinitionError, HyperValueError
+from everstep.optimizers.declarations import REQUIRED, Declared
 
-_PLAIN = (numbers.Number, str, bytes, type(u""), bool, type(None), tuple)
+_PLAIN = (numbers.Number, str, bytes, type(u""), type(None))
 
 
 class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[misc]  # a metaclass call that Python 2 reads too
@@ -17,7 +17,18 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     keyword_only = ()  # type: tuple[str, ...]
 
     def __init__(self, *args, **kwargs):
-        self._values = self._checked(args, kwargs)
+        self.__dict__["_values"] = self._checked(args, kwargs)
+        self._check()
+
+    def _check(self):
+        """Raises an error where the object as a whole makes no sense."""
+
+    def __setattr__(self, name, value):
+        raise HyperValueError(
+            "{0} is fixed once made, so {1} cannot be set; {0}(...).replace({1}=...) is a changed copy of it".format(
+                type(self).__name__, name
+            )
+        )
 
     @classmethod
     def argument_names(cls):
@@ -32,7 +43,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         if len(args) > len(positional):
             raise DefinitionError(
                 "{} takes at most {} positional arguments ({}); got {}".format(
-                    owner, len(positional), ", ".join(positional), len(args)
+                    owner, len(positional), ", ".join(positional) or "none", len(args)
                 )
             )
         given = OrderedDict(zip(positional, args))
@@ -40,30 +51,53 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if name in given:
                 raise DefinitionError("{} got {} twice".format(owner, name))
             if name not in names:
-                raise DefinitionError("{} has no argument {}; it takes {}".format(owner, name, ", ".join(names)))
+                raise DefinitionError("{} has no argument {}; it takes {}".format(owner, name, ", ".join(names) or "none"))
             given[name] = value
         values = OrderedDict()
         for name in names:
             declaration = self.declarations[name]
-            if name not in given and declaration.required:
-                raise DefinitionError("{} needs {}".format(owner, name))
-            values[name] = declaration.check(owner, given[name]) if name in given else self._default(name, values)
+            if name in given:
+                values[name] = declaration.check(owner, given[name])
+            else:
+                values[name] = self._default(name, values)
         return values
 
     def _default(self, name, values):
+        """What an argument is where it was not given; `values` are those before it."""
+        if self.declarations[name].default is REQUIRED:
+            raise DefinitionError("{} needs {}".format(type(self).__name__, name))
         return self.declarations[name].default
+
+    def _given(self):
+        """The arguments as one would write them, those left at a keyword-only default left out."""
+        return OrderedDict(
+            (name, value)
+            for name, value in self._values.items()
+            if name not in self.keyword_only or value != self._default(name, self._values)
+        )
 
     def replace(self, **changes):
         """A copy with some arguments changed."""
-        return type(self)(**dict(self._values, **changes))
+        return type(self)(**dict(self._given(), **changes))
+
+    # Fixed once made, so a copy is the thing itself, tensors and callables in it too.
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _rebuilt, (type(self), dict(self._given()))
 
     def _key(self):
-        def plain(value):
+        def comparable(value):
             if isinstance(value, Configured):
                 return value._key()
-            return value if isinstance(value, _PLAIN) else id(value)
+            return value if _is_plain(value) else id(value)
 
-        return (type(self),) + tuple((name, plain(value)) for name, value in self._values.items())
+        return (type(self),) + tuple((name, comparable(value)) for name, value in self._values.items())
 
     def __eq__(self, other):
         return isinstance(other, Configured) and self._key() == other._key()
@@ -74,16 +108,12 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def __hash__(self):
         return hash(self._key())
 
-    def _arguments(self):
-        """The arguments as one would write them, those left at a keyword-only default left out."""
-        return ", ".join(
-            "{}={}".format(name, value._short() if isinstance(value, Configured) else repr(value))
-            for name, value in self._values.items()
-            if name not in self.keyword_only or value != self.declarations[name].default
-        )
-
     def _short(self):
-        return "{}({})".format(type(self).__name__, self._arguments())
+        arguments = ", ".join(
+            "{}={}".format(name, value._short() if isinstance(value, Configured) else repr(value))
+            for name, value in self._given().items()
+        )
+        return "{}({})".format(type(self).__name__, arguments)
 
     def __repr__(self):
         return self._short()
@@ -98,7 +128,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         for name, value in self._values.items():
             if isinstance(value, Configured):
                 config[name] = value.get_config(strict)
-            elif isinstance(value, _PLAIN):
+            elif _is_plain(value):
                 config[name] = value
             elif strict:
                 raise ConfigError(
@@ -112,7 +142,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def from_config(cls, config):
         """The object that a config describes. Its class is looked for among those already imported."""
         if not isinstance(config, dict) or cls.kind not in config:
-            raise ConfigError("a {0} config is a dictionary with the key {0!r}; got {1!r}".format(cls.kind, config))
+            raise ConfigError("the config of a {0} is a dictionary with the key {0!r}; got {1!r}".format(cls.kind, config))
         made = cls.named(config[cls.kind], config.get("module"))
         arguments = {}
         for name, value in config.items():
@@ -136,27 +166,39 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     @classmethod
     def named(cls, name, module=None):
         """The imported subclass of that name; `module` decides between several."""
-        known = [found for found in cls.registered() if found.__name__ == name]
+        imported = cls.registered() + [cls]
+        known = [found for found in imported if found.__name__ == name]
         exact = [found for found in known if found.__module__ == module]
-        if len(exact) == 1 or len(known) == 1:
+        if exact or len(known) == 1:
             return (exact or known)[0]
+        if known:
+            raise ConfigError(
+                "the {} {!r} of the config is ambiguous, and it was not in any of {} when it was saved, but in {}".format(
+                    cls.kind, name, " and ".join(found.__module__ for found in known), module
+                )
+            )
         raise ConfigError(
-            "{} {!r}: {} classes of that name are imported. Import the module that defines it first{}. Known: {}".format(
-                cls.kind,
-                name,
-                len(known) or "no",
-                " ({})".format(module) if module else "",
-                ", ".join(sorted({found.__name__ for found in cls.registered()})),
+            "no {} called {!r} is imported; import {} first. Known are: {}".format(
+                cls.kind, name, module or "the module that defines it", ", ".join(found.__name__ for found in imported)
             )
         )
 
     @classmethod
     def registered(cls):
-        """All imported subclasses, in the order of their names."""
-        found, waiting = set(), list(cls.__subclasses__())
+        """All imported subclasses, in the order of their names; of a class that was defined again, the last."""
+        found, waiting = {}, list(cls.__subclasses__())
         while waiting:
             made = waiting.pop()
-            if made not in found:
-                found.add(made)
-                waiting.extend(made.__subclasses__())
-        return sorted(found, key=lambda made: (made.__name__, made.__module__))
+            waiting.extend(made.__subclasses__())
+            place = made.__name__, made.__module__
+            if place not in found or found[place].serial < made.serial:
+                found[place] = made
+        return [found[place] for place in sorted(found)]
+
+
+def _is_plain(value):
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
+
+
+def _rebuilt(made, arguments):
+    return made(**arguments)

@@ -4,10 +4,12 @@ A declaration is a descriptor: on an instance it gives the value that was set, o
 """
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import itertools
 import math
 import numbers
 import threading
+import types
 
 import numpy as np
 
@@ -16,16 +18,20 @@ from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, Ru
 _order = itertools.count()  # class bodies keep no order on Python 2.7; a counter does
 _running = threading.local()
 _TEXT = (str, bytes, type(u""))
+_NUMBERS = ("float", "int")  # what the name of a tensor's dtype may hold: float32, bfloat16, uint8, torch.float64, ...
+_SLOT_DTYPES = ("float16", "float32", "float64", "int32", "int64")
+REQUIRED = object()  # a declaration without a default: its argument must be given
 
 
-class running_rule(object):
+@contextlib.contextmanager
+def running_rule(running=True):
     """While a rule runs, its hypers come as arguments; reading them through `self` would freeze them."""
-
-    def __enter__(self):
-        _running.depth = getattr(_running, "depth", 0) + 1
-
-    def __exit__(self, *exc_info):
-        _running.depth -= 1
+    before = getattr(_running, "now", False)
+    _running.now = running
+    try:
+        yield
+    finally:
+        _running.now = before
 
 
 class Declaration(object):
@@ -33,6 +39,7 @@ class Declaration(object):
 
     kind = "declaration"
     is_argument = False  # whether the constructor takes it
+    default = REQUIRED
 
     def __init__(self):
         self.order = next(_order)
@@ -42,11 +49,6 @@ class Declaration(object):
         if instance is None:
             return self
         return self.read(instance)
-
-    def __set__(self, instance, value):
-        raise AttributeError(
-            "{} is fixed once made; use .replace({}=...) for a changed copy".format(type(instance).__name__, self.name)
-        )
 
     def read(self, instance):
         raise RuleError(
@@ -58,6 +60,14 @@ class Declaration(object):
         """The value as it is kept, or an error that says what was needed."""
         return value
 
+    def check_declaration(self, owner):
+        """Raises DefinitionError where the declaration makes no sense in its class, `owner`."""
+        if self.is_argument and self.default is not REQUIRED:
+            try:
+                self.default = self.check(owner.__name__, self.default)
+            except (HyperTypeError, HyperValueError) as error:
+                raise DefinitionError("the default does not fit its own declaration: {}".format(error))
+
     def __repr__(self):
         return "everstep.{}(...)".format(self.kind)
 
@@ -68,16 +78,14 @@ class Hyper(Declaration):
     kind = "hyper"
     is_argument = True
 
-    required = False
-
-    def __init__(self, default, minimum=None, maximum=None):
+    def __init__(self, default=REQUIRED, minimum=None, maximum=None):
         super(Hyper, self).__init__()
-        self.default = float(default)
+        self.default = default
         self.minimum = minimum
         self.maximum = maximum
 
     def read(self, instance):
-        if getattr(_running, "depth", 0):
+        if getattr(_running, "now", False):
             raise RuleError(
                 "{0}.{1} was read through `self` inside a rule, which would freeze it; use `hyper.{1}`.".format(
                     type(instance).__name__, self.name
@@ -87,74 +95,63 @@ class Hyper(Declaration):
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
-        if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, _TEXT + (list, tuple, dict, set)):
-            raise HyperTypeError(
-                "{} takes a number, a scalar tensor, a callable or an everstep.Schedule; got {!r}".format(what, value)
-            )
-        if isinstance(value, (numbers.Real, np.ndarray)):
-            return self.check_number(what, value)
-        if is_tensor(value):
-            shape = static_shape(value)
-            if shape not in ((), None):
-                raise HyperTypeError("{} takes a scalar; got a tensor of shape {}".format(what, shape))
-            return value
-        if callable(value):
+        plain = isinstance(value, _TEXT + (bool, np.bool_, list, tuple, dict, set, type(None)))
+        if isinstance(value, (numbers.Real, np.ndarray)) and not plain:
+            return check_number(what, value, self.minimum, self.maximum)
+        if is_tensor(value) and not plain:
+            return self.check_tensor(what, value)
+        if callable(value) and not isinstance(value, type):
             return value
         raise HyperTypeError(
             "{} takes a number, a scalar tensor, a callable or an everstep.Schedule; got {!r}".format(what, value)
         )
 
-    def check_number(self, what, value):
-        if np.ndim(value):
-            raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise HyperTypeError("{} takes a number; got {!r}".format(what, value))
-        if math.isnan(number) or math.isinf(number):
-            raise HyperValueError("{} must be finite; got {!r}".format(what, number))
-        if self.minimum is not None and number < self.minimum:
-            raise HyperValueError("{} must be at least {}; got {!r}".format(what, self.minimum, number))
-        if self.maximum is not None and number > self.maximum:
-            raise HyperValueError("{} must be at most {}; got {!r}".format(what, self.maximum, number))
-        return number
+    def check_tensor(self, what, value):
+        if static_shape(value) not in ((), None):
+            raise HyperTypeError("{} takes a scalar; got a tensor of shape {}".format(what, static_shape(value)))
+        if not any(kind in str(value.dtype) for kind in _NUMBERS):
+            raise HyperTypeError("{} takes a number; got a tensor of dtype {}".format(what, value.dtype))
+        return value
 
 
 class Option(Declaration):
-    """A setting fixed at construction; its default gives its type."""
+    """A setting fixed at construction. Its default gives its type; one of None takes anything."""
 
     kind = "option"
     is_argument = True
 
-    def __init__(self, default=None, choices=None, minimum=None):
+    def __init__(self, default=REQUIRED, choices=None, minimum=None, maximum=None):
         super(Option, self).__init__()
         self.default = default
-        self.required = default is None and choices is None
         self.choices = choices
         self.minimum = minimum
+        self.maximum = maximum
 
     def read(self, instance):
         return instance._values[self.name]
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
-        if self.choices is not None and value not in self.choices:
-            raise HyperValueError("{} must be one of {}; got {!r}".format(what, ", ".join(map(repr, self.choices)), value))
         wanted = type(self.default)
-        if wanted is bool:
+        if self.choices is not None:
+            if value not in self.choices:
+                choices = ", ".join(map(repr, self.choices))
+                raise HyperValueError("{} must be one of {}; got {!r}".format(what, choices, value))
+        elif wanted is bool:
             if not isinstance(value, (bool, np.bool_)):
                 raise HyperTypeError("{} takes True or False; got {!r}".format(what, value))
             return bool(value)
-        if wanted in (int, float):
-            whole = wanted is int
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
-                raise HyperTypeError("{} takes {}; got {!r}".format(what, "a whole number" if whole else "a number", value))
-            if math.isnan(value) or math.isinf(value):
-                raise HyperValueError("{} must be finite; got {!r}".format(what, value))
-            if self.minimum is not None and value < self.minimum:
-                raise HyperValueError("{} must be at least {}; got {!r}".format(what, self.minimum, value))
+        elif wanted in (int, float):
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral if wanted is int else numbers.Real):
+                kind = "a whole number" if wanted is int else "a number"
+                raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
+            check_number(what, value, self.minimum, self.maximum)
             return wanted(value)
-        return value
+        elif wanted in _TEXT and not isinstance(value, _TEXT):
+            raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
+        # JSON knows neither tuples nor NumPy's numbers; and a list would change under a definition that is fixed.
+        value = value.item() if isinstance(value, np.generic) else value
+        return tuple(value) if isinstance(value, list) else value
 
 
 class Slot(Declaration):
@@ -162,8 +159,10 @@ class Slot(Declaration):
 
     `init` is a number, the name of an option that holds it, or `everstep.VARIABLE` (start at the variable's
     value). `shape` is None (the variable's), "row" (one number for each row), a tuple, or a function of the
-    variable's record. `dtype` is None (the variable's) or a name. `when` is an option's name or a predicate on
-    the definition: whether the slot exists.
+    variable's record. `dtype` is a name, or None: the dtype in which rules compute, which is float32 for 16-bit
+    variables (Adam's v would be lost to underflow in float16) and else the variable's own. `when` says whether the
+    slot exists: the name of an option (it is true) or of a hyper (it was not given as the number 0), or a predicate
+    on the definition.
     """
 
     kind = "slot"
@@ -178,9 +177,11 @@ class Slot(Declaration):
     def exists(self, definition):
         if self.when is None:
             return True
-        if callable(self.when):
-            return bool(self.when(definition))
-        return bool(getattr(definition, self.when))
+        with running_rule(False):  # a rule may ask for it, but it was decided at construction
+            value = self.when(definition) if callable(self.when) else getattr(definition, self.when)
+        if isinstance(definition.declarations.get(self.when), Hyper):
+            return not (isinstance(value, float) and value == 0)
+        return bool(value)
 
     def initial_value(self, definition):
         """A float, or VARIABLE."""
@@ -188,16 +189,53 @@ class Slot(Declaration):
             return VARIABLE
         return float(getattr(definition, self.init) if isinstance(self.init, _TEXT) else self.init)
 
+    def check_declaration(self, owner):
+        what = "{}.{}".format(owner.__name__, self.name)
+        if isinstance(self.init, _TEXT):
+            self.check_named(what, owner, "init", self.init, ("option",))
+        elif self.init is not VARIABLE:
+            self.init = _checked_init(what, self.init, "a number, an option's name or everstep.VARIABLE")
+        if isinstance(self.when, _TEXT):
+            self.check_named(what, owner, "when", self.when, ("option", "hyper"))
+        elif not (self.when is None or callable(self.when)):
+            raise DefinitionError(
+                "{}: `when` is a name or a function of the definition; got {!r}".format(what, self.when)
+            )
+        if not (self.shape in (None, "row") or callable(self.shape) or isinstance(self.shape, (tuple, list))):
+            raise DefinitionError(
+                '{}: the shape of a slot is None (the variable\'s), "row", a tuple or a function of the variable; '
+                "got {!r}".format(what, self.shape)
+            )
+        if not (self.dtype is None or self.dtype in _SLOT_DTYPES):
+            raise DefinitionError(
+                "{}: the dtype of a slot is None (the variable's) or one of {}; got {!r}".format(
+                    what, ", ".join(_SLOT_DTYPES), self.dtype
+                )
+            )
+
+    @staticmethod
+    def check_named(what, owner, argument, name, kinds):
+        declared = owner.declarations.get(name)
+        if declared.kind not in kinds if declared else not hasattr(owner, name):
+            raise DefinitionError(
+                "{}: `{}` names {!r}, which is no {} of {}".format(what, argument, name, " or ".join(kinds), owner.__name__)
+            )
+
     def shape_for(self, record):
         """The slot's shape for a variable's record: a tuple of ints."""
         if self.shape is None:
             return tuple(record.shape)
         if self.shape == "row":
             return tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
-        return tuple(self.shape(record) if callable(self.shape) else self.shape)
+        shape = self.shape(record) if callable(self.shape) else self.shape
+        if not isinstance(shape, (tuple, list)) or not all(isinstance(size, numbers.Integral) for size in shape):
+            raise DefinitionError(
+                "the shape of slot {} for {} must be a tuple of whole numbers; it is {!r}".format(self.name, record.name, shape)
+            )
+        return tuple(int(size) for size in shape)
 
     def dtype_for(self, record):
-        return self.dtype or record.dtype
+        return self.dtype or compute_dtype(record.dtype)
 
 
 class Scalar(Declaration):
@@ -207,7 +245,10 @@ class Scalar(Declaration):
 
     def __init__(self, init=0.0):
         super(Scalar, self).__init__()
-        self.init = float(init)
+        self.init = init
+
+    def check_declaration(self, owner):
+        self.init = _checked_init("{}.{}".format(owner.__name__, self.name), self.init, "a number")
 
 
 class Child(Declaration):
@@ -215,8 +256,6 @@ class Child(Declaration):
 
     kind = "child"
     is_argument = True
-    required = True
-    default = None
 
     def read(self, instance):
         return instance._values[self.name]
@@ -233,6 +272,14 @@ class Child(Declaration):
         return value
 
 
+SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
+
+
+def compute_dtype(dtype):
+    """The dtype in which a rule computes for variables of a dtype."""
+    return "float32" if dtype in SIXTEEN_BITS else dtype
+
+
 class _Variable(object):
     def __repr__(self):
         return "everstep.VARIABLE"
@@ -245,6 +292,30 @@ option = Option
 slot = Slot
 scalar = Scalar
 child = Child
+
+
+def check_number(what, value, minimum=None, maximum=None):
+    """A finite number within bounds, as a float."""
+    if np.ndim(value):
+        raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise HyperTypeError("{} takes a number; got {!r}".format(what, value))
+    if math.isnan(number) or math.isinf(number):
+        raise HyperValueError("{} must be finite; got {!r}".format(what, number))
+    if minimum is not None and number < minimum:
+        raise HyperValueError("{} must be at least {}; got {!r}".format(what, minimum, number))
+    if maximum is not None and number > maximum:
+        raise HyperValueError("{} must be at most {}; got {!r}".format(what, maximum, number))
+    return number
+
+
+def _checked_init(what, init, needed):
+    try:
+        return check_number(what, init)
+    except (HyperTypeError, HyperValueError):
+        raise DefinitionError("{}: `init` is {}; got {!r}".format(what, needed, init))
 
 
 def is_tensor(value):
@@ -271,42 +342,76 @@ class Declared(type):
         for base in reversed(bases):
             inherited.update(getattr(base, "declarations", {}))
         for name, value in body.items():
-            if isinstance(value, Declaration):
-                mcs.check_name(class_name, bases, name, value, inherited)
-                value.name = name
-            elif name in inherited and not isinstance(value, Declaration):
-                raise DefinitionError(
-                    "{0}.{1} overrides the {2} {1} with {3!r}; write `{1} = everstep.{2}({3!r})`".format(
-                        class_name, name, inherited[name].kind, value
-                    )
-                )
-        own = [value for value in body.values() if isinstance(value, Declaration)]
-        declared = dict(inherited, **{value.name: value for value in own})
-        # An overridden declaration keeps the place of the first one, so that positional arguments stay put.
-        place = {name: inherited.get(name, value).order for name, value in declared.items()}
-        for value in own:
-            value.order = place[value.name]
+            mcs.check_member(class_name, bases, name, value, inherited)
+        own = {name: value for name, value in body.items() if isinstance(value, Declaration)}
+        for name, value in own.items():
+            value.name = name
+            # An overridden declaration keeps the place of the first one, so that positional arguments stay put.
+            value.order = inherited[name].order if name in inherited else value.order
         made = super(Declared, mcs).__new__(mcs, class_name, bases, body)
-        made.declarations = {name: declared[name] for name in declared}
-        made.declared_order = tuple(sorted(declared, key=lambda name: place[name]))
+        made.declarations = dict(inherited, **own)
+        made.declared_order = tuple(sorted(made.declarations, key=lambda name: made.declarations[name].order))
+        made.serial = next(_order)  # which of two classes of one name was made last
+        for value in own.values():
+            value.check_declaration(made)
         return made
 
     @classmethod
-    def check_name(mcs, class_name, bases, name, value, inherited):
-        if name in inherited:
-            if inherited[name].kind != value.kind:
+    def check_member(mcs, class_name, bases, name, value, inherited):
+        what = "{}.{}".format(class_name, name)
+        if name == "__init__" and any(hasattr(base, "verbs") for base in bases):
+            raise DefinitionError(
+                "{0}.__init__ is not yours to write: declare what {0} takes with everstep.hyper and everstep.option, "
+                "and its constructor is made from that".format(class_name)
+            )
+        if not isinstance(value, Declaration):
+            if name in inherited:
+                kind = inherited[name].kind
                 raise DefinitionError(
-                    "{}.{} is declared as a {}, but it is a {} in a base class".format(
-                        class_name, name, value.kind, inherited[name].kind
+                    "{} overrides the {} of a base class with {!r}; write `{} = everstep.{}(...)`".format(
+                        what, kind, value, name, kind
                     )
                 )
-            return
-        if name.startswith("_") or "__" in name:
-            raise DefinitionError("{}.{}: a declared name has no leading or double underscore".format(class_name, name))
-        taken = name in mcs.reserved or any(hasattr(base, name) for base in bases)
-        if taken:
+            mcs.check_verb(what, bases, name, value)
+        elif value.name is not None:
             raise DefinitionError(
-                "{}.{} clashes with a reserved or inherited name. Reserved are: {}".format(
-                    class_name, name, ", ".join(sorted(mcs.reserved))
+                "{} is declared with the {} that is called {} already; make one for each".format(what, value.kind, value.name)
+            )
+        elif name in inherited:
+            if inherited[name].kind != value.kind:
+                raise DefinitionError(
+                    "{} is declared as a {}, but it is a {} in a base class".format(what, value.kind, inherited[name].kind)
+                )
+        else:
+            mcs.check_name(what, bases, name)
+
+    @classmethod
+    def check_name(mcs, what, bases, name):
+        if name.startswith("_") or "__" in name:
+            raise DefinitionError("{}: a declared name has no leading or double underscore".format(what))
+        members = {member for base in bases for member in dir(base) if not member.startswith("_")}
+        if name in mcs.reserved | members:
+            raise DefinitionError(
+                "{} clashes with a reserved or inherited name. Reserved are: {}. Inherited are: {}".format(
+                    what, ", ".join(sorted(mcs.reserved)), ", ".join(sorted(members))
                 )
             )
+
+    @classmethod
+    def check_verb(mcs, what, bases, name, value):
+        """A verb takes what the engine gives it, whatever the arguments are called."""
+        if not any(name in getattr(base, "verbs", ()) for base in bases) or not isinstance(value, types.FunctionType):
+            return
+        needed = inspect_arguments(next(getattr(base, name) for base in bases if hasattr(base, name)))
+        found = inspect_arguments(value)
+        if len(found) != len(needed) and not value.__code__.co_flags & _TAKES_ANY:
+            raise DefinitionError("{}({}) must take ({})".format(what, ", ".join(found), ", ".join(needed)))
+
+
+_TAKES_ANY = 0x04  # the flag of a function that has *args
+
+
+def inspect_arguments(function):
+    """The names of a function's positional arguments; `inspect` has no one name for this on Python 2 and 3."""
+    code = getattr(function, "__func__", function).__code__
+    return code.co_varnames[: code.co_argcount]

@@ -59,6 +59,7 @@ class Definition(Configured):
     """
 
     kind = "definition"
+    verbs = ("specialize", "measure", "collect", "applies", "advance", "update")
     keyword_only = ("sparse", "dense_ok")
     prefix = ""
     locality = "element"
@@ -67,8 +68,7 @@ class Definition(Configured):
     sparse = option("exact", choices=("exact", "rows"))
     dense_ok = option(False)
 
-    def __init__(self, *args, **kwargs):
-        super(Definition, self).__init__(*args, **kwargs)
+    def _check(self):
         from everstep.compat.dry_run import check_rule
 
         check_rule(self)
@@ -98,6 +98,10 @@ class Definition(Configured):
     def update(self, ops, grad, var, slots, hyper, t):
         """What to subtract from the variable (or `assign(new value)`), and `{name: new slot}`. t is 1.0 at first."""
         raise DefinitionError("{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__))
+
+    def has_slot(self, name):
+        """Whether a slot exists, by its declaration's `when`; what a rule asks that has more than one form."""
+        return self.declarations[name].exists(self)
 
     # The tree.
 
@@ -151,15 +155,21 @@ class Definition(Configured):
 
 
 class Wrapper(Definition):
-    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes."""
+    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
+
+    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
+    """
 
     prefix = "wrapper"
     inner = child()
 
     def _default(self, name, values):
-        if name in self.keyword_only:
-            return getattr(next(v for v in values.values() if isinstance(v, Definition)), name)
-        return super(Wrapper, self)._default(name, values)
+        if name not in self.keyword_only:
+            return super(Wrapper, self)._default(name, values)
+        found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
+        if len(found) > 1:
+            raise DefinitionError("the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name))
+        return found.pop()
 
     @property
     def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
@@ -179,20 +189,23 @@ class Wrapper(Definition):
         return self.replace(**changed) if changed else self
 
     def measure(self, ops, grad, var, slots, hyper):
-        return {"inner": self.inner.measure(ops, grad, var, slots.inner, hyper.inner)}
+        return self._each(lambda child, slots, hyper: child.measure(ops, grad, var, slots, hyper), slots, hyper)
 
     def collect(self, ops, grad, slots, hyper):
-        return {"inner": self.inner.collect(ops, grad, slots.inner, hyper.inner)}
+        return self._each(lambda child, slots, hyper: child.collect(ops, grad, slots, hyper), slots, hyper)
 
     def applies(self, ops, hyper):
         return self.inner.applies(ops, hyper.inner)
 
     def advance(self, ops, scalars, hyper, t):
-        return {"inner": self.inner.advance(ops, scalars.inner, hyper.inner, t)}
+        return self._each(lambda child, scalars, hyper: child.advance(ops, scalars, hyper, t), scalars, hyper)
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
         return change, {"inner": inner}
+
+    def _each(self, verb, state, hyper):
+        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in self.children().items()}
 
 
 Declared.reserved = RESERVED

@@ -20,6 +20,7 @@ class Schedule(Configured):
     """
 
     kind = "schedule"
+    verbs = ("value",)
 
     def value(self, ops, updates):
         raise RuleError("{} must define value(self, ops, updates)".format(type(self).__name__))

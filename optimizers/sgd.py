@@ -29,20 +29,15 @@ class SGD(Definition):
     learning_rate = hyper(0.01, minimum=0)
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)
-    velocity = slot(when=lambda self: self.has_momentum)
-
-    @property
-    def has_momentum(self):
-        momentum = self._values["momentum"]
-        return not (isinstance(momentum, float) and momentum == 0)
+    velocity = slot(when="momentum")
 
     @property
     def still(self):
-        return not self.has_momentum
+        return not self.has_slot("velocity")
 
     def update(self, ops, grad, var, slots, hyper, t):
         step = hyper.learning_rate * grad
-        if not self.has_momentum:
+        if not self.has_slot("velocity"):
             return step, {}
         velocity = hyper.momentum * slots.velocity - step
         change = step - hyper.momentum * velocity if self.nesterov else -velocity

@@ -8,6 +8,7 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict, namedtuple
 
 from everstep.errors import RuleError
+from everstep.optimizers.declarations import Declared
 
 Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
 
@@ -69,10 +70,15 @@ class Names(object):
         if flat_name not in self._values:
             raise RuleError(
                 "{} has no {!r} here; there are: {}".format(
-                    type(self._node.definition).__name__, name, ", ".join(sorted(self._values)) or "none"
+                    type(self._node.definition).__name__, name, ", ".join(sorted(self._known())) or "none"
                 )
             )
         return self._values[flat_name]
+
+    def _known(self):
+        own = len(self._node.prefix)
+        names = {name[own:] for name in self._values if name.startswith(self._node.prefix)}
+        return {name for name in names if "/" not in name}.union(self._node.children, self._shared)
 
 
 def flatten(definition, kind, returned, verb):
@@ -94,13 +100,20 @@ def _flatten(node, kind, returned, verb):
             continue
         declaration = node.definition.declarations.get(name)
         if kind == "sum":
-            fits = declaration is None
+            fits = declaration is None and name not in Declared.reserved
         else:
             fits = declaration is not None and declaration.kind == kind
             fits = fits and (kind != "slot" or declaration.exists(node.definition))
         if not fits:
-            raise RuleError("{}.{} returned {!r}, which is no {} of it".format(owner, verb, name, kind))
+            raise RuleError("{}.{} returned {!r}, {}".format(owner, verb, name, _why_not(node.definition, name, kind)))
         yield node.prefix + name, value
+
+
+def _why_not(definition, name, kind):
+    if kind == "sum":
+        return "which is a declared or reserved name; give the sum another"
+    declared = flat(definition, kind)
+    return "which is no {} of it; it has {}".format(kind, ", ".join(declared) or "none")
 
 
 def with_hypers(definition, values):

@@ -1,0 +1,311 @@
+"""One way to train with any bound optimizer: `Run(definition, start, kinds)`, then `step`, `weights`, `slots`, `resumed`.
+
+Gradients are given from outside, so that all targets get the same. Each class below is one way in which one target is
+used; `here()` lists those that this environment has.
+"""
+from __future__ import absolute_import, division, print_function
+
+import os
+import shutil
+import tempfile
+from collections import namedtuple
+
+import numpy as np
+
+import everstep
+from everstep.compat import targets
+
+Way = namedtuple("Way", "name target module run stock")  # stock: what gives the native classes, by name
+
+DENSE, SPARSE, NONE = "dense", "sparse", "none"
+
+
+class Run(object):
+    """Args: make: gives the optimizer; start: {name: array}; kinds: {name: DENSE, SPARSE or NONE}."""
+
+    def __init__(self, make, start, kinds):
+        self.make, self.kinds, self.names = make, kinds, sorted(start)
+        self.start = start
+        self.build()
+
+    def trained(self):
+        return [name for name in self.names if self.kinds[name] != NONE]
+
+    def close(self):
+        pass
+
+
+class ArraysRun(Run):
+    def build(self):
+        self.variables = {name: np.array(value) for name, value in self.start.items()}
+        self.optimizer = self.make()
+
+    def step(self, grads):
+        pairs = []
+        for name in self.names:
+            grad = grads[name]
+            pairs.append((everstep.IndexedSlices(*grad) if isinstance(grad, tuple) else grad, self.variables[name]))
+        self.optimizer.apply_gradients(pairs)
+
+    def weights(self):
+        return {name: value.copy() for name, value in self.variables.items()}
+
+    def slot(self, name, slot):
+        return self.optimizer.get_slot(self.variables[name], slot).copy()
+
+    def set_rate(self, rate):
+        self.optimizer.learning_rate = rate
+
+    def resumed(self):
+        trained = {name: self.variables[name] for name in self.trained()}
+        state = everstep.capture(self.optimizer, trained)
+        other = ArraysRun(self.make, self.weights(), self.kinds)
+        everstep.restore(other.optimizer, state, {name: other.variables[name] for name in self.trained()})
+        return other
+
+
+class GraphRun(Run):
+    """A TF1 graph and session; `apply` says how the optimizer is given the pairs."""
+
+    resource = True
+
+    def build(self):
+        import tensorflow
+
+        self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self.variables = {
+                name: tf.get_variable(name, initializer=tf.constant(self.start[name]), use_resource=self.resource)
+                for name in self.names
+            }
+            self.feeds, pairs = {}, []
+            for name in self.names:
+                pairs.append((self.placeholder(name), self.variables[name]))
+            self.rate = tf.placeholder_with_default(np.float32(0), [])
+            self.optimizer = self.make()
+            self.train_op = self.apply(pairs)
+            self.saver = tf.train.Saver(max_to_keep=None)
+            self.session = tf.Session(graph=self.graph)
+            self.session.run(tf.global_variables_initializer())
+
+    def placeholder(self, name):
+        tf, value = self.tf, self.start[name]
+        if self.kinds[name] == NONE:
+            return None
+        dtype = tf.as_dtype(value.dtype)
+        if self.kinds[name] == DENSE:
+            self.feeds[name] = (tf.placeholder(dtype, value.shape),)
+            return self.feeds[name][0]
+        self.feeds[name] = tf.placeholder(dtype, (None,) + value.shape[1:]), tf.placeholder(tf.int64, (None,))
+        return tf.IndexedSlices(*self.feeds[name], dense_shape=tf.constant(value.shape))
+
+    def feed(self, grads):
+        fed = {}
+        for name, holders in self.feeds.items():
+            grad = grads[name] if isinstance(grads[name], tuple) else (grads[name],)
+            fed.update(zip(holders, grad))
+        return fed
+
+    def step(self, grads):
+        self.session.run(self.train_op, self.feed(grads))
+
+    def weights(self):
+        return self.session.run(self.variables)
+
+    def slot(self, name, slot):
+        with self.graph.as_default():
+            return self.session.run(self.optimizer.get_slot(self.variables[name], slot))
+
+    def resumed(self):
+        folder = tempfile.mkdtemp()
+        try:
+            with self.graph.as_default():
+                path = self.saver.save(self.session, os.path.join(folder, "model"), write_meta_graph=False)
+            other = type(self)(self.make, self.start, self.kinds)
+            with other.graph.as_default():
+                other.saver.restore(other.session, path)
+        finally:
+            shutil.rmtree(folder)
+        return other
+
+    def close(self):
+        self.session.close()
+
+
+class TrainResourceRun(GraphRun):
+    def apply(self, pairs):
+        return self.optimizer.apply_gradients(pairs)
+
+
+class TrainRefRun(TrainResourceRun):
+    resource = False
+
+
+class V2SessionRun(GraphRun):
+    def apply(self, pairs):
+        return self.optimizer.apply_gradients(pairs)
+
+    def set_rate(self, rate):
+        # Graph variables are set through their session, which K.set_value would not know.
+        initializer = self.optimizer.learning_rate.initializer
+        self.session.run(initializer, {initializer.inputs[1]: rate})
+
+
+class EagerRun(Run):
+    """TF 2, a call at a time."""
+
+    folder = None
+
+    def build(self):
+        import tensorflow as tf
+
+        self.tf = tf
+        self.variables = {name: tf.Variable(self.start[name], name=name) for name in self.names}
+        self.optimizer = self.make()
+
+    def pairs(self, grads):
+        pairs = []
+        for name in self.names:
+            grad = grads[name]
+            if isinstance(grad, tuple):
+                grad = self.tf.IndexedSlices(self.tf.convert_to_tensor(grad[0]), self.tf.convert_to_tensor(grad[1]))
+            elif grad is not None:
+                grad = self.tf.convert_to_tensor(grad)
+            pairs.append((grad, self.variables[name]))
+        return pairs
+
+    def step(self, grads):
+        self.optimizer.apply_gradients(self.pairs(grads))
+
+    def weights(self):
+        return {name: value.numpy() for name, value in self.variables.items()}
+
+    def slot(self, name, slot):
+        return self.optimizer.get_slot(self.variables[name], slot).numpy()
+
+    def set_rate(self, rate):
+        self.optimizer.learning_rate = rate
+
+    def resumed(self):
+        # Slots are restored when they are made, so the file has to stay until the run is closed.
+        self.folder = tempfile.mkdtemp()
+        path = self.checkpoint().write(os.path.join(self.folder, "model"))
+        other = type(self)(self.make, self.start, self.kinds)
+        other.checkpoint().restore(path)
+        return other
+
+    def checkpoint(self):
+        return self.tf.train.Checkpoint(optimizer=self.optimizer, **self.variables)
+
+    def close(self):
+        if self.folder:
+            shutil.rmtree(self.folder)
+            self.folder = None
+
+
+class FunctionRun(EagerRun):
+    def build(self):
+        super(FunctionRun, self).build()
+        self.function = self.tf.function(lambda grads: EagerRun.step(self, grads))
+
+    def step(self, grads):
+        tensors = {}
+        for name, grad in grads.items():
+            if isinstance(grad, tuple):
+                tensors[name] = tuple(self.tf.convert_to_tensor(part) for part in grad)
+            elif grad is not None:
+                tensors[name] = self.tf.convert_to_tensor(grad)
+        self.function(dict(tensors, **{name: None for name in grads if name not in tensors}))
+
+
+class GetUpdatesRun(Run):
+    """A bare K.function, whose loss has the gradients that are fed."""
+
+    keras = None
+
+    def build(self):
+        K = self.keras.backend
+        K.clear_session()
+        symbolic = getattr(K, "symbolic", lambda function: function)
+        self.variables = {name: K.variable(self.start[name], dtype=str(self.start[name].dtype), name=name) for name in self.names}
+        self.optimizer = self.make()
+        symbolic(self.make_function)(K)
+
+    def make_function(self, K):
+        inputs, losses, self.order = [], [], []
+        for name in self.trained():
+            value, variable = self.start[name], self.variables[name]
+            if self.kinds[name] == DENSE:
+                holders = [K.placeholder(value.shape, dtype=str(value.dtype))]
+                losses.append(K.sum(variable * holders[0]))
+            else:
+                holders = [K.placeholder((None,) + value.shape[1:], dtype=str(value.dtype)), K.placeholder((None,), dtype="int64")]
+                losses.append(K.sum(K.gather(variable, holders[1]) * holders[0]))
+            inputs.extend(holders)
+        loss = sum(K.cast(part, "float64") for part in losses)
+        updates = self.optimizer.get_updates(loss=loss, params=[self.variables[name] for name in self.trained()])
+        self.function = K.function(inputs, [loss], updates=updates)
+
+    def step(self, grads):
+        fed = []
+        for name in self.trained():
+            fed.extend(grads[name] if isinstance(grads[name], tuple) else [grads[name]])
+        self.function(fed)
+
+    def weights(self):
+        return {name: self.keras.backend.get_value(value) for name, value in self.variables.items()}
+
+    def slot(self, name, slot):
+        return self.keras.backend.get_value(self.optimizer.get_slot(self.variables[name], slot))
+
+    def set_rate(self, rate):
+        self.keras.backend.set_value(self.optimizer.lr, rate)
+
+    def resumed(self):
+        weights, state = self.weights(), self.optimizer.get_weights()
+        other = type(self)(self.make, weights, self.kinds)
+        other.optimizer.set_weights(state)
+        return other
+
+
+def _way(name, found, run, stock):
+    return Way(name, found.target.name, found.module, run, stock)
+
+
+def here():
+    """The ways in which this environment can train, each once."""
+    ways, bases = [], set()
+    for name, module in targets.known_modules():
+        if module is None:
+            continue
+        try:
+            found = targets.find(module)
+        except everstep.errors.TargetError:
+            continue
+        if found.base in bases:
+            continue
+        bases.add(found.base)
+        ways.extend(_ways_of(name, found))
+    return ways
+
+
+def _ways_of(name, found):
+    target, module = found.target.name, found.module
+    if target == "arrays":
+        return [_way("numpy", found, ArraysRun, None)]
+    import tensorflow as tf
+
+    eager = getattr(tf, "executing_eagerly", lambda: False)()
+    if target == "tf_train":
+        ways = [_way("tf_train ref", found, TrainRefRun, module), _way("tf_train resource", found, TrainResourceRun, module)]
+        return ways + ([_way("tf_train eager", found, EagerRun, module)] if eager else [])
+    stock = getattr(module, "optimizers", module)
+    if target == "optimizer_v2":
+        ways = [_way("optimizer_v2 session", found, V2SessionRun, stock)]
+        if eager:
+            ways.append(_way("optimizer_v2 eager", found, EagerRun, stock))
+            ways.append(_way("optimizer_v2 function", found, FunctionRun, stock))
+        return ways
+    run = type(str("GetUpdatesRun"), (GetUpdatesRun,), {"keras": module})
+    return [_way("get_updates " + name.replace("tensorflow", "tf"), found, run, stock)]
