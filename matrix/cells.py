@@ -1,0 +1,68 @@
+"""Reads the matrix's two tables: cells.ini, and known_failures.ini. Any Python and no dependency, so that the tests of
+the oldest cell read the same tables as the newest tool."""
+from __future__ import absolute_import, division, print_function
+
+import os
+import re
+from collections import OrderedDict, namedtuple
+
+try:
+    from configparser import RawConfigParser
+except ImportError:  # Python 2
+    from ConfigParser import RawConfigParser
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KINDS = ("numpy", "lint")  # what a cell is when it has no TensorFlow
+
+Cell = namedtuple("Cell", "name python kind group holds packages no_deps install")
+KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
+
+
+def read():
+    """{name: Cell}, in the order of the file. `pins` of packages are lists like ["tensorflow==1.4.1"]."""
+    path = os.path.join(HERE, "cells.ini")
+    cells = OrderedDict()
+    for name, values in _sections(path, required=("group", "holds", "packages"), optional=("no_deps", "install")):
+        recipe = re.match(r"py(\d)(\d+)-(\w+)", name)
+        if recipe is None:
+            raise ValueError("%s: cell %r must start with its Python, like py37-tf1.15" % (path, name))
+        for key, allowed in (("group", ("quick", "full")), ("install", ("wheel", "sdist"))):
+            if values.setdefault(key, "wheel") not in allowed:
+                raise ValueError("%s: cell %r has %s = %s; it is one of %s"
+                                 % (path, name, key, values[key], ", ".join(allowed)))
+        kind = recipe.group(3) if recipe.group(3) in KINDS else "framework"
+        cells[name] = Cell(name=name, python="%s.%s" % recipe.group(1, 2), kind=kind, group=values["group"],
+                           holds=values["holds"], packages=values["packages"].split(),
+                           no_deps=values.get("no_deps", "").split(), install=values["install"])
+    return cells
+
+
+def pins(cell):
+    """{what is imported: its version} of the packages that a cell pins."""
+    found = dict(package.split("==") for package in cell.packages + cell.no_deps)
+    if "tensorflow-cpu" in found:
+        found["tensorflow"] = found.pop("tensorflow-cpu")
+    return found
+
+
+def known_failures():
+    return [KnownFailure(name=name, **values)
+            for name, values in _sections(os.path.join(HERE, "known_failures.ini"),
+                                          required=("cells", "tests", "cause", "link"))]
+
+
+def matches(pattern, name):
+    """Whether `name` fits `pattern`, where only * is special: the [] of fnmatch are part of pytest's test names."""
+    return re.match(re.escape(pattern).replace(r"\*", ".*") + r"\Z", name) is not None
+
+
+def _sections(path, required, optional=()):
+    parser = RawConfigParser()
+    if not parser.read(path):
+        raise IOError("%s is missing" % path)
+    for name in parser.sections():
+        values = dict(parser.items(name))
+        wrong = [key for key in required if not values.get(key)] + sorted(set(values) - set(required + optional))
+        if wrong:
+            raise ValueError("%s: [%s] has %s missing or misspelled" % (path, name, ", ".join(wrong)))
+        yield name, values

@@ -1,0 +1,32 @@
+"""Writes the support table of the README from the adapters' own declarations. `--check` only says whether it is current."""
+import io
+import os
+import sys
+
+from everstep.compat import targets
+
+README = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "README.md")
+START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
+
+
+def table():
+    rows = ["| target | works on | not there |", "| --- | --- | --- |"]
+    for target in targets.TARGETS + (targets.ARRAYS,):
+        adapter = targets.load(target)
+        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, ", ".join(adapter.cannot)))
+    return "\n".join(rows)
+
+
+def renewed(text):
+    head, rest = text.split(START, 1)
+    marker, rest = rest.split("\n", 1)
+    return head + START + marker + "\n" + table() + "\n" + END + rest.split(END, 1)[1]
+
+
+if __name__ == "__main__":
+    with io.open(README, encoding="utf-8") as file:
+        text = file.read()
+    if "--check" in sys.argv:
+        sys.exit(0 if renewed(text) == text else "README's support table is old; run python matrix/support.py")
+    with io.open(README, "w", encoding="utf-8") as file:
+        file.write(renewed(text))

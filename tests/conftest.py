@@ -1,0 +1,87 @@
+"""What every test runs under: the cell it is in, checked; warnings as errors; known failures as strict xfails."""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import os
+import platform
+import sys
+import warnings
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "matrix"))
+
+import cells  # noqa: E402
+
+CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
+FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
+HERE = {}  # what is installed here: {name: version, or None where there is none}
+
+# What does not turn into an error: (filter, why it is not ours to mend). The module is the one that warns.
+OTHERS = "(tensorflow|keras|tf_keras|wrapt|gast|astunparse|google|h5py|flatbuffers|tensorboard|pkg_resources)"
+ALLOWED = [
+    ("ignore::DeprecationWarning:" + OTHERS, "old frameworks use what a newer Python or NumPy gave up"),
+    ("ignore::PendingDeprecationWarning:" + OTHERS, "the same"),
+    ("ignore::FutureWarning:" + OTHERS, "the same"),
+    ("ignore:np.asscalar:DeprecationWarning", "standalone Keras 2.2 calls it, and NumPy 1.16 warns in its own name"),
+    ("ignore:You are saving your model as an HDF5 file:UserWarning", "Keras 2.13 and newer; we save one on purpose"),
+    ("ignore:Do not pass an `input_shape`:UserWarning", "Keras 3; Keras 2 knows no other way that all versions take"),
+]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "error")
+    for filter_, _ in ALLOWED:
+        config.addinivalue_line("filterwarnings", filter_)
+
+
+def pytest_sessionstart(session):
+    # Before any test, so that what a framework warns of while it is imported is not taken for a test's doing.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("numpy", "packaging") + FRAMEWORKS:
+            HERE[name] = _version(name)
+    table = cells.read()
+    if CELL and CELL not in table:
+        pytest.exit("EVERSTEP_CELL is %s, which matrix/cells.ini does not have" % CELL, returncode=3)
+    wrong = _not_as_pinned(table[CELL]) if CELL else []
+    if wrong:
+        pytest.exit("%s is not what it says: %s" % (CELL, "; ".join(wrong)), returncode=3)
+
+
+def _version(name):
+    try:
+        return importlib.import_module(name).__version__
+    except ImportError as error:
+        # One that is there but does not import is not the same as none.
+        missing = getattr(error, "name", str(error).split()[-1])  # Python 2: "No module named keras"
+        return None if missing == name else "broken (%s)" % error
+    except Exception as error:
+        return "broken (%s)" % error
+
+
+def _not_as_pinned(cell):
+    pins = cells.pins(cell)
+    expected = {name: pins[name] for name in HERE if name in pins}
+    expected["python"] = cell.python
+    expected.setdefault("tensorflow", None)
+    if cell.kind == "numpy":
+        expected.setdefault("keras", None)
+    found = dict(HERE, python="%d.%d" % sys.version_info[:2])
+    return ["%s is %s, should be %s" % (name, found[name] or "absent", expected[name] or "absent")
+            for name in sorted(expected) if found[name] != expected[name]]
+
+
+def pytest_collection_modifyitems(items):
+    for entry in cells.known_failures():
+        for item in items:
+            if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
+                item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
+
+
+def pytest_terminal_summary(terminalreporter):
+    versions = ["%s %s" % (name, HERE[name]) for name in sorted(HERE) if HERE[name]]
+    terminalreporter.write_line("cell %s: python %s, %s"
+                                % (CELL or "(none)", platform.python_version(), ", ".join(versions)))

@@ -1,0 +1,178 @@
+"""The package is what the matrix tests, and the matrix is what its table says."""
+from __future__ import absolute_import, division, print_function
+
+import ast
+import glob
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+import cells
+import everstep
+import generate
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PACKAGE = os.path.dirname(os.path.abspath(everstep.__file__))
+FRAMEWORKS = {"h5py", "jax", "keras", "tensorflow", "tf_keras", "torch"}
+
+
+def setup_cfg(section, key):
+    parser = cells.RawConfigParser()
+    parser.read(os.path.join(ROOT, "setup.cfg"))
+    return parser.get(section, key)
+
+
+def folder_map():
+    return dict(line.split(" = ") for line in setup_cfg("options", "package_dir").strip().splitlines())
+
+
+def dist_info(name):
+    """The text of a file of the installed distribution's metadata."""
+    paths = glob.glob(os.path.join(os.path.dirname(PACKAGE), "everstep-*.dist-info", name))
+    if not paths and not os.environ.get("EVERSTEP_CELL"):
+        pytest.skip("everstep is not installed from a wheel here; in every cell of the matrix it is")
+    assert len(paths) == 1, paths
+    with io.open(paths[0], encoding="utf-8") as file:
+        return file.read()
+
+
+def sources(*folders):
+    for folder in folders:
+        for path, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    yield os.path.join(path, name)
+
+
+# The matrix
+
+def test_the_generated_files_are_current():
+    assert generate.stale(generate.generated()) == [], "run python matrix/generate.py"
+
+
+def test_every_known_failure_names_a_cell():
+    for entry in cells.known_failures():
+        assert any(cells.matches(entry.cells, cell) for cell in cells.read()), entry
+
+
+def test_only_the_star_is_special_in_a_pattern():
+    assert cells.matches("tests/test_a.py::test[Adam-*]", "tests/test_a.py::test[Adam-dense]")
+    assert not cells.matches("tests/test_a.py::test[Adam-*]", "tests/test_a.py::testA")
+    assert not cells.matches("py3", "py36")
+
+
+# What is installed
+
+def test_setup_cfg_lists_exactly_the_packages():
+    folders = {os.path.relpath(os.path.dirname(path), ROOT) for path in sources("api", "compat", "optimizers")}
+    folders = {path.replace(os.sep, "/") for path in folders}
+    assert set(folder_map().values()) == folders
+    assert set(setup_cfg("options", "packages").split()) == set(folder_map())
+    assert all(os.path.exists(os.path.join(ROOT, path, "__init__.py")) for path in folders)
+
+
+def test_everything_is_installed():
+    here = {os.path.join(name.replace(".", os.sep), os.path.basename(path))
+            for name, folder in folder_map().items() for path in glob.glob(os.path.join(ROOT, folder, "*.py"))}
+    there = set()
+    for path, _, names in os.walk(PACKAGE, followlinks=True):
+        there.update(os.path.relpath(os.path.join(path, name), os.path.dirname(PACKAGE))
+                     for name in names if name.endswith(".py"))
+    assert here == there
+    assert os.path.exists(os.path.join(PACKAGE, "py.typed"))
+
+
+def test_nothing_but_everstep_lands_at_the_top_level():
+    paths = [line.split(",")[0] for line in dist_info("RECORD").splitlines()]
+    tops = {path.split("/")[0] for path in paths if not path.startswith("../")}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"everstep"}
+    scripts = {path for path in paths if path.startswith("../")}
+    assert {os.path.splitext(os.path.basename(path))[0] for path in scripts} == {"everstep"}
+
+
+def test_one_wheel_serves_python_2_and_3():
+    tags = {line for line in dist_info("WHEEL").splitlines() if line.startswith("Tag:")}
+    assert tags == {"Tag: py2-none-any", "Tag: py3-none-any"}
+
+
+def test_the_version_is_one():
+    assert everstep.__version__ == setup_cfg("metadata", "version")
+    assert "\nVersion: %s\n" % everstep.__version__ in dist_info("METADATA")
+
+
+def test_what_is_tested_is_what_is_installed():
+    assert not PACKAGE.startswith(os.path.join(ROOT, "api"))
+    assert not {"compat", "optimizers"}.intersection(sys.modules)
+
+
+# What it is made of
+
+def test_all_that_ships_compiles_on_this_python():
+    for path in sources("api", "compat", "optimizers"):
+        with open(path, "rb") as file:
+            compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def test_every_module_starts_alike():
+    future = {"absolute_import", "division", "print_function"}
+    for path in sources("api", "compat", "optimizers"):
+        body = [node for node in parse(path).body if not isinstance(node, ast.Expr)]  # without the docstring
+        first = [alias.name for node in body if getattr(node, "module", "") == "__future__" for alias in node.names]
+        assert not body or future.issubset(first), path
+
+
+def test_importing_everstep_imports_no_framework():
+    code = ("import sys, everstep, everstep.cli, everstep.compat, everstep.optimizers\n"
+            "print(sorted(%r & {name.split('.')[0] for name in sys.modules}))" % FRAMEWORKS)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.communicate()[0].decode().strip() == "[]"
+
+
+def parse(path):
+    with open(path, "rb") as file:
+        return ast.parse(file.read(), path)
+
+
+def imported(tree):
+    """(line, name of the module) of everything that a module imports, by statement or by call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.lineno, node.module
+        elif isinstance(node, ast.Call) and node.args:
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called in ("import_module", "__import__", "find_spec"):
+                literal = node.args[0]
+                yield node.lineno, str(literal.value if hasattr(literal, "value") else getattr(literal, "s", ""))
+
+
+def version_checks(tree):
+    """(line, what) of everything that asks which Python or which version of something this is."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("__version__", "version_info", "hexversion",
+                                                             "python_version", "python_version_tuple", "PY2", "PY3"):
+            yield node.lineno, node.attr
+    for line, name in imported(tree):
+        if name.split(".")[0] in ("packaging", "pkg_resources", "distutils", "six"):
+            yield line, "import " + name
+
+
+@pytest.mark.parametrize("path", [os.path.relpath(path, ROOT) for path in sources("api", "optimizers")])
+def test_only_compat_knows_a_framework_or_a_version(path):
+    tree = parse(os.path.join(ROOT, path))
+    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == []
+    assert list(version_checks(tree)) == []
+
+
+def test_the_scan_sees_what_it_should():
+    tree = ast.parse("import keras.backend\nfrom tensorflow import x\nimportlib.import_module('jax')\n"
+                     "if tf.__version__ < '2': pass\nfrom packaging import version\nsys.version_info >= (3,)\n"
+                     "from . import keras\n__version__ = '1'\n")
+    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == [
+        (1, "keras.backend"), (2, "tensorflow"), (3, "jax")]
+    assert sorted(version_checks(tree)) == [(4, "__version__"), (5, "import packaging"), (6, "version_info")]

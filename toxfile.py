@@ -1,0 +1,16 @@
+"""tox loads this file beside tox.ini, before it looks for a Python.
+
+It looks on PATH alone. pyenv puts only shims there, which fail for every version that is not the global one, so a
+matrix of twenty cells would skip nineteen; uv puts nothing there. What they have installed goes to the end of PATH.
+"""
+import glob
+import os
+
+
+def installed_pythons():
+    roots = [os.path.join(os.environ.get("PYENV_ROOT", "~/.pyenv"), "versions", "*", "bin"),
+             os.path.join(os.environ.get("UV_PYTHON_INSTALL_DIR", "~/.local/share/uv/python"), "*", "bin")]
+    return [path for root in roots for path in sorted(glob.glob(os.path.expanduser(root)), reverse=True)]
+
+
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath)] + installed_pythons())
