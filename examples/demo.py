@@ -1,0 +1,306 @@
+# -*- coding: utf-8 -*-
+"""One optimizer, written once, trains on every optimizer API of every Python found here.
+
+    python3 examples/demo.py               all of them
+    python3 examples/demo.py 3.7 3.13      these Pythons alone
+
+Starts from nothing but a Python >= 3.8 with venv. Each Python gets an environment in .demo/, about 1 GB, which is used
+again next time; delete the folder when you like. Ends with 0 where every API agrees with the oracle.
+"""
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+if sys.version_info < (3, 8):
+    sys.exit("This demo is driven by Python 3.8 or newer; it finds the older ones by itself.")
+sys.dont_write_bytecode = True
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent
+ROOT = EXAMPLES.parent
+DEMO = ROOT / ".demo"
+sys.path.insert(0, str(ROOT / "matrix"))
+import cells  # noqa: E402  # what is pinned in an environment; the tests use the same table
+
+# One cell of matrix/cells.ini for each Python, the most telling first. Between them they have every optimizer API.
+CELLS = [cells.read()[name] for name in (
+    "py37-tf1.15-k2.3", "py313-tf2.21-tfk", "py27-tf1.4-k2.1", "py311-tf2.15", "py36-tf1.13-k2.2", "py39-tf2.10",
+    "py38-tf2.4", "py310-tf2.11", "py312-tf2.19-tfk")]
+TOOLS = ["matplotlib", "numpy", "packaging", "virtualenv==20.21.1"]  # the last virtualenv that makes a Python 2.7
+
+# What is set outside must not decide what is installed, or which backend Keras takes.
+CLEAN = {name: value for name, value in os.environ.items()
+         if not name.startswith(("PYTHON", "KERAS_", "TF_", "VIRTUALENV_", "XLA_"))}
+CLEAN.update(
+    CUDA_VISIBLE_DEVICES="-1", KERAS_HOME=str(DEMO / "keras"), TF_CPP_MIN_LOG_LEVEL="3",
+    PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_PREFER_BINARY="1",
+    VIRTUALENV_PIP="embed", VIRTUALENV_SETUPTOOLS="embed", VIRTUALENV_WHEEL="embed", VIRTUALENV_NO_PERIODIC_UPDATE="1")
+# An old pip takes packages too new for it from an extra index that says nothing of the Pythons they need.
+OLD = dict(CLEAN, PIP_CONFIG_FILE=os.devnull)
+
+
+class Screen:
+    """Lines that stay, and below them, on a terminal, one that shows what goes on."""
+
+    def __init__(self):
+        self.lock, self.started, self.now = threading.Lock(), time.time(), {"train": None, "install": None}
+        self.live = sys.stdout.isatty()
+
+    def say(self, line=""):
+        with self.lock:
+            print(("\r\033[K" if self.live else "") + line, flush=True)
+        self.show()
+
+    def show(self, **now):
+        """Show what each named activity does now; None ends it."""
+        with self.lock:
+            self.now.update(now)
+            if self.live:
+                line = "   ".join(text for text in self.now.values() if text)
+                width = shutil.get_terminal_size().columns - 1
+                sys.stdout.write("\r\033[K" + "{:3.0f} s  {}".format(time.time() - self.started, line)[:width])
+                sys.stdout.flush()
+
+
+    def end(self):
+        """From here on, plain printing."""
+        with self.lock:
+            if self.live:
+                sys.stdout.write("\r\033[K")
+            self.live = False
+
+
+screen = Screen()
+
+
+def run(log, *command, env=CLEAN):
+    """Run a command to its end. What it prints goes to the log; where it fails, the log's last lines are told."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        failed = subprocess.call([str(part) for part in command], stdout=output, stderr=output, env=env)
+    if failed:
+        raise RuntimeError("{} failed; see {}\n    {}".format(" ".join(map(str, command[:4])), log, last_lines(log, 8)))
+
+
+def last_lines(log, count):
+    return "\n    ".join(log.read_text(errors="replace").strip().splitlines()[-count:])
+
+
+# The Pythons, and an environment for each.
+
+def pythons():
+    """{"3.7": path}: every CPython on PATH, and those that pyenv and uv keep off it."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for kept in (os.environ.get("PYENV_ROOT", "~/.pyenv") + "/versions/*/bin",
+                 os.environ.get("UV_PYTHON_INSTALL_DIR", "~/.local/share/uv/python") + "/*/bin"):
+        folders += sorted(glob.glob(os.path.expanduser(kept)), reverse=True)
+    found = {"{}.{}".format(*sys.version_info): sys.executable}
+    for version in {cell.python for cell in CELLS} - set(found):
+        for path in (os.path.join(folder, "python" + version) for folder in folders):
+            if version not in found and os.path.exists(path) and is_cpython(path, version):
+                found[version] = path
+    return found
+
+
+def is_cpython(path, version):
+    # pyenv has a shim for every version, and most of them fail: it counts only if it runs.
+    code = "import platform, sys; sys.stdout.write(platform.python_implementation() + ' %d.%d' % sys.version_info[:2])"
+    answer = subprocess.run([path, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=CLEAN).stdout
+    return answer.decode() == "CPython " + version
+
+
+def make_tools(log):
+    """The environment that makes the others, trains the oracle and draws; and the wheel of everstep."""
+    folder = DEMO / "tools"
+    python = folder / "bin" / "python"
+    has = installed(folder)
+    if has.get("packages") != TOOLS:
+        shutil.rmtree(folder, ignore_errors=True)
+        run(log, sys.executable, "-m", "venv", folder)
+        run(log, python, "-m", "pip", "install", *TOOLS)
+        has = installed(folder, packages=TOOLS)
+    wheel = make_wheel(python, log)
+    if has.get("wheel") != str(wheel):
+        run(log, python, "-m", "pip", "install", "--force-reinstall", "--no-deps", wheel)
+        installed(folder, packages=TOOLS, wheel=str(wheel))
+    return python, wheel
+
+
+def make_wheel(python, log):
+    """The wheel of this checkout, built again only after a change."""
+    # Built from a copy: a build leaves files beside the source, and old ones there would get into the wheel.
+    source = DEMO / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir()
+    for path in ROOT.iterdir():
+        if path.name in ("api", "compat", "optimizers"):
+            shutil.copytree(path, source / path.name, ignore=shutil.ignore_patterns("*.pyc", "__pycache__"))
+        elif path.is_file():
+            shutil.copy(path, source)
+    digest = hashlib.sha256()
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(source).as_posix().encode() + path.read_bytes())
+    wheels = DEMO / "wheel" / digest.hexdigest()[:12]
+    if not list(wheels.glob("*.whl")):
+        shutil.rmtree(wheels.parent, ignore_errors=True)
+        run(log, python, "-m", "pip", "wheel", "--no-deps", "-w", wheels, source)
+    return next(wheels.glob("*.whl"))
+
+
+def make_environment(cell, python, tools, wheel):
+    """The environment's Python, with the cell's packages and everstep, made only where it is not there yet."""
+    folder, log, env = DEMO / cell.name, log_of(cell), OLD if cell.python in ("2.7", "3.6") else CLEAN
+    pip = folder / "bin" / "python", "-m", "pip", "install"
+    packages = [package for package in cell.packages if not package.startswith("pytest")]
+    has = installed(folder)
+    if has.get("packages") != packages + cell.no_deps:
+        shutil.rmtree(folder, ignore_errors=True)
+        run(log, tools, "-m", "virtualenv", "-p", python, folder, env=env)
+        run(log, *pip, *packages, wheel, env=env)
+        if cell.no_deps:
+            run(log, *pip, "--no-deps", *cell.no_deps, env=env)
+    elif has["wheel"] != str(wheel):
+        run(log, *pip, "--force-reinstall", "--no-deps", wheel, env=env)
+    installed(folder, packages=packages + cell.no_deps, wheel=str(wheel))
+    return folder / "bin" / "python"
+
+
+def installed(folder, **now):
+    """What an environment holds: written last, so that one whose making was interrupted is made anew."""
+    path = folder / "everstep-demo.json"
+    if now:
+        path.write_text(json.dumps(now))
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def log_of(cell):
+    return DEMO / "logs" / (cell.name + ".log")
+
+
+def contents(cell):
+    pins = cells.pins(cell)
+    return ", ".join("{} {}".format(name, pins[name]) for name in ("tensorflow", "keras", "tf_keras") if name in pins)
+
+
+# The work.
+
+def install_all(todo, found, tools, wheel, ready):
+    """Runs beside the training: while one environment trains, the next is installed."""
+    for cell in todo:
+        started = time.time()
+        screen.show(install="installing Python {}, {}".format(cell.python, contents(cell)))
+        try:
+            python = make_environment(cell, found[cell.python], tools, wheel)
+        except Exception as error:  # the others can still run
+            ready.put((cell, None, error))
+        else:
+            ready.put((cell, python, time.time() - started))
+    screen.show(install=None)
+    ready.put(None)
+
+
+def work(python, log, *arguments):
+    """Run worker.py and show what it tells; yields the events that stay."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        command = [str(part) for part in (python, EXAMPLES / "worker.py") + arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=CLEAN)
+        for line in process.stdout:
+            if not line.startswith(b"@"):
+                errors.write(line)
+                continue
+            event = json.loads(line[1:].decode())
+            if event["event"] == "step":
+                bar = ("#" * int(20 * event["done"])).ljust(20, ".")
+                screen.show(train="{api}  {run}  {bar}  loss {loss:.3f}".format(bar=bar, **event))
+            else:
+                yield event
+    screen.show(train=None)
+    if process.wait():
+        yield dict(event="failed", api="worker.py", run=arguments[0], why="{}; see {}".format(last_lines(log, 1), log))
+
+
+def main(wanted):
+    (DEMO / "results").mkdir(parents=True, exist_ok=True)
+    (DEMO / ".gitignore").write_text("*\n")
+    for old in list((DEMO / "results").iterdir()) + list(DEMO.glob("logs/*.log")):
+        old.unlink()
+
+    found = pythons()
+    todo = [cell for cell in CELLS if cell.python in found and (not wanted or cell.python in wanted)]
+    screen.say("Trains on Python {}.".format(versions(todo) or "none: no TensorFlow was made for those found"))
+    new = [cell for cell in todo if not installed(DEMO / cell.name)]
+    if new:
+        screen.say("Installs environments for {}, about 1 GB each, in {}.".format(versions(new), DEMO))
+
+    log = DEMO / "logs" / "tools.log"
+    screen.show(install="installing tools")
+    tools, wheel = make_tools(log)
+    failures, missing = [], {}
+    for command in ("prepare", "oracle"):
+        screen.show(install=command)
+        for event in work(tools, log, command, DEMO):
+            if event["event"] == "failed":
+                raise RuntimeError("{run}: {why}".format(**event))
+    screen.say("The oracle, NumPy in float64, has trained.")
+
+    ready = queue.Queue()
+    threading.Thread(target=install_all, args=(todo, found, tools, wheel, ready), daemon=True).start()
+    for cell, python, outcome in iter(ready.get, None):
+        screen.say("Python {}: {}{}".format(
+            cell.python, contents(cell), "; installed in {:.0f} s".format(outcome) if python and outcome > 5 else ""))
+        if python is None:
+            failures.append(cell)
+            screen.say("    not installed: {}".format(outcome))
+            continue
+        for event in work(python, log_of(cell), "train", DEMO, cell.name):
+            if event["event"] == "done":
+                screen.say("    {api}: trained in {seconds:.0f} s".format(**event))
+            elif event["event"] == "missing":
+                missing.setdefault(event["api"], []).append(event["framework"])
+            else:
+                failures.append(cell)
+                screen.say("    {api}: {run} failed: {why}".format(**event))
+    screen.say("All done in {:.0f} s.\n".format(time.time() - screen.started))
+    screen.end()
+
+    strayed = subprocess.call([str(tools), str(EXAMPLES / "report.py"), str(DEMO)], env=CLEAN)
+    if missing:
+        print("Here, but not yet spoken by this everstep:")
+    for api, frameworks in missing.items():
+        print("    {}: {}".format(api, "; ".join(sorted(frameworks))))
+    absent = [cell for cell in CELLS if cell.python not in found and (not wanted or cell.python in wanted)]
+    if absent:
+        print("No such Python here; get it (pyenv install 3.7, for example) and run this again:")
+    for cell in sorted(absent, key=age):
+        print("    Python {:5} {}: {}".format(cell.python, contents(cell), cell.holds))
+    if failures:
+        print("Failed in part or whole: {}.".format(", ".join(sorted({cell.name for cell in failures}))))
+    return bool(strayed or failures or not todo)
+
+
+def versions(some):
+    return ", ".join(cell.python for cell in sorted(some, key=age))
+
+
+def age(cell):
+    return [int(part) for part in cell.python.split(".")]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except RuntimeError as error:
+        screen.end()
+        sys.exit("\n" + str(error))
+    except KeyboardInterrupt:
+        screen.end()
+        sys.exit("\nStopped. What was installed is kept, what was half installed is made anew next time.")

@@ -1,0 +1,211 @@
+# -*- coding: utf-8 -*-
+"""Trains every task with everstep on every API of the Python that runs this file. examples/demo.py calls it:
+
+    python worker.py prepare FOLDER        draws the first weights and all batches, once for all
+    python worker.py oracle FOLDER         trains in NumPy float64, with gradients worked out by hand
+    python worker.py train FOLDER CELL     trains on what is installed here
+
+Results go to FOLDER/results/. Lines that begin with "@" are JSON for demo.py.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+from collections import OrderedDict
+
+import numpy as np
+
+import digits
+import words
+from everstep.errors import TargetError
+from everstep.optimizers import AdagradDecay, Adam, DiffGrad
+
+
+class Own(object):
+    """The Adam that an API brings, to compare ours with."""
+
+    def __init__(self, adam):
+        self.adam = adam
+
+    def bind(self, module):
+        stock = getattr(module, "AdamOptimizer", None) or getattr(module, "optimizers", module).Adam
+        return stock(self.adam.learning_rate, epsilon=self.adam.epsilon)
+
+
+# What is trained. A definition is written once; nothing below knows which one it is.
+ADAM = Adam(3e-3)
+RUNS = OrderedDict([
+    ("digits, Adam", (digits, ADAM)),
+    ("digits, the API's own Adam", (digits, Own(ADAM))),
+    ("digits, DiffGrad", (digits, DiffGrad(5e-3))),
+    ("words, AdagradDecay", (words, AdagradDecay(0.1, decay_rate=0.5, decay_steps=300, initial_accumulator_value=1e-8,
+                                                 sparse="rows"))),
+])
+
+
+def train_numpy(module, package, task, definition, weights, data, report):
+    definition = getattr(definition, "adam", definition)
+    numbers = {name: value for name, value in definition.get_config().items() if isinstance(value, float)}
+    # Every other API holds its hypers in float32.
+    optimizer = definition.replace(**{name: float(np.float32(numbers[name])) for name in numbers}).bind(module)
+    weights = OrderedDict((name, value.astype("float64")) for name, value in weights.items())
+    for step in range(task.steps(data)):
+        loss, gradients = task.loss_and_gradients(weights, *task.batch(data, step))
+        report(loss)
+        optimizer.apply_gradients([(gradients[name], weights[name]) for name in weights])
+    return weights
+
+
+def train_graph(module, tf, task, definition, weights, data, report):
+    """TF 1: a graph, a session and `minimize`."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables = OrderedDict((name, tf.Variable(value, name=name)) for name, value in weights.items())
+        inputs, target = task.batch(data, 0)
+        feeds = [tf.placeholder(array.dtype, array.shape) for array in inputs + [target]]
+        loss = task.graph_loss(tf, variables, feeds[:-1], feeds[-1])
+        step_op = definition.bind(module).minimize(loss)
+        session.run(tf.global_variables_initializer())
+        for step in range(task.steps(data)):
+            inputs, target = task.batch(data, step)
+            report(session.run([loss, step_op], dict(zip(feeds, inputs + [target])))[0])
+        return session.run(variables)
+
+
+def train_keras(module, keras, task, definition, weights, data, report):
+    """Keras of any age: `compile` and `train_on_batch`."""
+    model, loss = task.keras_model(keras, weights)
+    layers = OrderedDict()
+    for name, value in weights.items():
+        layers.setdefault(model.get_layer(name.split("/")[0]), []).append(value)
+    for layer, values in layers.items():
+        layer.set_weights(values)
+    model.compile(definition.bind(module), loss)
+    for step in range(task.steps(data)):
+        report(model.train_on_batch(*task.batch(data, step)))
+    return OrderedDict(zip(weights, [value for layer in layers for value in layer.get_weights()]))
+
+
+# A new API is one line: what is handed to `bind`, the package its models come from, and who trains with it.
+# What an environment lacks is passed over.
+APIS = [
+    ("tf.train", "tf", train_graph),
+    ("tf.compat.v1.train", "tf.compat.v1", train_graph),
+    ("tf.keras", "tf.keras", train_keras),
+    ("tf.keras.optimizers.legacy", "tf.keras", train_keras),
+    ("keras", "keras", train_keras),
+    ("tf_keras", "tf_keras", train_keras),
+    ("tf_keras.optimizers.legacy", "tf_keras", train_keras),
+]
+
+
+def find(name):
+    """The module called `name`, or None where there is none."""
+    first, rest = name.split(".")[0], name.split(".")[1:]
+    try:
+        found = importlib.import_module({"tf": "tensorflow"}.get(first, first))
+    except ImportError:
+        return None
+    for part in rest:
+        found = getattr(found, part, None)
+    return found
+
+
+def apis():
+    """The APIS that are here. One under two names (`keras` is often `tf.keras`) comes once."""
+    seen = set()
+    for name, package, trainer in APIS:
+        module, package = find(name), find(package)
+        try:
+            native = Adam.native_class(module) if module else None
+        except TargetError as error:
+            native = None
+            if module is package and package.Model not in seen:  # a namespace inside one may well be empty
+                tell(event="missing", api=name, framework=framework(name), why=str(error))
+                seen.add(package.Model)
+        if native and native not in seen:
+            seen.add(native)
+            yield name, module, package, trainer
+
+
+def tell(**what):
+    print("@" + json.dumps(what))
+    sys.stdout.flush()
+
+
+def prepare(folder):
+    for task in (digits, words):
+        weights, data = task.prepare(np.random.RandomState(0))  # the same numbers on every NumPy
+        arrays = {"data/" + name: value for name, value in data.items()}
+        for place, (name, value) in enumerate(weights.items()):
+            arrays["weights/%d/%s" % (place, name)] = value.astype("float32")
+        np.savez(os.path.join(folder, task.__name__ + ".npz"), **arrays)
+
+
+def prepared(folder, task):
+    """What `prepare` drew: first weights in their order, and data."""
+    with np.load(os.path.join(folder, task.__name__ + ".npz")) as arrays:
+        weights = sorted(name for name in arrays.files if name.startswith("weights/"))
+        weights = OrderedDict((name.split("/", 2)[2], arrays[name]) for name in weights)
+        return weights, {name.split("/", 1)[1]: arrays[name] for name in arrays.files if name.startswith("data/")}
+
+
+def train(folder, cell, here):
+    """Every run on every API of `here`; what came out goes into one file."""
+    results, arrays = [], {}
+    for api, module, package, trainer in here:
+        started = time.time()
+        for run, (task, definition) in RUNS.items():
+            weights, data = prepared(folder, task)
+            progress = Progress(api, run, task.steps(data))
+            try:
+                weights = trainer(module, package, task, definition, weights, data, progress)
+            except Exception as error:  # one API that fails must not hide the others
+                traceback.print_exc()
+                tell(event="failed", api=api, run=run, why="%s: %s" % (type(error).__name__, error))
+                continue
+            arrays.update({"%d/%s" % (len(results), name): value for name, value in weights.items()})
+            arrays["%d/losses" % len(results)] = progress.losses
+            results.append(dict(run=run, task=task.__name__, api=api, target=Adam.native_class(module).target,
+                                framework=framework(api), cell=cell, python=platform.python_version(),
+                                seconds=progress.seconds(), score=float(task.score(weights, data))))
+        tell(event="done", api=api, seconds=time.time() - started)
+    np.savez(os.path.join(folder, "results", cell + ".npz"), results=json.dumps(results), **arrays)
+
+
+class Progress(object):
+    """Collects losses, and tells of them five times a second."""
+
+    def __init__(self, api, run, steps):
+        self.api, self.run, self.steps = api, run, steps
+        self.losses = []
+        self.started = self.told = time.time()
+
+    def __call__(self, loss):
+        self.losses.append(float(loss))
+        if time.time() - self.told > 0.2:
+            self.told = time.time()
+            tell(event="step", api=self.api, run=self.run, done=len(self.losses) / self.steps, loss=self.losses[-1])
+
+    def seconds(self):
+        return time.time() - self.started
+
+
+def framework(api):
+    """Name and version of what `api` is part of."""
+    names = {"tf": "tensorflow"}.get(api.split(".")[0], api.split(".")[0]), "tensorflow"
+    return ", ".join("%s %s" % (name, find(name).__version__) for name in OrderedDict.fromkeys(names) if find(name))
+
+
+if __name__ == "__main__":
+    command, folder = sys.argv[1:3]
+    if command == "prepare":
+        prepare(folder)
+    elif command == "oracle":
+        train(folder, "oracle", [("numpy", np, None, train_numpy)])
+    else:
+        train(folder, sys.argv[3], apis())
