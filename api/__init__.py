@@ -12,6 +12,7 @@ from __future__ import absolute_import, division, print_function
 from everstep import errors, optimizers
 from everstep.compat.ops import IndexedSlices
 from everstep.compat.state.state import State, capture, restore
+from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
 from everstep.optimizers.definition import Definition, Variable, Wrapper, assign, total
 from everstep.optimizers.schedule import InverseTimeDecay, Schedule
@@ -47,6 +48,7 @@ __all__ = [
     "Schedule",
     "State",
     "Variable",
+    "WarmStart",
     "Wrapper",
     "accumulate",
     "assign",
@@ -61,4 +63,5 @@ __all__ = [
     "scalar",
     "slot",
     "total",
+    "warm_start",
 ]

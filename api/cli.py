@@ -1,0 +1,147 @@
+"""The command `everstep`: what is installed here, and what the definitions are."""
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import inspect
+import sys
+import textwrap
+
+from everstep import VARIABLE, __version__, optimizers
+from everstep.errors import ConfigError, EverstepError
+from everstep.optimizers.declarations import REQUIRED
+
+
+def main(arguments=None):
+    """Runs one command; the exit code is 0, 1 where the doctor finds something broken, or 2 for what makes no sense."""
+    parser = argparse.ArgumentParser(
+        prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
+    )
+    parser.add_argument("--version", action="version", version="everstep " + __version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("doctor", help="what is installed here, and which target each module speaks").set_defaults(
+        run=doctor
+    )
+    commands.add_parser("list", help="the definitions").set_defaults(run=list_definitions)
+    show = commands.add_parser("show", help="a definition: formula, hypers, slots, and where stock optimizers differ")
+    show.add_argument("name", metavar="NAME")
+    show.set_defaults(run=lambda options: show_definition(options.name))
+    options = parser.parse_args(arguments)
+    if options.command is None:  # Python 2 refuses this itself
+        parser.error("which command? doctor, list or show")
+    try:
+        return options.run(options)
+    except EverstepError as error:
+        print("everstep: {}".format(error), file=sys.stderr)
+        return 2
+
+
+def doctor(options):
+    from everstep.compat import doctor as facts
+    from everstep.compat.targets import WORKS_TODAY
+
+    packages = list(facts.packages())
+    rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
+    print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
+    print()
+    print_table("MODULE TARGET WHY", [(found.module, found.target or "none", found.why) for found in facts.speaks()])
+    print("\n{}.".format(WORKS_TODAY))
+    return 1 if any(package.broken for package in packages) else 0
+
+
+def list_definitions(options):
+    rows = []
+    for name in optimizers.__all__:
+        made = getattr(optimizers, name)
+        slots = ", ".join(
+            slot.name if slot.when is None else "[{}]".format(slot.name) for slot in declared(made, "slot")
+        )
+        rows.append((name, inspect.getdoc(sys.modules[made.__module__]).splitlines()[0], slots or "none"))
+    print_table("NAME WHAT SLOTS", rows)
+    print("\n[a slot] is there with some settings only: everstep show NAME")
+    return 0
+
+
+def show_definition(name):
+    made = {known.lower(): getattr(optimizers, known) for known in optimizers.__all__}.get(name.lower())
+    if made is None:
+        raise ConfigError(
+            "there is no definition called {!r}; known are {}".format(name, ", ".join(optimizers.__all__))
+        )
+    print("{}\n\n{}\n".format(made.__name__, inspect.getdoc(made).split("\nArgs:")[0].rstrip()))
+    arguments = [made.declarations[argument] for argument in made.argument_names()]
+    print_table("ARGUMENT KIND DEFAULT TAKES", [(a.name, a.kind, default(a), takes(a)) for a in arguments])
+    state = [(slot.name, "slot", starts(slot), shape(slot), when(made, slot)) for slot in declared(made, "slot")]
+    state += [
+        (scalar.name, "scalar", scalar.init, "one for all variables", "always") for scalar in declared(made, "scalar")
+    ]
+    print()
+    print_table("STATE KIND START SHAPE EXISTS", state or [("none", "", "", "", "")])
+    print("\n" + sparse_behaviour(made))
+    return 0
+
+
+def declared(made, kind):
+    return [made.declarations[name] for name in made.declared_order if made.declarations[name].kind == kind]
+
+
+def default(argument):
+    return "(must be given)" if argument.default is REQUIRED else repr(argument.default)
+
+
+def takes(argument):
+    if argument.kind == "child":
+        return "a definition"
+    if getattr(argument, "choices", None):
+        return " or ".join(map(repr, argument.choices))
+    low, high = argument.minimum, argument.maximum
+    if low is not None and high is not None:
+        return "{} to {}".format(low, high)
+    if low is not None or high is not None:
+        return "at least {}".format(low) if high is None else "at most {}".format(high)
+    return "True or False" if isinstance(argument.default, bool) else ""
+
+
+def starts(slot):
+    return "the variable's value" if slot.init is VARIABLE else slot.init
+
+
+def shape(slot):
+    if callable(slot.shape):
+        name = "by variable"
+    else:
+        name = {None: "the variable's", "row": "one for each row"}.get(slot.shape, slot.shape)
+    return "{}, {}".format(name, slot.dtype) if slot.dtype else str(name)
+
+
+def when(made, slot):
+    if slot.when is None:
+        return "always"
+    if callable(slot.when):
+        return "by its settings"
+    by_hyper = made.declarations.get(slot.when) in declared(made, "hyper")
+    return "unless {} is given as 0".format(slot.when) if by_hyper else "with {}".format(slot.when)
+
+
+def sparse_behaviour(made):
+    """What a sparse gradient does, in words; `still` may depend on options, so that a class alone does not know."""
+    places = {
+        "element": "each element is updated by itself",
+        "row": "each row is updated by itself",
+        "variable": "the rule needs the whole variable, so sparse gradients are made dense",
+    }
+    still = {True: "it costs what the rows present cost", False: "it costs what the whole variable costs"}
+    text = (
+        'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do; {}.{}'.format(
+            places.get(made.locality, "as the definition inside says"),
+            still.get(made.still, "where a zero gradient changes nothing, it costs what the rows present cost"),
+            "" if made.locality == "variable" else ' sparse="rows" changes only the rows present.',
+        )
+    )
+    return textwrap.fill(text, 110)
+
+
+def print_table(header, rows):
+    rows = [header.split()] + [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
