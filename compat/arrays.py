@@ -39,22 +39,26 @@ class ArraysAdapter(Adapter):
             for scalar, (_, declaration) in flat(self.definition, "scalar").items()
         }
         self._slots = {}  # by variable: {name: array}
+        self._present = {}  # what the hypers come to in the step that runs, each asked once
 
     # Hypers.
 
     def hyper(self, name):
-        value = self._hypers[name]
-        return value if isinstance(value, (float, Schedule)) else self._present_value(name)
+        return self._present[name]
 
     def _present_value(self, name):
-        """What a callable or another framework's tensor comes to now."""
+        """A number or schedule: what a callable or another framework's tensor comes to now."""
         value, what = self._hypers[name], "{}.{}".format(type(self).__name__, name)
+        if isinstance(value, (float, Schedule)):
+            return value
         try:
             return check_number(what, value() if callable(value) else value)
         except (TypeError, NotImplementedError) as error:  # the latter from a graph's tensors
             raise HyperTypeError(
                 "{}: {!r} gives bind(numpy) no number ({}). It takes numbers, functions without arguments and "
-                "everstep.Schedule; the tensors and schedules of a framework work on that framework".format(what, value, error)
+                "everstep.Schedule; the tensors and schedules of a framework work on that framework".format(
+                    what, value, error
+                )
             )
 
     def read_hyper(self, name):
@@ -129,8 +133,13 @@ class ArraysAdapter(Adapter):
         keys = [self.variable_key(variable) for _, variable in pairs]
         if len(set(keys)) < len(keys):
             raise GradientError("one array is given twice in one call; add its gradients up")
-        check_pairs(self.backend, pairs)
-        self.check_repeat([variable for _, variable in pairs])
+        pairs = check_pairs(self.backend, pairs)
+        variables = [variable for _, variable in pairs]
+        self.check_repeat(variables)
+        for variable in variables:
+            for name in self.slot_names(variable):
+                self.slot(variable, name)
+        self._present = {name: self._present_value(name) for name in self._hypers}
         with self.backend.all_or_nothing():
             self.take_step(pairs)
 
@@ -142,7 +151,7 @@ class ArraysAdapter(Adapter):
         return config
 
     def write_hyper(self, name, value):
-        return value if isinstance(value, (float, Schedule)) else self._present_value(name)
+        return self._present_value(name)
 
     @classmethod
     def from_config(cls, config):

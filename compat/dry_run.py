@@ -36,12 +36,13 @@ def check_rule(definition):
 def _form(definition):
     """What decides which maths a definition's rule writes down: its classes, options and slots, but no numbers."""
     fixed = [
-        (type(node.definition), node.prefix, name, repr(node.definition._values[name]))
+        (name, repr(node.definition._values[name]))
         for node in walk(tree(definition))
         for name in node.definition.declared_order
         if node.definition.declarations[name].kind == "option"
     ]
-    return type(definition), tuple(fixed), tuple(flat(definition, "slot"))
+    classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
+    return classes, tuple(fixed), tuple(flat(definition, "slot"))
 
 
 class _DryRun(ArraysAdapter, Optimizer):
@@ -51,7 +52,7 @@ class _DryRun(ArraysAdapter, Optimizer):
         value = self.given_hyper(name)
         return value if isinstance(value, (float, Schedule)) else 0.5  # tensors and callables are not run
 
-    def rule(self, variable):
+    def _specialized(self, record):
         return self.definition
 
 
@@ -106,7 +107,9 @@ def _check_locality(definition, values):
                     type(definition).__name__,
                     value.op,
                     definition.locality,
-                    ' (or "row", for an axis other than 0)' if definition.locality == "element" else "; axis 0 is the rows",
+                    ' (or "row", for an axis other than 0)'
+                    if definition.locality == "element"
+                    else "; axis 0 is the rows",
                 )
             )
 
@@ -123,5 +126,7 @@ def _check_still(optimizer, variable):
         new = arrays[name]
         if not ((new == old) | (new != new) & (old != old)).all():  # NaN is no change of NaN
             raise RuleError(
-                "{} says that it is still, but a zero gradient changed {}".format(type(optimizer.definition).__name__, name)
+                "{} says that it is still, but a zero gradient changed {}".format(
+                    type(optimizer.definition).__name__, name
+                )
             )

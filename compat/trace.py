@@ -35,9 +35,13 @@ _SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), 
 # NumPy's names for its scalars' operators.
 _UFUNCS = dict({op: op for _, op in _OPERATORS.values()}, true_divide="divide", power="pow")
 
-_TO_BOOL = frozenset("less less_equal greater greater_equal equal isfinite logical_and logical_or logical_not any all".split())
+_TO_BOOL = frozenset(
+    "less less_equal greater greater_equal equal isfinite logical_and logical_or logical_not any all".split()
+)
 _ONLY_BOOL = frozenset("logical_and logical_or logical_not any all".split())
-_FROM_BOOL = frozenset("where equal logical_and logical_or logical_not any all cast zeros_like ones_like reshape".split())
+_FROM_BOOL = frozenset(
+    "where equal logical_and logical_or logical_not any all cast zeros_like ones_like reshape".split()
+)
 
 
 class Value(object):
@@ -70,7 +74,9 @@ class Value(object):
     def __getattr__(self, name):
         if name in NAMES:
             raise UnknownOpError("a value has no method {0!r}; write ops.{0}(value)".format(name))
-        raise AttributeError("a value has no {!r}; it has arithmetic, dtype and, where known, shape and ndim".format(name))
+        raise AttributeError(
+            "a value has no {!r}; it has arithmetic, dtype and, where known, shape and ndim".format(name)
+        )
 
     def __getitem__(self, place):
         raise RuleError("a rule cannot take parts of a value; ops.where chooses, ops.reshape arranges")
@@ -147,16 +153,22 @@ class Tracer(object):
         return self._shared.setdefault(structure, made)
 
     def _common_dtype(self, op, args):
-        """The dtype in which an op computes, which plain numbers take; or an error where its values have no common one."""
+        """The dtype in which an op computes, and which plain numbers take; an error where its values have no one."""
         chosen = args[1:] if op == "where" else args
         dtypes = [arg.dtype for arg in chosen if isinstance(arg, Value)]
         asked = args[:1] if op == "where" else args if op in _ONLY_BOOL else ()
         if any(isinstance(arg, Value) and arg.dtype != "bool" for arg in asked):
             raise RuleError("ops.{} asks whether something is so; give it a comparison, such as value > 0".format(op))
         if "bool" in dtypes and op not in _FROM_BOOL:
-            raise RuleError("ops.{} got a value of yes and no; make numbers of it with ops.cast(value, grad.dtype)".format(op))
+            raise RuleError(
+                "ops.{} got a value of yes and no; make numbers of it with ops.cast(value, grad.dtype)".format(op)
+            )
         if len(set(dtypes)) > 1:
-            raise RuleError("ops.{} got values of {}; bring them together with ops.cast".format(op, " and ".join(sorted(set(dtypes)))))
+            raise RuleError(
+                "ops.{} got values of {}; bring them together with ops.cast".format(
+                    op, " and ".join(sorted(set(dtypes)))
+                )
+            )
         return dtypes[0] if dtypes else self._dtype
 
     def constant(self, number, dtype=None, op=None):
@@ -215,6 +227,8 @@ class Tracer(object):
 def _arguments(op, args, options):
     """(values, settings) of a call of an op, or an error where it takes others."""
     count, names = _VALUES.get(op, 1), _SETTINGS.get(op, ())
+    if len(args) == count and not names and not options:
+        return args, options
     values, settings = args[:count], dict(zip(names, args[count:]), **options)
     needed = "to" not in names or "to" in settings
     if len(values) < count or len(args) > count + len(names) or not needed or not set(settings).issubset(names):

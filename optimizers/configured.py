@@ -15,6 +15,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     kind = "object"  # the key that names the class in a config
     keyword_only = ()  # type: tuple[str, ...]
+    hints = {}  # type: dict[str, str]  # what to do instead of giving an argument that there is not
 
     def __init__(self, *args, **kwargs):
         self.__dict__["_values"] = self._checked(args, kwargs)
@@ -51,7 +52,10 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if name in given:
                 raise DefinitionError("{} got {} twice".format(owner, name))
             if name not in names:
-                raise DefinitionError("{} has no argument {}; it takes {}".format(owner, name, ", ".join(names) or "none"))
+                hint = "; " + self.hints[name] if name in self.hints else ""
+                raise DefinitionError(
+                    "{} has no argument {}; it takes {}{}".format(owner, name, ", ".join(names) or "none", hint)
+                )
             given[name] = value
         values = OrderedDict()
         for name in names:
@@ -142,7 +146,9 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def from_config(cls, config):
         """The object that a config describes. Its class is looked for among those already imported."""
         if not isinstance(config, dict) or cls.kind not in config:
-            raise ConfigError("the config of a {0} is a dictionary with the key {0!r}; got {1!r}".format(cls.kind, config))
+            raise ConfigError(
+                "the config of a {0} is a dictionary with the key {0!r}; got {1!r}".format(cls.kind, config)
+            )
         made = cls.named(config[cls.kind], config.get("module"))
         arguments = {}
         for name, value in config.items():
@@ -173,7 +179,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             return (exact or known)[0]
         if known:
             raise ConfigError(
-                "the {} {!r} of the config is ambiguous, and it was not in any of {} when it was saved, but in {}".format(
+                "the {} {!r} of the config is ambiguous: it is in {}, and when it was saved it was in {}".format(
                     cls.kind, name, " and ".join(found.__module__ for found in known), module
                 )
             )

@@ -146,7 +146,7 @@ class Option(Declaration):
                 kind = "a whole number" if wanted is int else "a number"
                 raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
             check_number(what, value, self.minimum, self.maximum)
-            return wanted(value)
+            return int(value) if wanted is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif wanted in _TEXT and not isinstance(value, _TEXT):
             raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
         # JSON knows neither tuples nor NumPy's numbers; and a list would change under a definition that is fixed.
@@ -187,7 +187,7 @@ class Slot(Declaration):
         """A float, or VARIABLE."""
         if self.init is VARIABLE:
             return VARIABLE
-        return float(getattr(definition, self.init) if isinstance(self.init, _TEXT) else self.init)
+        return float(getattr(definition, str(self.init)) if isinstance(self.init, _TEXT) else self.init)
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
@@ -218,7 +218,9 @@ class Slot(Declaration):
         declared = owner.declarations.get(name)
         if declared.kind not in kinds if declared else not hasattr(owner, name):
             raise DefinitionError(
-                "{}: `{}` names {!r}, which is no {} of {}".format(what, argument, name, " or ".join(kinds), owner.__name__)
+                "{}: `{}` names {!r}, which is no {} of {}".format(
+                    what, argument, name, " or ".join(kinds), owner.__name__
+                )
             )
 
     def shape_for(self, record):
@@ -230,7 +232,9 @@ class Slot(Declaration):
         shape = self.shape(record) if callable(self.shape) else self.shape
         if not isinstance(shape, (tuple, list)) or not all(isinstance(size, numbers.Integral) for size in shape):
             raise DefinitionError(
-                "the shape of slot {} for {} must be a tuple of whole numbers; it is {!r}".format(self.name, record.name, shape)
+                "the shape of slot {} for {} must be a tuple of whole numbers; it is {!r}".format(
+                    self.name, record.name, shape
+                )
             )
         return tuple(int(size) for size in shape)
 
@@ -336,6 +340,9 @@ class Declared(type):
     """Metaclass that collects declarations in order and refuses names that would hide something."""
 
     reserved = frozenset()  # type: frozenset[str]
+    declarations = {}  # type: dict[str, Declaration]
+    declared_order = ()  # type: tuple[str, ...]
+    serial = 0  # which of two classes of one name was made last
 
     def __new__(mcs, class_name, bases, body):
         inherited = {}
@@ -345,13 +352,19 @@ class Declared(type):
             mcs.check_member(class_name, bases, name, value, inherited)
         own = {name: value for name, value in body.items() if isinstance(value, Declaration)}
         for name, value in own.items():
+            if value.name is not None:
+                raise DefinitionError(
+                    "{}.{} is declared with the {} that is called {} already; make one for each".format(
+                        class_name, name, value.kind, value.name
+                    )
+                )
             value.name = name
             # An overridden declaration keeps the place of the first one, so that positional arguments stay put.
             value.order = inherited[name].order if name in inherited else value.order
         made = super(Declared, mcs).__new__(mcs, class_name, bases, body)
         made.declarations = dict(inherited, **own)
         made.declared_order = tuple(sorted(made.declarations, key=lambda name: made.declarations[name].order))
-        made.serial = next(_order)  # which of two classes of one name was made last
+        made.serial = next(_order)
         for value in own.values():
             value.check_declaration(made)
         return made
@@ -373,14 +386,12 @@ class Declared(type):
                     )
                 )
             mcs.check_verb(what, bases, name, value)
-        elif value.name is not None:
-            raise DefinitionError(
-                "{} is declared with the {} that is called {} already; make one for each".format(what, value.kind, value.name)
-            )
         elif name in inherited:
             if inherited[name].kind != value.kind:
                 raise DefinitionError(
-                    "{} is declared as a {}, but it is a {} in a base class".format(what, value.kind, inherited[name].kind)
+                    "{} is declared as a {}, but it is a {} in a base class".format(
+                        what, value.kind, inherited[name].kind
+                    )
                 )
         else:
             mcs.check_name(what, bases, name)

@@ -61,6 +61,11 @@ class Definition(Configured):
     kind = "definition"
     verbs = ("specialize", "measure", "collect", "applies", "advance", "update")
     keyword_only = ("sparse", "dense_ok")
+    hints = {
+        "lr": "lr is called learning_rate on every target",
+        "decay": "decay means another thing on each API: give the learning rate as a schedule, such as "
+        "everstep.InverseTimeDecay(0.01, rate=1e-4)",
+    }
     prefix = ""
     locality = "element"
     still = False
@@ -97,7 +102,9 @@ class Definition(Configured):
 
     def update(self, ops, grad, var, slots, hyper, t):
         """What to subtract from the variable (or `assign(new value)`), and `{name: new slot}`. t is 1.0 at first."""
-        raise DefinitionError("{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__))
+        raise DefinitionError(
+            "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__)
+        )
 
     def has_slot(self, name):
         """Whether a slot exists, by its declaration's `when`; what a rule asks that has more than one form."""
@@ -168,7 +175,9 @@ class Wrapper(Definition):
             return super(Wrapper, self)._default(name, values)
         found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
         if len(found) > 1:
-            raise DefinitionError("the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name))
+            raise DefinitionError(
+                "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
+            )
         return found.pop()
 
     @property
@@ -181,11 +190,8 @@ class Wrapper(Definition):
         return all(child.still for child in self.children().values())
 
     def specialize(self, variable):
-        changed = {}
-        for name, child in self.children().items():
-            special = child.specialize(variable)
-            if special is not child:
-                changed[name] = special
+        special = {name: inside.specialize(variable) for name, inside in self.children().items()}
+        changed = {name: inside for name, inside in special.items() if inside is not self.children()[name]}
         return self.replace(**changed) if changed else self
 
     def measure(self, ops, grad, var, slots, hyper):

@@ -7,6 +7,8 @@ from everstep.errors import RuleError
 from everstep.optimizers.configured import Configured
 from everstep.optimizers.declarations import option
 
+_OF_VARIABLES = frozenset(["assign", "dtype", "eval", "numpy"])  # what Keras's get_value and set_value ask for
+
 
 class Schedule(Configured):
     """A hyper's value as a function of the number of updates done so far.
@@ -24,6 +26,12 @@ class Schedule(Configured):
 
     def value(self, ops, updates):
         raise RuleError("{} must define value(self, ops, updates)".format(type(self).__name__))
+
+    def __getattr__(self, name):
+        message = "{} has no attribute {!r}".format(type(self).__name__, name)
+        if name in _OF_VARIABLES:
+            message += "; it is a schedule, which decides the value at every step, and no variable to read or set"
+        raise AttributeError(message)
 
     def __call__(self, updates):
         from everstep.compat.ops import numpy_ops

@@ -6,10 +6,13 @@ from everstep.optimizers.definition import Definition
 
 
 class SGD(Definition):
-    """Gradient descent (Robbins & Monro 1951), heavy-ball (Polyak 1964) or Nesterov momentum (Sutskever et al. 2013, eq. 3 and 4).
+    """Gradient descent (Robbins & Monro 1951) with heavy-ball (Polyak 1964) or Nesterov momentum.
+
+    Nesterov's as in Sutskever et al. 2013, equations 3 and 4.
 
     a := momentum * a - learning_rate * grad
-    var := var + a, or with nesterov var + momentum * a - learning_rate * grad; without momentum var - learning_rate * grad
+    var := var + a; with nesterov var + momentum * a - learning_rate * grad
+    without momentum var := var - learning_rate * grad
 
     As on every Keras, the rate stands inside the velocity; `tf.train.MomentumOptimizer` keeps the sum of gradients and
     multiplies it by the rate of the day, which differs once the rate changes.

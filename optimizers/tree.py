@@ -15,7 +15,15 @@ Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
 
 def tree(definition):
     """The nodes of a definition, each with the prefix of its names."""
-    return _node(definition, "", set())
+    return _once(definition, "tree", lambda: _node(definition, "", set()))
+
+
+def _once(definition, what, make):
+    """Something that follows from a definition, which is fixed, and that every step asks for."""
+    known = vars(definition).setdefault("_known", {})
+    if what not in known:
+        known[what] = make()
+    return known[what]
 
 
 def _node(definition, keys, seen):
@@ -42,6 +50,10 @@ def walk(node):
 
 def flat(definition, kind):
     """`{flat name: (owner, declaration)}` of all declarations of a kind; slots only where they exist."""
+    return _once(definition, kind, lambda: _flat(definition, kind))
+
+
+def _flat(definition, kind):
     found = OrderedDict()
     for node in walk(tree(definition)):
         owner = node.definition
@@ -131,6 +143,10 @@ def _with_hypers(node, values):
 
 def defines(definition, verb):
     """Whether a definition, or one inside it, brings its own version of a verb."""
+    return _once(definition, verb, lambda: _defines(definition, verb))
+
+
+def _defines(definition, verb):
     from everstep.optimizers.definition import Definition, Wrapper
 
     for node in walk(tree(definition)):

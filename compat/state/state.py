@@ -88,10 +88,14 @@ def _named_arrays(optimizer, variables):
     """`{name: array}` of a list or a dictionary."""
     if not isinstance(optimizer, ArraysAdapter):
         raise UnsupportedError(
-            "capture and restore work on what bind(numpy) gives; on {!r} use the API's own checkpoints".format(optimizer)
+            "capture and restore work on what bind(numpy) gives; on {!r} use the API's own checkpoints".format(
+                optimizer
+            )
         )
     if not isinstance(variables, (dict, list, tuple)):
-        raise VariableError("variables are a list of arrays or {{name: array}}; got {}".format(type(variables).__name__))
+        raise VariableError(
+            "variables are a list of arrays or {{name: array}}; got {}".format(type(variables).__name__)
+        )
     named = variables if isinstance(variables, dict) else ((str(place), array) for place, array in enumerate(variables))
     named = OrderedDict(named)
     for array in named.values():

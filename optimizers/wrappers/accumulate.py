@@ -34,6 +34,14 @@ class Accumulate(Wrapper):
     reduction = option("mean", choices=("mean", "sum"))
     sum = slot()
 
+    def _check(self):
+        if defines(self.inner, "applies") or defines(self.inner, "collect"):
+            raise DefinitionError(
+                "{} skips or collects steps itself, and two counts of steps have no one meaning; multiply the numbers "
+                "of steps instead".format(self.inner._short())
+            )
+        super(Accumulate, self)._check()
+
     def collect(self, ops, grad, slots, hyper):
         return {"sum": slots.sum + grad}
 
@@ -52,11 +60,5 @@ class Accumulate(Wrapper):
 
 
 def accumulate(definition, steps, reduction="mean"):
-    """`Accumulate(definition, steps, reduction)`: k micro-steps equal one big batch.
-
-    Raises:
-        DefinitionError: the definition skips steps itself; two counts of steps in one tree have no one meaning.
-    """
-    if defines(definition, "applies") or defines(definition, "collect"):
-        raise DefinitionError("{} skips or collects steps itself; multiply the numbers of steps instead".format(definition._short()))
+    """`Accumulate(definition, steps, reduction)`: k micro-steps equal one big batch."""
     return Accumulate(definition, steps, reduction)

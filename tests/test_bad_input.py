@@ -1,0 +1,693 @@
+"""Wrong calls, as a table: each gets an error of ours that says what is needed, and no variable has changed.
+
+`pytest -s tests/test_bad_input.py` prints the table.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import json
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep import errors
+from everstep.compat import targets
+from everstep.optimizers import SGD, AdagradDecay, Adam
+
+START = np.arange(12, dtype="float32").reshape(4, 3) + 1
+GRAD = np.ones((4, 3), "float32")
+
+
+# Where a wrong call is made: one world for each kind of variable that each target here trains.
+
+
+class World(object):
+    """A variable `w` in which START stands, and what there is to train it with."""
+
+    def __init__(self, module):
+        self.module = module
+        self.w = self.variable(START)
+
+    @contextlib.contextmanager
+    def inside(self):
+        yield
+
+    def array(self, value):
+        return np.array(value)
+
+    def apply(self, pairs, definition=None, **native):
+        return (definition or SGD(0.5)).bind(self.module, **native).apply_gradients(pairs)
+
+    def foreign_variable(self):
+        return np.array(START)
+
+
+class Arrays(World):
+    def variable(self, value):
+        return np.array(value)
+
+    def value(self):
+        return self.w
+
+    def slices(self, values, indices):
+        return everstep.IndexedSlices(np.array(values), np.array(indices))
+
+    def foreign_variable(self):
+        return [1.0, 2.0]
+
+
+class Eager(World):
+    def __init__(self, module):
+        import tensorflow
+
+        self.tf = tensorflow
+        super(Eager, self).__init__(module)
+
+    def variable(self, value):
+        return self.tf.Variable(value)
+
+    def array(self, value):
+        return self.tf.constant(value)
+
+    def value(self):
+        return self.w.numpy()
+
+    def slices(self, values, indices):
+        return self.tf.IndexedSlices(self.tf.constant(values), self.tf.constant(indices))
+
+
+class Graph(World):
+    """A graph and a session; what a call that should fail makes is also run, so that a change would be seen."""
+
+    resource = True
+
+    def __init__(self, module):
+        import tensorflow
+
+        self.tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+        self.graph = self.tf.Graph()
+        self.count = 0
+        with self.inside():
+            super(Graph, self).__init__(module)
+            self.session.run(self.tf.global_variables_initializer())
+
+    @contextlib.contextmanager
+    def inside(self):
+        with self.graph.as_default():
+            if not hasattr(self, "session"):
+                self.session = self.tf.Session()
+            with self.session.as_default():
+                yield
+
+    def variable(self, value):
+        self.count += 1
+        return self.tf.get_variable(
+            "w{}".format(self.count), initializer=self.tf.constant(value), use_resource=self.resource
+        )
+
+    def array(self, value):
+        return self.tf.constant(value)
+
+    def value(self):
+        return self.session.run(self.w)
+
+    def slices(self, values, indices):
+        return self.tf.IndexedSlices(self.tf.constant(values), self.tf.constant(indices))
+
+    def apply(self, pairs, definition=None, **native):
+        operation = super(Graph, self).apply(pairs, definition, **native)
+        self.session.run(self.tf.global_variables_initializer())
+        self.session.run(operation)
+
+
+class RefGraph(Graph):
+    resource = False
+
+
+class Function(World):
+    """Standalone Keras and the old tf.keras: gradients come from a loss."""
+
+    def variable(self, value):
+        return self.module.backend.variable(value)
+
+    def value(self):
+        return self.module.backend.get_value(self.w)
+
+    def updates(self, loss, params, definition=None, **native):
+        keras = self.module.backend
+        made = (definition or SGD(0.5)).bind(self.module, **native).get_updates(loss=loss, params=params)
+        keras.function([keras.placeholder((1,))], [loss], updates=made)([np.zeros(1)])
+
+
+def worlds():
+    """{name: (class, module)}."""
+    found, bases = {}, set()
+    for name, module in targets.known_modules():
+        try:
+            known = module and targets.find(module)
+        except errors.TargetError:
+            continue
+        if not known or known.base in bases:
+            continue
+        bases.add(known.base)
+        if known.target.name == "arrays":
+            found["numpy"] = Arrays, module
+            continue
+        if known.target.name == "get_updates":
+            found["get_updates " + name] = Function, module
+            continue
+        import tensorflow as tf
+
+        eager = getattr(tf, "executing_eagerly", lambda: False)()
+        found[known.target.name + " graph"] = Graph, module
+        if known.target.name == "tf_train":
+            found["tf_train ref"] = RefGraph, module
+        if eager:
+            found[known.target.name + " eager"] = Eager, module
+    return found
+
+
+WORLDS = worlds()
+
+
+V2 = [module for name, (_, module) in WORLDS.items() if name.startswith("optimizer_v2")]
+
+
+# The table
+
+
+Case = namedtuple("Case", "name worlds call error needle")
+ONCE = ("numpy",)  # where the target does not matter
+STEPS = ("numpy", "tf_train", "optimizer_v2")
+ALL = STEPS + ("get_updates",)
+
+
+def bind(definition, **native):
+    return lambda world: definition().bind(world.module, **native)
+
+
+def steps(pairs, definition=None):
+    return lambda world: world.apply(pairs(world), definition and definition())
+
+
+def sets(definition, name, value):
+    def call(world):
+        optimizer = definition().bind(world.module)
+        setattr(optimizer, name, value)
+
+    return call
+
+
+def reads_slot(name):
+    return lambda world: Adam().bind(world.module).get_slot(world.w, name)
+
+
+def twice(world):
+    optimizer = everstep.accumulate(SGD(), 2).bind(world.module)
+    other = world.variable(START[0])
+    optimizer.apply_gradients([(world.array(GRAD[0]), other)])
+    optimizer.apply_gradients([(world.array(GRAD), world.w)])
+
+
+def restored(breaks):
+    def call(world):
+        optimizer = Adam().bind(np)
+        optimizer.apply_gradients([(GRAD, np.array(START))])
+        state = everstep.capture(optimizer, [np.ones((4, 3), "float32")])
+        breaks(state)
+        everstep.restore(optimizer, state, [world.w])
+
+    return call
+
+
+CASES = [
+    # What is bound to
+    Case("bind(None)", ONCE, lambda w: Adam().bind(None), errors.TargetError, "bind takes the module you train with"),
+    Case(
+        'bind("tf.keras")',
+        ONCE,
+        lambda w: Adam().bind("tf.keras"),
+        errors.TargetError,
+        "bind takes the module.*'tf.keras'",
+    ),
+    Case(
+        "bind(json)",
+        ONCE,
+        lambda w: Adam().bind(json),
+        errors.TargetError,
+        "json speaks no optimizer API.*Looked for: .*get_updates",
+    ),
+    Case(
+        "native_class(json)",
+        ONCE,
+        lambda w: Adam.native_class(json),
+        errors.TargetError,
+        "What works today: .*tf.keras",
+    ),
+    Case(
+        "custom_objects(json)",
+        ONCE,
+        lambda w: everstep.custom_objects(json),
+        errors.TargetError,
+        "speaks no optimizer API",
+    ),
+    Case(
+        "bind(tensorflow)",
+        ("tf_train",),
+        lambda w: Adam().bind(__import__("tensorflow")),
+        errors.TargetError,
+        "tf.compat.v1.train",
+    ),
+    Case(
+        "bind(an optimizer)",
+        STEPS,
+        lambda w: Adam().bind(SGD().bind(w.module)),
+        errors.TargetError,
+        "bind takes the module",
+    ),
+    Case(
+        "bind(a class)",
+        ALL,
+        lambda w: Adam().bind(SGD.native_class(w.module)),
+        errors.TargetError,
+        "bind takes the module",
+    ),
+    # What a definition is given
+    Case('Adam("0.1")', ONCE, lambda w: Adam("0.1"), errors.HyperTypeError, "Adam.learning_rate takes a number.*'0.1'"),
+    Case("Adam(None)", ONCE, lambda w: Adam(None), errors.HyperTypeError, "takes a number"),
+    Case("Adam([0.1])", ONCE, lambda w: Adam([0.1]), errors.HyperTypeError, "takes a number"),
+    Case("Adam(True)", ONCE, lambda w: Adam(True), errors.HyperTypeError, "takes a number.*True"),
+    Case("Adam(1j)", ONCE, lambda w: Adam(1j), errors.HyperTypeError, "takes a number"),
+    Case(
+        "Adam(an array)",
+        ONCE,
+        lambda w: Adam(np.ones(2)),
+        errors.HyperTypeError,
+        r"takes a scalar; got an array of shape \(2,\)",
+    ),
+    Case(
+        "Adam(a schedule's class)",
+        ONCE,
+        lambda w: Adam(everstep.InverseTimeDecay),
+        errors.HyperTypeError,
+        "takes a number",
+    ),
+    Case("Adam(another definition)", ONCE, lambda w: Adam(SGD()), errors.HyperTypeError, "takes a number"),
+    Case("Adam(NaN)", ONCE, lambda w: Adam(float("nan")), errors.HyperValueError, "must be finite; got nan"),
+    Case("Adam(infinity)", ONCE, lambda w: Adam(np.inf), errors.HyperValueError, "must be finite; got inf"),
+    Case("Adam(-1)", ONCE, lambda w: Adam(-1), errors.HyperValueError, "must be at least 0; got -1"),
+    Case("Adam(beta_1=1.5)", ONCE, lambda w: Adam(beta_1=1.5), errors.HyperValueError, "Adam.beta_1 must be at most 1"),
+    Case(
+        'Adam(amsgrad="yes")', ONCE, lambda w: Adam(amsgrad="yes"), errors.HyperTypeError, "amsgrad takes True or False"
+    ),
+    Case(
+        'SGD(sparse="row")', ONCE, lambda w: SGD(sparse="row"), errors.HyperValueError, "must be one of 'exact', 'rows'"
+    ),
+    Case(
+        "AdagradDecay(decay_steps=0)", ONCE, lambda w: AdagradDecay(decay_steps=0), errors.HyperValueError, "at least 1"
+    ),
+    Case(
+        "AdagradDecay(decay_steps=1.5)",
+        ONCE,
+        lambda w: AdagradDecay(decay_steps=1.5),
+        errors.HyperTypeError,
+        "a whole number",
+    ),
+    Case("Adam(lr=0.1)", ONCE, lambda w: Adam(lr=0.1), errors.DefinitionError, "called learning_rate on every target"),
+    Case("Adam(decay=1e-4)", ONCE, lambda w: Adam(decay=1e-4), errors.DefinitionError, "everstep.InverseTimeDecay"),
+    Case("six arguments too many", ONCE, lambda w: Adam(*range(11)), errors.DefinitionError, "at most 5 positional"),
+    Case(
+        "Adam(a vector tensor)",
+        ("tf_train",),
+        lambda w: Adam(w.array([0.1, 0.2])),
+        errors.HyperTypeError,
+        r"shape \(2,\)",
+    ),
+    Case(
+        "Adam(a text tensor)", ("tf_train",), lambda w: Adam(w.array("0.1")), errors.HyperTypeError, "of dtype .*string"
+    ),
+    Case(
+        "SGD(a native schedule)",
+        ONCE,
+        steps(lambda w: [(GRAD, w.w)], lambda: SGD(lambda step: 0.1)),
+        errors.HyperTypeError,
+        "without arguments",
+    ),
+    Case(
+        "SGD(a callable that gives NaN)",
+        ONCE,
+        steps(lambda w: [(GRAD, w.w)], lambda: SGD(lambda: float("nan"))),
+        errors.HyperValueError,
+        "must be finite",
+    ),
+    Case(
+        'accumulate("adam", 4)',
+        ONCE,
+        lambda w: everstep.accumulate("adam", 4),
+        errors.HyperTypeError,
+        "takes an everstep definition.*'adam'",
+    ),
+    Case(
+        "accumulate(a bound optimizer)",
+        ALL,
+        lambda w: everstep.accumulate(SGD().bind(w.module), 4),
+        errors.HyperTypeError,
+        "everstep definition",
+    ),
+    Case("accumulate(SGD(), 0)", ONCE, lambda w: everstep.accumulate(SGD(), 0), errors.HyperValueError, "at least 1"),
+    Case(
+        "accumulate(accumulate(...))",
+        ONCE,
+        lambda w: everstep.accumulate(everstep.accumulate(SGD(), 2), 2),
+        errors.DefinitionError,
+        "multiply",
+    ),
+    Case(
+        "definition.learning_rate = 0.1",
+        ONCE,
+        lambda w: setattr(Adam(), "learning_rate", 0.1),
+        errors.HyperValueError,
+        "replace",
+    ),
+    # A definition where a bound optimizer belongs
+    Case("Adam().minimize(loss)", ONCE, lambda w: Adam().minimize(None), errors.NotBoundError, r"Adam\(...\).bind"),
+    Case(
+        "Adam().apply_gradients(...)",
+        ONCE,
+        lambda w: Adam().apply_gradients([(GRAD, w.w)]),
+        errors.NotBoundError,
+        "bind",
+    ),
+    Case("Adam().get_updates(...)", ONCE, lambda w: Adam().get_updates(None, None), errors.NotBoundError, "bind"),
+    Case("capture(Adam(), ...)", ONCE, lambda w: everstep.capture(Adam(), [w.w]), errors.UnsupportedError, "bind"),
+    # Native keywords and config
+    Case("bind(..., clipnrm=1)", ALL, bind(Adam, clipnrm=1.0), errors.DefinitionError, "clipnrm"),
+    Case("bind(..., decay=1e-4)", ALL, bind(Adam, decay=1e-4), errors.DefinitionError, "everstep.InverseTimeDecay"),
+    Case("bind(..., lr=0.1)", ALL, bind(Adam, lr=0.1), errors.DefinitionError, "learning_rate"),
+    Case(
+        "native_class(...)(beta=0.9)",
+        ALL,
+        lambda w: Adam.native_class(w.module)(beta=0.9),
+        errors.DefinitionError,
+        "beta",
+    ),
+    Case(
+        "from_config of a stock config",
+        ("numpy", "optimizer_v2", "get_updates"),
+        lambda w: Adam.native_class(w.module).from_config({"learning_rate": 0.1}),
+        errors.ConfigError,
+        "no 'everstep' key.*it has learning_rate",
+    ),
+    Case(
+        "from_config of another definition",
+        ("numpy", "optimizer_v2", "get_updates"),
+        lambda w: Adam.native_class(w.module).from_config(SGD().bind(w.module).get_config()),
+        errors.DefinitionError,
+        "Adam binds a Adam; got .*SGD",
+    ),
+    Case(
+        "from_config of an unknown class",
+        ONCE,
+        lambda w: everstep.Definition.from_config({"definition": "Foo"}),
+        errors.ConfigError,
+        "'Foo'",
+    ),
+    # Gradients and variables
+    Case(
+        "apply_gradients([])",
+        ("numpy", "tf_train"),
+        steps(lambda w: []),
+        errors.GradientError,
+        "no gradients.*an empty list",
+    ),
+    Case("only None gradients", STEPS, steps(lambda w: [(None, w.w)]), errors.GradientError, "no gradients provided"),
+    Case("no pairs", STEPS, steps(lambda w: [w.array(GRAD)]), errors.GradientError, "pairs"),
+    Case(
+        "a gradient of the wrong shape",
+        STEPS,
+        steps(lambda w: [(w.array(GRAD[:2]), w.w)]),
+        errors.GradientError,
+        r"\(2, 3\).*needs \(4, 3\)",
+    ),
+    Case(
+        "a gradient of the wrong rank",
+        STEPS,
+        steps(lambda w: [(w.array(GRAD[0]), w.w)]),
+        errors.GradientError,
+        r"\(3,\).*needs \(4, 3\)",
+    ),
+    Case(
+        "sparse rows of the wrong width",
+        STEPS,
+        steps(lambda w: [(w.slices(GRAD[:2, :2], [0, 1]), w.w)]),
+        errors.GradientError,
+        r"rows.*\(2,\).*\(3,\)",
+    ),
+    Case("a text gradient", STEPS, steps(lambda w: [("gradient", w.w)]), errors.GradientError, "gradient"),
+    Case(
+        "sparse rows for a number",
+        STEPS,
+        steps(lambda w: [(w.slices(GRAD[0], [0, 1, 2]), w.variable(np.float32(1)))]),
+        errors.GradientError,
+        "no rows",
+    ),
+    Case(
+        "a variable of whole numbers",
+        STEPS,
+        steps(lambda w: [(w.array(GRAD), w.variable(START.astype("int32")))]),
+        errors.EverstepError,
+        "float",
+    ),
+    Case(
+        "no variable", STEPS, steps(lambda w: [(w.array(GRAD), w.foreign_variable())]), errors.VariableError, "trains"
+    ),
+    Case(
+        "the second gradient is wrong",
+        STEPS,
+        steps(lambda w: [(w.array(GRAD), w.w), (w.array(GRAD[0]), w.variable(START))]),
+        errors.GradientError,
+        "needs",
+    ),
+    Case(
+        "an everstep.IndexedSlices",
+        ("tf_train", "optimizer_v2"),
+        steps(lambda w: [(everstep.IndexedSlices(GRAD[:1], [0]), w.w)]),
+        errors.GradientError,
+        "IndexedSlices",
+    ),
+    Case(
+        "IndexedSlices with a row too high",
+        ONCE,
+        steps(lambda w: [(w.slices(GRAD[:2], [0, 4]), w.w)]),
+        errors.GradientError,
+        "4 rows has no row 4",
+    ),
+    Case(
+        "IndexedSlices with a negative row",
+        ONCE,
+        steps(lambda w: [(w.slices(GRAD[:2], [0, -1]), w.w)]),
+        errors.GradientError,
+        "no row -1",
+    ),
+    Case(
+        "IndexedSlices with too few rows",
+        ONCE,
+        lambda w: everstep.IndexedSlices(GRAD, [0]),
+        errors.GradientError,
+        "1 indices needs as many rows",
+    ),
+    Case(
+        "IndexedSlices with fractions",
+        ONCE,
+        lambda w: everstep.IndexedSlices(GRAD, [0.5] * 4),
+        errors.GradientError,
+        "whole numbers",
+    ),
+    Case("a complex gradient", ONCE, steps(lambda w: [(GRAD * 1j, w.w)]), errors.GradientError, "array of numbers"),
+    Case("one array twice", ONCE, steps(lambda w: [(GRAD, w.w), (GRAD, w.w[:])]), errors.GradientError, "twice"),
+    Case(
+        "a tensor of a graph",
+        ("tf_train graph",),
+        lambda w: SGD().bind(np).apply_gradients([(w.array(GRAD), np.ones((4, 3)))]),
+        errors.GradientError,
+        "gradient",
+    ),
+    Case(
+        "a tensor's rate on NumPy",
+        ("tf_train graph",),
+        lambda w: SGD(w.array(0.1)).bind(np),
+        errors.HyperTypeError,
+        "gives bind.numpy. no number",
+    ),
+    Case(
+        "a TensorFlow variable on NumPy",
+        ("tf_train",),
+        lambda w: SGD().bind(np).apply_gradients([(GRAD, w.w)]),
+        errors.VariableError,
+        "NumPy arrays",
+    ),
+    Case(
+        "a loss without the variable",
+        ("get_updates",),
+        lambda w: w.updates(w.module.backend.sum(w.variable(START)), [w.w]),
+        errors.GradientError,
+        "no gradient for",
+    ),
+    Case("variables in two calls", STEPS, twice, errors.UnsupportedError, "counts its calls"),
+    # Slots and hypers
+    Case("get_slot before a step", ALL, reads_slot("m"), errors.SlotError, "has no slot 'm'.* it has m, v once"),
+    Case("get_slot of an unknown slot", ALL, reads_slot("momentum"), errors.SlotError, "has no slot 'momentum'"),
+    Case(
+        "learning_rate = NaN",
+        ("numpy", "optimizer_v2", "get_updates"),
+        sets(SGD, "learning_rate", float("nan")),
+        errors.HyperValueError,
+        "finite",
+    ),
+    Case(
+        'lr = "0.1"',
+        ("numpy", "optimizer_v2", "get_updates"),
+        sets(SGD, "lr", "0.1"),
+        errors.HyperTypeError,
+        "takes a number",
+    ),
+    Case(
+        "learning_rate = 0.1 in a graph",
+        ("tf_train",),
+        sets(SGD, "learning_rate", 0.1),
+        errors.HyperValueError,
+        "constant of the graph",
+    ),
+    Case(
+        "setting a callable hyper",
+        ("numpy", "optimizer_v2", "get_updates"),
+        sets(lambda: SGD(lambda: 0.1), "lr", 0.1),
+        errors.HyperValueError,
+        "given as a callable",
+    ),
+    Case(
+        "setting a scheduled hyper",
+        ("numpy", "optimizer_v2", "get_updates"),
+        sets(lambda: SGD(everstep.InverseTimeDecay()), "lr", 0.1),
+        errors.HyperValueError,
+        "everstep schedule",
+    ),
+    Case(
+        "setting a hyper given as a tensor",
+        ("optimizer_v2", "get_updates"),
+        lambda w: sets(lambda: SGD(tensor(0.1)), "lr", 0.1)(w),
+        errors.HyperValueError,
+        "given as a tensor",
+    ),
+    Case(
+        "momentum = 0.9 where there is no slot",
+        ("numpy", "optimizer_v2", "get_updates"),
+        sets(SGD, "momentum", 0.9),
+        errors.HyperValueError,
+        "without the slot velocity",
+    ),
+    # State
+    Case(
+        "restore with a slot less",
+        ONCE,
+        restored(lambda state: state.slots["0"].pop("v")),
+        errors.StateError,
+        "slots of 0 m; Adam needs m, v",
+    ),
+    Case(
+        "restore of another shape",
+        ONCE,
+        restored(lambda state: state.slots["0"].update(m=np.ones(3))),
+        errors.StateError,
+        r"0/m.*\(3,\)",
+    ),
+    Case(
+        "restore of other variables",
+        ONCE,
+        restored(lambda state: state.slots.update({"1": {}})),
+        errors.StateError,
+        "variables 0, 1",
+    ),
+    Case(
+        "capture on another target",
+        ("tf_train",),
+        lambda w: everstep.capture(SGD().bind(w.module), [w.w]),
+        errors.UnsupportedError,
+        "own checkpoints",
+    ),
+    Case(
+        "capture of one array",
+        ONCE,
+        lambda w: everstep.capture(SGD().bind(np), w.w),
+        errors.VariableError,
+        "a list of arrays",
+    ),
+    # Kinds of variables
+    Case(
+        "a ref variable for OptimizerV2",
+        ("ref and v2",),
+        lambda w: SGD().bind(V2[0]).apply_gradients([(w.array(GRAD), w.w)]),
+        errors.VariableError,
+        "use_resource=True",
+    ),
+]
+
+
+def tensor(value):
+    import tensorflow as tf
+
+    return tf.constant(value)
+
+
+def runs():
+    """(case, the name of a world) for all worlds here."""
+    for case in CASES:
+        for name in sorted(WORLDS):
+            if {name, name.split(" ")[0]}.intersection(case.worlds):
+                yield case, name
+            elif case.worlds == ("ref and v2",) and name == "tf_train ref" and V2:
+                yield case, name
+
+
+TABLE = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def printed_table():
+    yield
+    widths = [max([len(row[column]) for row in TABLE] or [0]) for column in range(3)]
+    print("\n" + "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths + [0])) for row in TABLE))
+
+
+def test_the_table_is_long_enough():
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
+    assert len({case.name for case, _ in runs()}) >= 30
+
+
+@pytest.mark.parametrize("case, name", [pytest.param(*run, id="{}-{}".format(run[0].name, run[1])) for run in runs()])
+def test_a_wrong_call(case, name):
+    kind, module = WORLDS[name]
+    world = kind(module)
+    with world.inside():
+        with pytest.raises(case.error, match=case.needle) as caught:
+            case.call(world)
+        assert isinstance(caught.value, errors.EverstepError)
+        assert (world.value() == START).all()
+    message = str(caught.value)
+    TABLE.append(
+        (case.name, name, type(caught.value).__name__, message if len(message) < 100 else message[:97] + "...")
+    )
+
+
+MODELS = {name: module for name, module in targets.known_modules() if hasattr(module, "Sequential")}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_definition_given_to_compile_says_that_it_must_be_bound(name):
+    """The error is Keras's own; what it shows of the object is ours."""
+    module = MODELS[name]
+    model = module.Sequential([module.layers.Dense(1, input_shape=(2,))])
+    with pytest.raises(Exception, match=r"bind\(module\) makes an optimizer of it"):
+        model.compile(Adam(), "mse")

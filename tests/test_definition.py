@@ -1,0 +1,840 @@
+"""The contract on NumPy: what a definition is made of, what each verb sees, and which mistakes are said at once."""
+from __future__ import absolute_import, division, print_function
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep import errors
+from everstep.optimizers import SGD, Adam
+from everstep.optimizers.declarations import Declared
+from everstep.optimizers.tree import flat
+from everstep.optimizers.wrappers.accumulate import Accumulate
+
+
+class Momentum(everstep.Definition):
+    learning_rate = everstep.hyper(0.1, minimum=0)
+    mu = everstep.hyper(0.9)
+    dampened = everstep.option(False)
+    m = everstep.slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.mu * slots.m + (1 - hyper.mu) * grad if self.dampened else hyper.mu * slots.m + grad
+        return hyper.learning_rate * m, {"m": m}
+
+
+class Halving(everstep.Schedule):
+    start = everstep.option(1.0)
+
+    def value(self, ops, updates):
+        return self.start * 0.5**updates
+
+
+def subclass(called, base, **body):
+    return type(str(called), (base,), dict(body, __module__=__name__))
+
+
+def definition(**body):
+    """A definition class whose rule subtracts the gradient, unless given one."""
+    body.setdefault("update", lambda self, ops, grad, var, slots, hyper, t: (grad, {}))
+    return subclass("Made", everstep.Definition, **body)
+
+
+def rule(update, **body):
+    """A definition class with a rate, and `update(self, ops, grad, var, slots, hyper, t)` for its rule."""
+    return definition(update=update, learning_rate=everstep.hyper(0.1), **body)
+
+
+def steps(made, variable, *grads):
+    """The optimizer after some steps on one variable."""
+    optimizer = made.bind(np)
+    for grad in grads:
+        optimizer.apply_gradients([(grad, variable)])
+    return optimizer
+
+
+# Declared on the class
+
+
+def test_arguments_keep_the_order_of_the_class_body():
+    names = "zeta alpha mu beta omega gamma kappa eta theta iota".split()
+    source = "class Ordered(Base):\n" + "".join("    {} = hyper({})\n".format(n, i) for i, n in enumerate(names))
+    scope = {"Base": definition(), "hyper": everstep.hyper}
+    exec(source, scope)
+    assert list(scope["Ordered"].argument_names()) == names + ["sparse", "dense_ok"]
+    made = scope["Ordered"](*range(10, 20))
+    assert [getattr(made, name) for name in names] == list(range(10, 20))
+
+
+def test_a_subclass_overrides_and_adds_and_keeps_positions():
+    class Heavier(Momentum):
+        extra = everstep.hyper(7.0)
+        mu = everstep.hyper(0.99)
+        n = everstep.slot()
+
+        def update(self, ops, grad, var, slots, hyper, t):
+            change, new = super(Heavier, self).update(ops, grad, var, slots, hyper, t)
+            return change, dict(new, n=grad)
+
+    assert Heavier.argument_names()[:4] == ["learning_rate", "mu", "dampened", "extra"]
+    made = Heavier(0.5)
+    assert (made.learning_rate, made.mu, made.extra) == (0.5, 0.99, 7.0)
+    assert Momentum().mu == 0.9  # the base is untouched
+    assert list(flat(made, "slot")) == ["m", "n"]
+    weights = np.zeros(2)
+    optimizer = steps(made, weights, np.array([1.0, 2.0]))
+    assert optimizer.get_slot(weights, "n").tolist() == [1.0, 2.0]
+
+
+def test_construction_by_position_and_by_keyword():
+    assert Momentum(0.2, 0.5) == Momentum(mu=0.5, learning_rate=0.2)
+    for wrong, needle in [
+        (lambda: Momentum(0.1, 0.9, False, "rows"), "at most 3 positional"),
+        (lambda: Momentum(0.1, learning_rate=0.2), "learning_rate twice"),
+        (lambda: Momentum(rate=0.2), "has no argument rate; it takes learning_rate, mu, dampened, sparse, dense_ok"),
+        (lambda: Accumulate(), "needs inner"),
+    ]:
+        with pytest.raises(errors.DefinitionError, match=needle):
+            wrong()
+
+
+def test_a_declaration_without_default_must_be_given():
+    made = definition(rate=everstep.hyper(), mode=everstep.option(), maybe=everstep.option(None))
+    assert made(0.5, "a").maybe is None
+    assert made(0.5, "a", maybe=3).maybe == 3
+    with pytest.raises(errors.DefinitionError, match="needs mode"):
+        made(0.5)
+
+
+def test_repr_says_that_it_must_be_bound():
+    assert repr(Momentum()) == (
+        "<everstep definition Momentum(learning_rate=0.1, mu=0.9, dampened=False): "
+        "bind(module) makes an optimizer of it>"
+    )
+    assert "Accumulate(inner=Momentum(learning_rate=0.1, mu=0.9, dampened=False, sparse='rows'), steps=4" in repr(
+        everstep.accumulate(Momentum(sparse="rows"), 4)
+    )
+    for name in ("minimize", "apply_gradients", "get_updates", "lr", "weights"):
+        with pytest.raises(errors.NotBoundError, match="bind"):
+            getattr(Momentum(), name)
+    assert not hasattr(Momentum(), "nonsense")
+
+
+SAMPLES = [
+    Momentum(0.3, dampened=True),
+    Momentum(Halving(0.25), sparse="rows"),
+    everstep.accumulate(Adam(1e-2, amsgrad=True), 4, "sum"),
+    Accumulate(everstep.accumulate(Momentum(everstep.InverseTimeDecay(0.1, 0.5)), 2).inner, 3),
+]
+
+
+@pytest.mark.parametrize("made", SAMPLES + [Halving(0.5)], ids=lambda made: made._short())
+def test_equal_copied_pickled_configured(made):
+    assert copy.copy(made) == made == copy.deepcopy(made) == made.replace()
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(made, protocol)) == made
+    config = made.get_config()
+    base = everstep.Schedule if isinstance(made, everstep.Schedule) else everstep.Definition
+    assert base.from_config(config) == made == base.from_config(json.loads(json.dumps(config)))
+    assert type(made).from_config(config) == made
+    assert hash(made) == hash(made.replace()) and len({made, made.replace()}) == 1
+
+
+def test_what_is_not_equal():
+    assert Momentum(0.1) != Momentum(0.2)
+    assert Momentum(0.1) != Adam(0.1)
+    assert everstep.accumulate(Momentum(), 2) != everstep.accumulate(Momentum(), 3)
+    assert Momentum(sparse="rows") != Momentum()
+    rate = lambda: 0.1  # noqa: E731
+    assert Momentum(rate) == Momentum(rate) != Momentum(lambda: 0.1)
+
+
+def test_it_is_fixed_once_made():
+    made = Momentum()
+    assert made.replace(mu=0.5).mu == 0.5 and made.mu == 0.9
+    for name in ("mu", "learning_rate", "anything"):
+        with pytest.raises(errors.HyperValueError, match=r"replace\({}=".format(name)):
+            setattr(made, name, 0.5)
+
+
+# Config
+
+
+def test_a_config_that_does_not_fit_is_an_error():
+    config = everstep.accumulate(Momentum(), 4).get_config()
+    for wrong, needle in [
+        (None, "dictionary with the key 'definition'"),
+        ({"class_name": "Adam"}, "dictionary with the key 'definition'"),
+        (
+            dict(config, definition="Nonesuch", module="some.module"),
+            "no definition called 'Nonesuch'.*import some.module first",
+        ),
+        (dict(config, colour=1), "has no argument 'colour'; it takes inner, steps"),
+        (dict(config, inner=dict(config["inner"], definition="Nonesuch")), "no definition called 'Nonesuch'"),
+    ]:
+        with pytest.raises(errors.ConfigError, match=needle):
+            everstep.Definition.from_config(wrong)
+
+
+def test_what_is_not_plain_is_not_written_to_a_config():
+    made = Momentum(lambda: 0.1)
+    with pytest.raises(errors.ConfigError, match="learning_rate is <function"):
+        made.get_config()
+    assert "learning_rate" not in made.get_config(strict=False)
+
+
+def test_the_module_decides_between_classes_of_one_name():
+    def twin(module, rate):
+        class Twin(everstep.Definition):
+            __module__ = module
+            learning_rate = everstep.hyper(rate)
+
+            def update(self, ops, grad, var, slots, hyper, t):
+                return grad, {}
+
+        return Twin
+
+    first, second = twin("one", 1.0), twin("two", 2.0)
+    for made in (first, second):
+        assert type(everstep.Definition.from_config(made().get_config())) is made
+    config = dict(first().get_config(), module="three")
+    with pytest.raises(errors.ConfigError, match="ambiguous.*one and two.*three"):
+        everstep.Definition.from_config(config)
+    again = twin("one", 3.0)  # as when a notebook's cell runs twice
+    assert type(everstep.Definition.from_config(first().get_config())) is again
+
+
+def test_from_config_imports_nothing():
+    before = set(sys.modules)
+    with pytest.raises(errors.ConfigError):
+        everstep.Definition.from_config({"definition": "Antigravity", "module": "antigravity"})
+    assert set(sys.modules) == before
+
+
+# Slots, scalars and sums
+
+
+def test_when_says_which_slots_there_are():
+    made = rule(
+        lambda self, ops, grad, var, slots, hyper, t: (grad, {n: getattr(slots, n) for n in "abc" if self.has_slot(n)}),
+        flag=everstep.option(False),
+        a=everstep.slot(when="flag"),
+        b=everstep.slot(when="learning_rate"),
+        c=everstep.slot(when=lambda self: self.flag and self.learning_rate > 0.5),
+    )
+    assert list(flat(made(), "slot")) == ["b"]
+    assert list(flat(made(learning_rate=0), "slot")) == []
+    assert list(flat(made(learning_rate=0.7, flag=True), "slot")) == ["a", "b", "c"]
+    assert list(flat(made(learning_rate=lambda: 0), "slot")) == ["b"]
+
+
+def test_where_slots_start_and_which_shape_and_dtype_they_have():
+    names = ("option", "number", "variable", "row", "tuple", "function", "wide", "whole")
+    made = rule(
+        lambda self, ops, grad, var, slots, hyper, t: (0 * grad, {n: getattr(slots, n) for n in names}),
+        start=everstep.option(0.25),
+        option=everstep.slot(init="start"),
+        number=everstep.slot(init=2),
+        variable=everstep.slot(init=everstep.VARIABLE),
+        row=everstep.slot(init=1.0, shape="row"),
+        tuple=everstep.slot(shape=(5,)),
+        function=everstep.slot(shape=lambda variable: variable.shape[1:] + (variable.index,)),
+        wide=everstep.slot(dtype="float64"),
+        whole=everstep.slot(dtype="int32"),
+    )
+    first, second = np.ones((4, 3), np.float32), np.full((2, 3), 7, np.float32)
+    optimizer = made(start=0.5).bind(np)
+    optimizer.apply_gradients([(first, first), (second, second)])
+    found = {name: optimizer.get_slot(second, name) for name in names}
+    assert (found["option"] == 0.5).all() and (found["number"] == 2).all() and (found["variable"] == 7).all()
+    assert found["row"].shape == (2, 1) and found["tuple"].shape == (5,) and found["function"].shape == (3, 1)
+    assert found["option"].dtype == np.float32
+    assert found["wide"].dtype == np.float64 and found["whole"].dtype == np.int32
+    assert not np.shares_memory(found["variable"], second)
+
+
+class Nadamlike(everstep.Definition):
+    """A scalar that is a product over updates, as Nadam's schedule."""
+
+    learning_rate = everstep.hyper(0.1)
+    mu = everstep.hyper(0.9)
+    product = everstep.scalar(1.0)
+    m = everstep.slot()
+
+    def advance(self, ops, scalars, hyper, t):
+        return {"product": scalars.product * hyper.mu * (1 - 0.5 * 0.96**t)}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.mu * slots.m + (1 - hyper.mu) * grad
+        return hyper.learning_rate * m / (1 - hyper.product), {"m": m}
+
+
+def test_scalars_advance_once_for_all_variables():
+    first, second = np.ones(2), np.ones((2, 2), np.float32)
+    optimizer = Nadamlike().bind(np)
+    product, m, weight = 1.0, 0.0, 1.0
+    for t in (1, 2, 3):
+        optimizer.apply_gradients([(np.full(2, 0.5), first), (np.full((2, 2), 0.5), second)])
+        product *= 0.9 * (1 - 0.5 * 0.96**t)
+        m = 0.9 * m + 0.1 * 0.5
+        weight -= 0.1 * m / (1 - product)
+    np.testing.assert_allclose(first, weight, rtol=1e-6)
+    np.testing.assert_allclose(second, weight, rtol=1e-6)
+    np.testing.assert_allclose(everstep.capture(optimizer, [first, second]).scalars["product"], product, rtol=1e-6)
+
+
+def test_scalars_wait_while_steps_accumulate():
+    weights = np.ones(1)
+    optimizer = steps(everstep.accumulate(Nadamlike(), 3), weights, *[np.ones(1)] * 5)
+    np.testing.assert_allclose(everstep.capture(optimizer, [weights]).scalars["product"], 0.9 * (1 - 0.48), rtol=1e-6)
+
+
+class GlobalNorm(everstep.Definition):
+    """Divides by the norm of all gradients, and multiplies by each variable's own."""
+
+    learning_rate = everstep.hyper(1.0)
+
+    def measure(self, ops, grad, var, slots, hyper):
+        squares = ops.sum(grad * grad)
+        return {"all_squares": everstep.total(squares), "own_squares": squares, "rows": ops.sum(var * 0 + 1)}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad * ops.sqrt(hyper.own_squares / hyper.all_squares) / hyper.rows, {}
+
+
+def test_measured_sums_are_for_each_variable_or_for_all():
+    first, second = np.zeros(2), np.zeros((3, 1))
+    optimizer = GlobalNorm().bind(np)
+    sparse = everstep.IndexedSlices([[1.0], [1.0], [6.0]], [0, 0, 2])  # squares: (1 + 1)^2 + 6^2 = 40
+    optimizer.apply_gradients([(np.array([3.0, 4.0]), first), (sparse, second)])
+    np.testing.assert_allclose(first, -np.array([3.0, 4.0]) * np.sqrt(25 / 65) / 2, rtol=1e-6)
+    np.testing.assert_allclose(second[:, 0], -np.array([2.0, 0.0, 6.0]) * np.sqrt(40 / 65) / 2, rtol=1e-6)
+
+
+def test_specialize_gives_a_variable_a_rule_of_its_own():
+    seen = []
+
+    class ByName(Adam):
+        exempt = everstep.option("")
+
+        def specialize(self, variable):
+            seen.append(variable)
+            return self.replace(amsgrad=True) if variable.shape == (2,) else self
+
+    first, second = np.ones(3), np.ones(2)
+    optimizer = ByName(0.1).bind(np)
+    for _ in range(2):
+        optimizer.apply_gradients([(first, first), (second, second)])
+    assert [(v.name, v.shape, v.dtype, v.index) for v in seen] == [
+        ("array_0", (3,), "float64", 0),
+        ("array_1", (2,), "float64", 1),
+    ]
+    assert seen[1].native is second
+    assert optimizer.get_slot(second, "v_hat").any()
+    with pytest.raises(errors.SlotError):
+        optimizer.get_slot(first, "v_hat")
+
+
+def test_assign_gives_the_variable_its_value():
+    made = rule(lambda self, ops, grad, var, slots, hyper, t: (everstep.assign(ops.maximum(var - grad, 0.0)), {}))
+    weights = np.array([1.0, 1.0])
+    steps(made(), weights, np.array([0.5, 3.0]))
+    assert weights.tolist() == [0.5, 0.0]
+    rows = np.array([[1.0], [2.0], [-3.0]])
+    steps(made(sparse="rows"), rows, everstep.IndexedSlices([[0.5]], [1]))
+    assert rows.tolist() == [[1.0], [1.5], [-3.0]]
+
+
+def test_a_rule_by_rows_sees_rows_and_one_by_variables_sees_the_whole():
+    def normed(axis):
+        def update(self, ops, grad, var, slots, hyper, t):
+            return grad / ops.sqrt(ops.sum(grad * grad, axis=axis, keepdims=True)), {}
+
+        return update
+
+    grad = everstep.IndexedSlices([[3.0, 4.0], [0.0, 12.0]], [0, 2])
+    by_rows = np.zeros((3, 2))
+    steps(rule(normed(1), locality="row")(sparse="rows"), by_rows, grad)
+    np.testing.assert_allclose(by_rows, [[-0.6, -0.8], [0.0, 0.0], [0.0, -1.0]])
+    whole = np.zeros((3, 2))
+    steps(rule(normed((0, 1)), locality="variable")(sparse="rows"), whole, grad)
+    np.testing.assert_allclose(whole, -np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 12.0]]) / 13)
+
+
+# Verbs
+
+
+class Recorder(everstep.Definition):
+    """Writes down which verb was called for which variable; each sees what the contract says."""
+
+    learning_rate = everstep.hyper(1.0)
+    count = everstep.scalar(0.0)
+    m = everstep.slot()
+    calls = []  # of the class: a definition itself is fixed
+
+    def specialize(self, variable):
+        self.calls.append("specialize")
+        return self
+
+    def measure(self, ops, grad, var, slots, hyper):
+        assert hyper.count is not None
+        self.calls.append("measure")
+        return {"size": ops.sum(grad)}
+
+    def collect(self, ops, grad, slots, hyper):
+        assert hyper.size is not None
+        self.calls.append("collect")
+        return {"m": slots.m + hyper.count}
+
+    def applies(self, ops, hyper):
+        self.calls.append("applies")
+        return hyper.pending >= 2
+
+    def advance(self, ops, scalars, hyper, t):
+        self.calls.append("advance")
+        return {"count": scalars.count + 1}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        self.calls.append("update")
+        return hyper.count + 0 * grad, {"m": slots.m}
+
+
+def test_the_order_and_number_of_calls():
+    made = Recorder()
+    first, second = np.zeros(1), np.zeros(2)
+    optimizer = made.bind(np)
+    del Recorder.calls[:]
+    optimizer.apply_gradients([(first, first), (second, second)])
+    calls = list(Recorder.calls)
+    assert sorted(calls) == sorted(["specialize", "measure", "collect", "update"] * 2 + ["applies", "advance"])
+    assert calls.index("measure") < calls.index("applies") < calls.index("advance") < calls.index("update")
+    assert max(i for i, call in enumerate(calls) if call == "measure") < calls.index("applies")  # sums are over all
+    del Recorder.calls[:]
+    optimizer.apply_gradients([(first, first), (second, second)])
+    assert "specialize" not in Recorder.calls
+    for _ in range(2):
+        optimizer.apply_gradients([(first, first), (second, second)])
+    # Updates at steps 2 and 4; `update` sees the advanced count 1 and 2, `collect` the count before: 0, 0, 1, 1.
+    assert first.tolist() == [-3.0] and optimizer.get_slot(first, "m").tolist() == [2.0]
+    assert optimizer.iterations == 2
+
+
+def test_t_counts_updates_from_one_and_hypers_are_float32():
+    seen = rule(lambda self, ops, grad, var, slots, hyper, t: (everstep.assign(var * 0 + t + hyper.learning_rate), {}))
+    weights = np.zeros(1)
+    optimizer = steps(seen(), weights, weights)
+    rate = float(np.float32(0.1))
+    assert weights[0] == 1.0 + rate
+    optimizer.apply_gradients([(weights, weights)])
+    assert weights[0] == 2.0 + rate
+
+
+def test_an_array_gets_its_own_compute_dtype():
+    seen = []
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        seen.append({value.dtype for value in (grad, var, slots.m, hyper.learning_rate, t)})
+        return grad, {"m": grad}
+
+    made = rule(update, m=everstep.slot())()
+    del seen[:]
+    for dtype, compute in (("float16", "float32"), ("float32", "float32"), ("float64", "float64")):
+        steps(made, np.ones(2, dtype), np.ones(2, dtype))
+        assert seen.pop() == {compute}
+
+
+# Trees
+
+
+class Shift(everstep.Wrapper):
+    """Adds a rate of its own to what `inner` does, and remembers the gradient."""
+
+    prefix = "shift"
+    rate = everstep.hyper(1.0)
+    last = everstep.slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        return change + hyper.rate, {"inner": inner, "last": grad}
+
+
+class Both(everstep.Wrapper):
+    """What two definitions do, added up."""
+
+    prefix = "both"
+    other = everstep.child()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        second, other = self.other.update(ops, grad, var, slots.other, hyper.other, t)
+        return change + second, {"inner": inner, "other": other}
+
+
+def test_names_in_a_tree_are_flat():
+    made = Shift(Shift(everstep.accumulate(Momentum(), 2), 3.0), 4.0)
+    assert list(flat(made, "slot")) == ["m", "accumulate/sum", "shift_1/last", "shift/last"]
+    assert list(flat(made, "hyper")) == ["learning_rate", "mu", "shift_1/rate", "shift/rate"]
+    weights = np.zeros(1)
+    optimizer = steps(made, weights, np.ones(1), np.ones(1))
+    np.testing.assert_allclose(weights, [-7.1])
+    assert optimizer.get_slot(weights, "m").tolist() == [1.0]
+    assert (optimizer.learning_rate, optimizer.shift_rate, optimizer.shift_1_rate) == (0.1, 4.0, 3.0)
+    optimizer.shift_rate = 0.0
+    assert optimizer.get_config()["shift_rate"] == 0.0
+
+
+def test_several_children_are_named_by_their_key():
+    made = Both(Momentum(0.1), Shift(Nadamlike(0.2)))
+    assert list(flat(made, "slot")) == ["inner/m", "other/m", "other/shift/last"]
+    assert list(flat(made, "scalar")) == ["other/product"]
+    assert list(flat(made, "hyper")) == [
+        "inner/learning_rate",
+        "inner/mu",
+        "other/learning_rate",
+        "other/mu",
+        "other/shift/rate",
+    ]
+    weights, alone = np.zeros(1), np.zeros(1)
+    optimizer = steps(made, weights, np.ones(1), np.ones(1))
+    for single in (Momentum(0.1), Shift(Nadamlike(0.2))):
+        steps(single, alone, np.ones(1), np.ones(1))
+    np.testing.assert_allclose(weights, alone, rtol=1e-6)
+    assert optimizer.inner_learning_rate == 0.1
+    assert made.base is made and everstep.accumulate(Momentum(), 2).base == Momentum()
+
+
+def test_a_wrapper_takes_what_it_is_not_given_from_inside():
+    made = everstep.accumulate(Momentum(sparse="rows"), 2)
+    assert made.sparse == "rows" and made.locality == "element" and not made.still
+    assert made.replace(inner=Momentum()).sparse == "exact"
+    assert everstep.accumulate(SGD(), 2).still
+    assert Shift(Momentum(sparse="rows"), sparse="exact").replace(inner=Momentum()).sparse == "exact"
+    with pytest.raises(errors.DefinitionError, match="differ in sparse"):
+        Both(Momentum(), Momentum(sparse="rows"))
+    assert Both(Momentum(), Momentum(sparse="rows"), sparse="rows").sparse == "rows"
+
+
+def test_specialize_reaches_into_wrappers():
+    class RowsForTables(Momentum):
+        def specialize(self, variable):
+            return self.replace(sparse="rows") if len(variable.shape) == 2 else self
+
+    table = np.ones((3, 1))
+    steps(everstep.accumulate(RowsForTables(1.0), 1), table, np.ones((3, 1)), everstep.IndexedSlices([[1.0]], [0]))
+    assert table[0, 0] != table[1, 0] == 0.0  # the row that was absent did not move with its momentum
+
+
+# Schedules
+
+
+def test_a_schedule_counts_updates_from_zero():
+    assert [Halving(4.0)(n) for n in range(3)] == [4.0, 2.0, 1.0]
+    weights = np.zeros(1)
+    steps(SGD(Halving()), weights, *[np.ones(1)] * 3)
+    assert weights.tolist() == [-1.75]
+    weights = np.zeros(1)
+    optimizer = steps(everstep.accumulate(SGD(Halving()), 2), weights, *[np.ones(1)] * 6)
+    assert weights.tolist() == [-1.75]
+    with pytest.raises(errors.HyperValueError, match="given as an everstep schedule"):
+        optimizer.learning_rate = 0.1
+
+
+def test_a_schedule_may_use_the_table_of_ops():
+    class Warmup(everstep.Schedule):
+        peak = everstep.option(1.0)
+
+        def value(self, ops, updates):
+            return ops.where(updates < 2, self.peak * (updates + 1) / 3, self.peak)
+
+    assert [round(Warmup(3.0)(n), 6) for n in range(4)] == [1.0, 2.0, 3.0, 3.0]
+    weights = np.zeros(1)
+    steps(SGD(Warmup(3.0)), weights, *[np.ones(1)] * 3)
+    np.testing.assert_allclose(weights, [-6.0], rtol=1e-6)
+    with pytest.raises(errors.RuleError, match="must define value"):
+        everstep.Schedule()(0)
+
+
+# Still
+
+
+def forms_of(made):
+    """A registered definition with each of its options tried."""
+    try:
+        base = made()
+    except errors.DefinitionError:  # a wrapper needs something inside
+        return [made(inner, steps=2) for inner in (SGD(), Adam())] if made is Accumulate else []
+    forms = [base]
+    for name, declaration in made.declarations.items():
+        if declaration.kind == "option" and isinstance(declaration.default, bool):
+            forms.append(made(**{name: True}))
+        elif declaration.kind == "hyper" and declaration.default == 0:
+            forms.append(made(**{name: 0.5}))
+    return forms
+
+
+SHIPPED = [getattr(everstep.optimizers, name) for name in everstep.optimizers.__all__]
+
+
+@pytest.mark.parametrize(
+    "made", [form for made in SHIPPED for form in forms_of(made) if form.still], ids=lambda made: made._short()
+)
+def test_what_is_declared_still_is_still(made):
+    """After two windows of gradients, a window of zeros moves nothing."""
+    random = np.random.RandomState(0)
+    weights = random.randn(4, 3)
+    window = getattr(made, "steps", 1)
+    optimizer = steps(made, weights, *random.randn(2 * window, 4, 3))
+
+    def everything():
+        slots = {name: optimizer.get_slot(weights, name).copy() for name in optimizer.get_slot_names()}
+        return dict(slots, weights=weights.copy())
+
+    before = everything()
+    for _ in range(window):
+        optimizer.apply_gradients([(np.zeros((4, 3)), weights)])
+    after = everything()
+    moved = [name for name in before if not np.array_equal(before[name], after[name])]
+    assert moved == []
+
+
+def test_some_shipped_definitions_are_still_and_others_not():
+    still = {made.__name__ for made in SHIPPED for form in forms_of(made) if form.still}
+    assert {"SGD", "Accumulate"}.issubset(still) and "Adam" not in still
+    assert not SGD(momentum=0.9).still and SGD(momentum=0).still
+
+
+# Mistakes at class creation
+
+
+def returns(*names):
+    return lambda self, ops, grad, var, slots, hyper, t: (grad, {name: getattr(slots, name) for name in names})
+
+
+CLASS_MISTAKES = {
+    "a reserved name": (
+        lambda: definition(iterations=everstep.slot()),
+        "Made.iterations clashes.*Reserved are: .*weights",
+    ),
+    "a verb's name": (lambda: definition(applies=everstep.hyper(1)), "clashes.*Inherited are: .*update"),
+    "lr": (lambda: definition(lr=everstep.hyper(1)), "clashes.*Reserved are: .*lr"),
+    "a private name": (lambda: definition(_m=everstep.slot()), "no leading or double underscore"),
+    "a plain value over a hyper": (
+        lambda: subclass("Bad", Momentum, mu=0.5),
+        r"Bad.mu overrides the hyper of a base class with 0.5; write `mu = everstep.hyper",
+    ),
+    "another kind": (lambda: subclass("Bad", Momentum, mu=everstep.slot()), "as a slot, but it is a hyper"),
+    "a constructor": (lambda: definition(__init__=lambda self, rate: None), "__init__ is not yours to write"),
+    "one declaration, two names": (
+        lambda: (lambda shared: definition(one=shared, two=shared))(everstep.hyper(1)),
+        "is called (one|two) already",
+    ),
+    "a verb with other arguments": (
+        lambda: definition(update=lambda self, grad, var: grad),
+        r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)",
+    ),
+    "a default out of bounds": (
+        lambda: definition(a=everstep.hyper(2, maximum=1)),
+        "the default does not fit.*at most 1",
+    ),
+    "a default of text": (lambda: definition(a=everstep.hyper("0.1")), "the default does not fit"),
+    "a slot's init": (lambda: definition(m=everstep.slot(init=None)), "`init` is a number, an option's name or"),
+    "a slot's init by a wrong name": (
+        lambda: definition(m=everstep.slot(init="start")),
+        "names 'start', which is no option",
+    ),
+    "a slot's when": (
+        lambda: definition(m=everstep.slot(when="amsgrd")),
+        "names 'amsgrd', which is no option or hyper",
+    ),
+    "a slot's shape": (lambda: definition(m=everstep.slot(shape="rows")), 'the shape of a slot is None .* "row"'),
+    "a slot's dtype": (lambda: definition(m=everstep.slot(dtype="float")), "one of float16, float32"),
+    "a scalar's init": (lambda: definition(p=everstep.scalar("one")), "`init` is a number"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CLASS_MISTAKES))
+def test_mistakes_at_class_creation(name):
+    wrong, needle = CLASS_MISTAKES[name]
+    with pytest.raises(errors.DefinitionError, match=needle):
+        wrong()
+
+
+def test_every_reserved_name_is_refused_and_listed():
+    for name in Declared.reserved.difference(["sparse", "dense_ok"]):  # a subclass may give those another default
+        with pytest.raises(errors.DefinitionError) as caught:
+            definition(**{name: everstep.option(False)})
+        assert all(reserved in str(caught.value) for reserved in Declared.reserved)
+
+
+# Mistakes at construction: the dry run
+
+
+def body(source):
+    """A rule of one expression for the change."""
+    return eval("lambda self, ops, grad, var, slots, hyper, t: (" + source + ", {})", {"np": np, "everstep": everstep})
+
+
+RULE_MISTAKES = {
+    "a slot never returned": (dict(m=everstep.slot()), "declares the slot m, which neither update nor collect returns"),
+    "a slot not declared": (
+        dict(update=lambda self, ops, grad, *rest: (grad, {"n": grad})),
+        "returned 'n', which is no slot",
+    ),
+    "a slot of the wrong shape": (
+        dict(m=everstep.slot(shape=(7,)), update=lambda self, ops, grad, *rest: (grad, {"m": grad})),
+        r"gave slot m shape \(3, 2\) for array_0, which needs \(7,\)",
+    ),
+    "a change of the wrong shape": (dict(update=body("ops.reshape(grad, (6,))")), r"gave the change shape \(6,\)"),
+    "shapes that do not fit": (
+        dict(update=body("grad + ops.reshape(grad, (2, 3))")),
+        r"ops.add cannot take.*\(3, 2\) and \(2, 3\)",
+    ),
+    "a hyper read through self": (
+        dict(update=body("self.learning_rate * grad")),
+        "read through `self`.*use `hyper.learning_rate`",
+    ),
+    "a slot read through self": (
+        dict(m=everstep.slot(), update=body("self.m")),
+        "m is a slot: it has no value outside a step",
+    ),
+    "an if": (dict(update=body("grad if grad > 0 else var")), "cannot look at a number.*ops.where"),
+    "a float": (dict(update=body("float(t) * grad")), "cannot look at a number"),
+    "a loop": (dict(update=body("sum(row for row in grad)")), "cannot look at a number"),
+    "a NumPy ufunc": (dict(update=body("np.sqrt(grad)")), "cannot look at a number.*numpy functions"),
+    "a NumPy function": (dict(update=body("np.where(grad > 0, grad, var)")), "cannot look at a number"),
+    "a NumPy array": (dict(update=body("grad * np.ones(2)")), "ops.multiply got array"),
+    "==": (dict(update=body("grad * (grad == 0)")), "ops.equal"),
+    "a part": (dict(update=body("grad[0]")), "cannot take parts"),
+    "a comparison as a number": (dict(update=body("grad * (grad > 0)")), "ops.cast"),
+    "a number as a comparison": (dict(update=body("ops.where(grad, 1, 2)")), "give it a comparison"),
+    "values of two dtypes": (dict(update=body("grad + ops.cast(grad, 'int32')")), "float32 and int32.*ops.cast"),
+    "a wrong keyword": (
+        dict(update=body("ops.sum(grad, axes=0)")),
+        "ops.sum takes one value and axis, keepdims; got 1 and axes",
+    ),
+    "too few values": (dict(update=body("ops.maximum(grad)")), "takes 2 values; got 1"),
+    "a wrong dtype": (dict(update=body("ops.cast(grad, 'floaty')")), "takes the name of a dtype.*floaty"),
+    "None": (dict(update=body("None")), "returned None; a rule computes"),
+    "no pair": (
+        dict(update=lambda self, ops, grad, *rest: grad),
+        r"update must return \(change, slots\); it returned <a value",
+    ),
+    "no slots": (dict(update=lambda self, ops, grad, *rest: (grad, [grad])), "must return a dict of slots"),
+    "an unknown hyper": (
+        dict(update=body("hyper.rate * grad")),
+        "has no 'rate' here; there are: learning_rate, pending",
+    ),
+    "an unknown slot": (dict(update=body("slots.v")), "has no 'v' here; there are: pending|none"),
+    "a scalar never advanced": (dict(p=everstep.scalar(1.0)), "declares the scalar p, which advance does not return"),
+    "a sum with a declared name": (
+        dict(measure=lambda self, *rest: {"learning_rate": 1.0}),
+        "declared or reserved name",
+    ),
+    "a reduction in a rule by elements": (
+        dict(update=body("grad / ops.sum(grad)")),
+        'locality is "element".*`measure`',
+    ),
+    "a reduction over rows": (dict(locality="row", update=body("grad / ops.sum(grad, 0, True)")), "axis 0 is the rows"),
+    "still, and it is not": (
+        dict(
+            still=True,
+            m=everstep.slot(),
+            update=lambda self, ops, grad, var, slots, *rest: (slots.m, {"m": slots.m + 1}),
+        ),
+        "says that it is still, but a zero gradient changed (m|the variable)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(RULE_MISTAKES))
+def test_mistakes_in_a_rule_show_at_construction(name):
+    members, needle = RULE_MISTAKES[name]
+    members = dict({"learning_rate": everstep.hyper(0.1)}, **{key: copy.copy(value) for key, value in members.items()})
+    made = definition(**members)
+    with pytest.raises(errors.RuleError, match=needle):
+        made()
+
+
+def test_an_op_outside_the_table_is_an_error_that_lists_it():
+    with pytest.raises(errors.UnknownOpError, match="no 'einsum'; it has: abs, all, any, .*zeros_like"):
+        rule(body("ops.einsum(grad)"))()
+    with pytest.raises(errors.UnknownOpError, match=r"no method 'sum'; write ops.sum\(value\)"):
+        rule(body("grad.sum()"))()
+
+
+def test_a_rule_must_be_there():
+    with pytest.raises(errors.DefinitionError, match="Empty must define update"):
+        subclass("Empty", everstep.Definition)()
+
+
+def test_a_rule_that_depends_on_shapes_fails_at_its_first_step_and_changes_nothing():
+    made = rule(
+        lambda self, ops, grad, var, slots, hyper, t: (grad / ops.sum(grad, axis=1, keepdims=True), {}), locality="row"
+    )()
+    matrix, vector = np.ones((2, 2)), np.ones(2)
+    optimizer = made.bind(np)
+    with pytest.raises(errors.RuleError, match=r"ops.sum cannot take values of shapes \(2,\)"):
+        optimizer.apply_gradients([(matrix, matrix), (vector, vector)])
+    assert (matrix == 1).all() and (vector == 1).all() and optimizer.iterations == 0
+    optimizer.apply_gradients([(np.ones((2, 2)), matrix)])
+    assert (matrix == 0.5).all()
+
+
+def test_the_shape_of_a_slot_must_be_a_shape():
+    made = rule(returns("m"), m=everstep.slot(shape=lambda variable: variable.shape[0] / 2))
+    with pytest.raises(errors.DefinitionError, match="must be a tuple of whole numbers; it is 1.5"):
+        made()
+
+
+@pytest.mark.parametrize("returned, needle", [(None, "must return a definition"), (SGD(), "must keep the hypers")])
+def test_specialize_must_return_such_a_definition(returned, needle):
+    made = rule(body("grad"), specialize=lambda self, variable: returned)()
+    with pytest.raises(errors.RuleError, match=needle):
+        steps(made, np.ones(1), np.ones(1))
+
+
+def test_the_dry_run_calls_nothing_of_the_user():
+    class Rate(object):
+        """Looks like a framework's tensor."""
+
+        dtype, shape = np.dtype("float32"), ()
+
+        def __float__(self):
+            raise AssertionError("the dry run asked a tensor for its value")
+
+        __array__ = __bool__ = __nonzero__ = __float__
+
+    def called():
+        raise AssertionError("the dry run called a callable hyper")
+
+    for rate in (called, Rate()):
+        assert Adam(rate).learning_rate is rate
+        assert everstep.accumulate(Adam(rate), 2).inner.learning_rate is rate
+
+
+def test_the_dry_run_costs_little():
+    def seconds(make):
+        start = time.time()
+        make()
+        return time.time() - start
+
+    for base in (SGD, Adam, everstep.optimizers.AdagradDecay):
+        assert min(seconds(subclass("Fresh", base)) for _ in range(5)) < 5e-3, base
+    made = Adam()
+    assert min(seconds(lambda: made.replace(learning_rate=0.5)) for _ in range(5)) < 1e-3  # known to be right
+
+
+def test_what_is_made_in_a_subprocess_needs_no_framework():
+    code = (
+        "import sys, numpy, everstep\n"
+        "everstep.accumulate(everstep.optimizers.Adam(), 4).bind(numpy)\n"
+        "assert not {'tensorflow', 'keras', 'tf_keras'}.intersection(sys.modules)\n"
+    )
+    assert subprocess.call([sys.executable, "-c", code]) == 0
