@@ -14,6 +14,10 @@ from everstep.optimizers.definition import Definition, Variable
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import flat, with_hypers
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 CONFIG_KEY = "everstep"  # no stock class takes it, so that loading our config as a stock one fails
 
 
@@ -23,9 +27,9 @@ class Adapter(object):
     target = ""  # the name in the table of targets
     works_on = ""  # what speaks it, for people
     cannot = ()  # type: tuple[str, ...]  # what the native API or this adapter has not, for the support table
-    definition_class = None  # type: type
-    native_base = None  # type: type
-    definition = None  # type: Definition
+    definition_class = None  # type: Any
+    native_base = None  # type: Any
+    definition = None  # type: Any
 
     @classmethod
     def made_for(cls, definition_class, base):
@@ -53,7 +57,7 @@ class Adapter(object):
             )
         self.check_native(definition, kwargs)
         self.__dict__["definition"] = definition  # before the base class, whose attributes may have hooks
-        self._rules = {}  # by variable: the rule, the record it was made for, and the variable, so that its id stays its own
+        self._rules = {}  # by variable: its rule and record, and the variable itself, so that its id stays its own
         self._calls = {}  # by graph: the variables of the first call, for definitions that count calls
         try:
             self.start(**kwargs)
@@ -63,13 +67,8 @@ class Adapter(object):
             raise DefinitionError("{} on {}: {}".format(type(self).__name__, self.target, error))
 
     def check_native(self, definition, native):
-        if "decay" in native:
-            raise DefinitionError(
-                "decay is not taken: it means another thing on each API. Give the learning rate as a schedule: "
-                "{}(everstep.InverseTimeDecay(0.01, rate={!r}))".format(type(self).__name__, native["decay"])
-            )
-        if "lr" in native:
-            raise DefinitionError("the argument is called learning_rate on every target; got lr={!r}".format(native["lr"]))
+        for name in sorted(set(native).intersection(definition.hints)):
+            raise DefinitionError("{} does not take {}: {}".format(type(self).__name__, name, definition.hints[name]))
 
     # Hypers.
 
@@ -85,7 +84,8 @@ class Adapter(object):
         """The number to set, or an error where this hyper cannot be set."""
         given = self.given_hyper(name)
         if not isinstance(given, float):
-            kind = "an everstep schedule" if isinstance(given, Schedule) else "a tensor" if is_tensor(given) else "a callable"
+            kind = "a tensor" if is_tensor(given) else "a callable"
+            kind = "an everstep schedule" if isinstance(given, Schedule) else kind
             raise HyperValueError(
                 "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
                 "with a number to set it".format(type(self).__name__, name, kind)
@@ -99,8 +99,8 @@ class Adapter(object):
         missing = set(flat(with_hypers(self.definition, {name: checked}), "slot")) - set(flat(self.definition, "slot"))
         if missing:
             raise HyperValueError(
-                "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with another "
-                "{1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
+                "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
+                "another {1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
             )
         return checked
 
@@ -217,9 +217,11 @@ class Adapter(object):
         return config
 
     def as_given(self, name, value):
-        """The number as it was given where only float32 stands between the two."""
+        """The number as it was given or set, where only float32 stands between that and `value`."""
         given = self.given_hyper(name)
-        return given if isinstance(given, float) and np.float32(given) == value else value
+        if not isinstance(given, float):
+            return value
+        return given if np.float32(given) == value else float(str(np.float32(value)))
 
     def write_hyper(self, name, value):
         """A hyper's present value as a config holds it."""
@@ -231,7 +233,9 @@ class Adapter(object):
         config = dict(config)
         if CONFIG_KEY not in config:
             raise ConfigError(
-                "this config has no {!r} key, so everstep did not write it; it has {}".format(CONFIG_KEY, ", ".join(sorted(config)))
+                "this config has no {!r} key, so everstep did not write it; it has {}".format(
+                    CONFIG_KEY, ", ".join(sorted(config))
+                )
             )
         definition = Definition.from_config(config.pop(CONFIG_KEY))
         changed = {}

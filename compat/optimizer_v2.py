@@ -9,14 +9,20 @@ without a gradient too.
 Checkpoints of objects (and what lies in a SavedModel) know counters, scalars and hypers by the last part of those
 names, a slot by its variable and name (`W/.OPTIMIZER_SLOT/optimizer/<slot>`). Slots that are declared with a shape or
 dtype of their own are `optimizer/<slot>/<place of the variable>`: TensorFlow makes the slots of a SavedModel again
-with the shape and dtype of their variable, and cannot load one that holds another kind. For the same reason
-`get_slot_names` does not list them, though `get_slot` finds them.
+with the shape and dtype of their variable, and cannot load one that holds another kind (so none of a model with 16-bit
+variables, whose slots are float32). For the same reason `get_slot_names` does not list them, though `get_slot` finds
+them.
 
-No Keras gives an optimizer back its slots when it loads a SavedModel; the checkpoint inside does:
+No Keras gives an optimizer back its slots when it loads a SavedModel; the checkpoint inside does (TF 2.1 to 2.3 take
+custom objects for a SavedModel from a scope alone):
 
     with tf.keras.utils.custom_object_scope(everstep.custom_objects(tf.keras)):
         model = tf.keras.models.load_model(path)
     model.load_weights(path + "/variables/variables")
+
+What cannot be: TF 1.15 in graph mode cannot train a model that it loaded from a SavedModel, whatever the optimizer. The
+`.keras` files of Keras 2.12 and newer hold no weights of any `.legacy` optimizer, and Keras asks none for them: it
+starts afresh. Use `.h5`, a SavedModel or a checkpoint there.
 
 `apply_gradients` called twice in a step (two losses, two groups of variables) is two updates, as in stock: `iterations`
 moves twice, and so does the t of each group. A definition that counts calls refuses it.
@@ -31,7 +37,7 @@ import numpy as np
 from everstep.compat.adapter import Adapter, attribute
 from everstep.compat.clip import check_bounds, clip, without_duplicates
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import TOUCHED, check_pairs, skips
+from everstep.compat.step import TOUCHED, as_pairs, check_pairs, skips
 from everstep.errors import ConfigError, HyperTypeError, SlotError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
@@ -92,7 +98,8 @@ class OptimizerV2Adapter(Adapter):
     def _hyper_to_keep(self, name):
         value = self.given_hyper(name)
         if hasattr(value, "assign"):
-            return lambda: value  # the base class would copy the number that a variable has now
+            # TF 1.14 would copy the number that a variable has now; when it is the minimum no longer, this can go.
+            return lambda: value
         if hasattr(value, "get_config") and not isinstance(value, Schedule) and not self._is_native_schedule(value):
             raise HyperTypeError(
                 "{} is a schedule of another API than {}; give one of that, or an everstep.Schedule".format(
@@ -206,7 +213,7 @@ class OptimizerV2Adapter(Adapter):
         def value():
             if initial is not VARIABLE:
                 return tf.fill(shape, tf.cast(initial, dtype))
-            return tf.cast(var.read_value() if self.backend.eager else var.initialized_value(), dtype)
+            return self.backend.start_value(var, dtype)
 
         with tf.distribute.get_strategy().extended.colocate_vars_with(var):
             made = tf.Variable(
@@ -237,13 +244,15 @@ class OptimizerV2Adapter(Adapter):
             SlotError: another number of weights, or other shapes. No ValueError: at that Keras's `load_model` logs a
                 line and goes on with a fresh optimizer.
         """
-        found, wanted = [np.shape(weight) for weight in weights], [self.backend.shape(weight) for weight in self.weights]
+        found = [np.shape(weight) for weight in weights]
+        wanted = [self.backend.shape(weight) for weight in self.weights]
         if found != wanted:
+            names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, wanted)]
             raise SlotError(
                 "{} has {} weights, {}; got {} of shapes {}{}".format(
                     type(self).__name__,
                     len(wanted),
-                    ", ".join("{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, wanted)) or "none",
+                    ", ".join(names) or "none",
                     len(found),
                     found,
                     "" if wanted else ". It makes them at its first step",
@@ -265,7 +274,7 @@ class OptimizerV2Adapter(Adapter):
             VariableError: something else than a resource variable.
             GradientError: no gradient at all, or one that does not fit its variable.
         """
-        pairs = [tuple(pair) for pair in grads_and_vars]
+        pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()
         for _, variable in pairs:
@@ -284,6 +293,12 @@ class OptimizerV2Adapter(Adapter):
                 "{} trains resource variables, as every OptimizerV2; got {!r}. In TF 1.x make it with "
                 "use_resource=True, or bind to tf.train".format(type(self).__name__, variable)
             )
+
+    def get_gradients(self, loss, params):
+        """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
+        keras = self._keras.backend
+        with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
+            return self.backend.tf.gradients(loss, params)
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a model that is compiled again builds a train function beside the old one
@@ -304,8 +319,9 @@ class OptimizerV2Adapter(Adapter):
             operations = self.take_step(pairs)
         return self.iterations if self.backend.eager else self.backend.tf.group(*operations)
 
-    # Clipping. From 2.4 on the base class clips in `apply_gradients`, after the sum over replicas. Before, some versions
-    # did in `minimize` alone, some in `fit` too; what they do is undone here, and done in the list-level step.
+    # Clipping. From 2.4 on the base class clips in `apply_gradients`, after the sum over replicas. Before, some
+    # versions did in `minimize` alone, some in `fit` too; what they do is undone here, and done in the list-level step.
+    # When 2.4 is the minimum, all but `_transform_gradients` can go.
 
     def _clip_bounds(self):
         return {name: vars(self)[name] for name in ("clipnorm", "clipvalue") if name in vars(self)}
@@ -313,20 +329,14 @@ class OptimizerV2Adapter(Adapter):
     def _clip_gradients(self, grads):
         return grads  # what 2.2 and 2.3 call
 
-    def _unclipped(self, function, *args, **kwargs):
+    def _compute_gradients(self, *args, **kwargs):
         bounds = self._clip_bounds()
         for name in bounds:
             del vars(self)[name]
         try:
-            return function(*args, **kwargs)
+            return super(OptimizerV2Adapter, self)._compute_gradients(*args, **kwargs)
         finally:
             vars(self).update(bounds)
-
-    def get_gradients(self, loss, params):
-        return self._unclipped(super(OptimizerV2Adapter, self).get_gradients, loss, params)
-
-    def _compute_gradients(self, *args, **kwargs):
-        return self._unclipped(super(OptimizerV2Adapter, self)._compute_gradients, *args, **kwargs)
 
     def _transform_gradients(self, grads_and_vars):
         # The base class clips the values of a sparse gradient, equal rows apart.
@@ -367,7 +377,9 @@ class OptimizerV2Adapter(Adapter):
         try:
             return self.as_given(name, float(self._keras.backend.get_value(value) if is_tensor(value) else value))
         except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
-            raise ConfigError("{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error))
+            raise ConfigError(
+                "{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error)
+            )
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -19,7 +19,8 @@ def _has(optimizer, *names):
 
 
 def _is_train(optimizer):
-    return _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients") and not _has(optimizer, "get_config")
+    hooks = _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients")
+    return hooks and not _has(optimizer, "get_config")
 
 
 def _is_optimizer_v2(optimizer):
@@ -27,7 +28,8 @@ def _is_optimizer_v2(optimizer):
 
 
 def _is_get_updates(optimizer):
-    return _has(optimizer, "get_updates", "get_gradients", "get_config") and not _has(optimizer, "_resource_apply_dense")
+    hooks = _has(optimizer, "get_updates", "get_gradients", "get_config")
+    return hooks and not _has(optimizer, "_resource_apply_dense")
 
 
 def _is_new_style(optimizer):
@@ -36,7 +38,12 @@ def _is_new_style(optimizer):
 
 # In this order: an OptimizerV2 has get_updates as well.
 TARGETS = (
-    Target("tf_train", "tf_train.TrainAdapter", _is_train, "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
+    Target(
+        "tf_train",
+        "tf_train.TrainAdapter",
+        _is_train,
+        "an Optimizer with _apply_dense and compute_gradients (tf.train)",
+    ),
     Target(
         "optimizer_v2",
         "optimizer_v2.OptimizerV2Adapter",
@@ -53,9 +60,9 @@ TARGETS = (
 
 ARRAYS = Target("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
-_WORKS_TODAY = (
-    "What works today: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 to 2.10, tf.keras.optimizers.legacy of "
-    "TF 2.11 to 2.15, tf_keras.optimizers.legacy, standalone keras 2.0.8 to 2.3.1, and numpy"
+WORKS_TODAY = (
+    "What works today: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 to 2.10, tf.keras.optimizers.legacy "
+    "of TF 2.11 to 2.15, tf_keras.optimizers.legacy, standalone keras 2.0.8 to 2.3.1, and numpy"
 )
 
 
@@ -88,7 +95,11 @@ def find(module):
     if name == "numpy":
         adapter = load(ARRAYS)
         return Found(ARRAYS, adapter, adapter.base_class(module), module)
-    optimizer = _optimizer_class(module)
+    if isinstance(module, type) or not hasattr(module, "__name__"):
+        raise TargetError(
+            "bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, WORKS_TODAY)
+        )
+    optimizer = None if _is_tensorflow(module) else _optimizer_class(module)
     if optimizer is not None:
         for target in TARGETS:
             if target.speaks(optimizer):
@@ -97,23 +108,36 @@ def find(module):
         if _is_new_style(optimizer):
             raise TargetError(
                 "{} has new-style optimizers ({}.{}), which this version of everstep cannot make yet. {}".format(
-                    name, optimizer.__module__, optimizer.__name__, _WORKS_TODAY
+                    name, optimizer.__module__, optimizer.__name__, WORKS_TODAY
                 )
             )
-    if not isinstance(module, types.ModuleType) and optimizer is None and not hasattr(module, "__name__"):
-        raise TargetError("bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, _WORKS_TODAY))
-    hint = ""
-    if hasattr(module, "train") and hasattr(module, "Session") or hasattr(module, "compat") and hasattr(module, "Variable"):
-        hint = " Pass the part of it that you train with: tf.keras, tf.train or tf.compat.v1.train."
     raise TargetError(
         "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
             name,
-            hint,
+            _hint(module, name),
             "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),
             "" if optimizer is None else "; found {}.{}".format(optimizer.__module__, optimizer.__name__),
-            _WORKS_TODAY,
+            WORKS_TODAY,
         )
     )
+
+
+def _is_tensorflow(module):
+    """The whole of TensorFlow: it has several optimizer APIs, and from 2.0 on an `optimizers` that is one of them."""
+    return all(hasattr(module, part) for part in ("Variable", "train", "keras"))
+
+
+def _hint(module, name):
+    if _is_tensorflow(module):
+        return " Pass the part of it that you train with: tf.keras, tf.train or tf.compat.v1.train."
+    if name.endswith(".train"):
+        return " In TF 2 these optimizers are in tf.compat.v1.train."
+    if name.endswith(".legacy"):
+        return (
+            " Pass tf.keras.optimizers.legacy; from TF 2.16 on it is empty: install tf_keras, pass "
+            "tf_keras.optimizers.legacy."
+        )
+    return ""
 
 
 def _optimizer_class(module):
@@ -123,9 +147,8 @@ def _optimizer_class(module):
         found = getattr(holder, name, None)
         if isinstance(found, type):
             return found
-    get = getattr(holder, "get", None)
-    if isinstance(holder, types.ModuleType) and callable(get) and holder is not module:
-        return type(get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
+    if isinstance(holder, types.ModuleType) and hasattr(holder, "get") and hasattr(holder, "deserialize"):
+        return type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
     return None
 
 
@@ -148,6 +171,6 @@ def known_modules():
             module = importlib.import_module(package)
             for part in path.split(".") if path else ():
                 module = getattr(module, part)
-        except (ImportError, AttributeError):
+        except Exception:  # absent, or broken, which compat/doctor.py reports
             module = None
         yield name.replace(":", "."), module
