@@ -254,6 +254,17 @@ class TensorFlowBackend(object):
     def read(self, variable):
         return variable.read_value()
 
+    def start_value(self, variable, dtype):
+        """A variable's value, with the variable initialized first where that is still to come."""
+        if self.eager:
+            value = variable.read_value()
+        elif self.can_branch(variable):  # what initialized_value() was, which resource variables of TF 2.21 lack
+            ready = self.tf.is_variable_initialized(variable)
+            value = self.tf.cond(ready, variable.read_value, lambda: variable.initial_value)
+        else:  # a branch that is a function would read a ref variable too early
+            value = variable.initial_value
+        return self.cast(value, dtype)
+
     def gather(self, variable, rows):
         return self.tf.gather(variable, rows)
 
@@ -341,7 +352,8 @@ class TensorFlowBackend(object):
         """An operation that is done when all gradients are."""
         if self.eager:
             return None
-        return self.tf.group(*[grad.values if isinstance(grad, self.tf.IndexedSlices) else grad for grad in grads])
+        with self.after([grad.values if isinstance(grad, self.tf.IndexedSlices) else grad for grad in grads]):
+            return self.tf.no_op()
 
     def wait(self, value, operations):
         """The value, not before the operations are done."""
@@ -381,7 +393,7 @@ def _tensorflow_table(tf, select):
     def reduce(function):
         import inspect
 
-        signature = getattr(inspect, "getfullargspec", None) or inspect.getargspec
+        signature = getattr(inspect, "getfullargspec", None) or inspect.getargspec  # type: ignore[attr-defined]
         # keep_dims became keepdims in 1.5; when 1.4 is the minimum no longer, this can go.
         keep = "keepdims" if "keepdims" in str(signature(function)) else "keep_dims"
         return lambda x, axis=None, keepdims=False: function(x, axis=axis, **{keep: keepdims})

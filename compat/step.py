@@ -16,7 +16,7 @@ import numpy as np
 
 from everstep.compat.trace import Tracer, Value
 from everstep.errors import GradientError, RuleError, UnsupportedError
-from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, running_rule
+from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, is_tensor, running_rule
 from everstep.optimizers.definition import assign, total
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import Names, defines, flat, flatten, tree
@@ -57,6 +57,11 @@ def check_pairs(backend, pairs):
         if dtype not in _FLOATS:
             raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
         slices, wanted = backend.slices(grad), tuple(backend.shape(variable))
+        if not slices and not is_tensor(grad):
+            raise GradientError(
+                "the gradient of {} is {!r}; needed is a tensor, or IndexedSlices of the module that is trained "
+                "with".format(name, grad)
+            )
         if slices and not wanted:
             raise GradientError("{} is a single number and has no rows for a sparse gradient".format(name))
         found = backend.shape(slices[0] if slices else grad)
@@ -112,7 +117,7 @@ class Step(object):
                 "variable at a time; call its apply_gradients".format(self.definition._short())
             )
         gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
-        self._measure()
+        gate.extend(self._measure())
         if self.skips:
             with running_rule():
                 applies = self.definition.applies(shared.tracer, shared.names(self.definition))
@@ -138,11 +143,12 @@ class Step(object):
             scope.learn(natives)
 
     def _measure(self):
+        """Learns the sums, and gives them: nothing may be written before they are read."""
         if not defines(self.definition, "measure"):
-            return
+            return []
         totals = {}
         for grad, variable in self.pairs:
-            work = _Work.of_gradient(self, variable, grad)
+            work = _Work.of_gradient(self, variable, grad).for_measure()
             own = self.sums.setdefault(self.host.whole_key(variable), {})
             with running_rule():
                 found = work.rule.measure(work.ops, work.grad, work.var, work.slots, work.hypers)
@@ -152,6 +158,7 @@ class Step(object):
                 native = self.backend.cast(native, dtype)
                 sums[name] = sums[name] + native if name in sums else native
         self._learn(totals)
+        return [native for sums in [totals] + list(self.sums.values()) for native in sums.values()]
 
     def _advance(self, shared):
         """The scalars' new values, which rules see from now on."""
@@ -160,7 +167,8 @@ class Step(object):
         with running_rule():
             old = Names(tree(self.definition), shared.scalars)
             found = self.definition.advance(shared.tracer, old, shared.names(self.definition), shared.t)
-        new = {name: shared.native(value) for name, value in flatten(self.definition, "scalar", found, "advance").items()}
+        found = flatten(self.definition, "scalar", found, "advance")
+        new = {name: shared.native(value) for name, value in found.items()}
         self._learn(new)
         return new
 
@@ -214,8 +222,7 @@ class Step(object):
         changed = work.changed_slots(flatten(work.rule, "slot", found, "collect"))
         natives = OrderedDict((name, work.fit(name, value)) for name, value in changed.items())
         if remembers_rows(work.rule) and work.record.shape:
-            mark = self.backend.cast(self.count("updates") + 1, "int64")
-            natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + mark
+            natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + work.window()
         if not work.by_rows:
             return natives, []
         return {}, self._write_slots(work, natives, gate)
@@ -234,7 +241,7 @@ class Step(object):
         return assigned, change, slots
 
     def _finish(self, work, traced, collected, earlier, predicate=None):
-        """Computes one variable's update after `earlier` operations, then writes it; where not `predicate`, what was."""
+        """Computes one variable's update after `earlier` operations and writes it; where not `predicate`, what was."""
         backend, (assigned, change, slots) = self.backend, traced
         with backend.after(earlier):
             natives = OrderedDict(collected)
@@ -273,12 +280,15 @@ class _Scope(object):
     def __init__(self, step, dtype):
         self.step, self.dtype = step, dtype
         self.tracer = Tracer(step.backend, dtype)
-        self.t = self._leaf(lambda: self._cast(step.count("updates")) + step.backend.constant(1.0, dtype))
+        self.t = self._leaf(lambda: self._next("updates"))
         self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
         self.values = dict(self.scalars)
         self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
-        self.values["pending"] = self._leaf(lambda: self._cast(step.count("pending")) + step.backend.constant(1.0, dtype))
+        self.values["pending"] = self._leaf(lambda: self._next("pending"))
         self.learn(step.known)
+
+    def _next(self, counter):
+        return self._cast(self.step.count(counter)) + self.step.backend.constant(1.0, self.dtype)
 
     def names(self, definition, extra=()):
         return Names(tree(definition), dict(self.values, **dict(extra)), self.shared_names)
@@ -347,22 +357,44 @@ class _Work(object):
                 if name in self.slot_values:
                     self.slot_values[name] = self.ops.leaf(lambda native=native: native, shape=self._slot_shape(name))
             return self
-        row_rule = self.rule.locality != "variable" and (self.rule.sparse == "rows" or self.rule.still)
-        if row_rule and not written:
+        if self._row_rule and not written:
             return self
-        summed, present, step, variable = self.lower(self.grad), self.rows, self.step, self.variable
+        return self._on(lambda: self.backend.rows_equal(self._marks(), self.window()))
+
+    def for_measure(self):
+        """The work that `measure` does: on the rows present, and where `collect` adds up, on all of the window's."""
+        if not self.by_rows or not defines(self.rule, "collect"):
+            return self
+        return self._on(self._window_and_present)
+
+    @property
+    def _row_rule(self):
+        return self.rule.locality != "variable" and (self.rule.sparse == "rows" or self.rule.still)
+
+    def _on(self, find_rows):
+        """The work on other rows, or on the whole where the rule needs it; where no gradient came, it is 0."""
+        summed, present = self.lower(self.grad), self.rows
 
         def whole_grad():
-            return self.backend.spread(summed, present, self.backend.rows_of(variable))
+            return self.backend.spread(summed, present, self.backend.rows_of(self.variable))
 
-        if not row_rule:
-            return _Work(step, variable, whole_grad)
-
-        def touched():
-            return self.backend.rows_equal(self.backend.read(step.host.slot(variable, TOUCHED)), step.count("updates") + 1)
-
-        work = _Work(step, variable, lambda: self.backend.gather(whole_grad(), work.rows), touched)
+        if not self._row_rule:
+            return _Work(self.step, self.variable, whole_grad)
+        work = _Work(self.step, self.variable, lambda: self.backend.gather(whole_grad(), work.rows), find_rows)
         return work
+
+    def window(self):
+        """The mark of rows touched since the last update."""
+        return self.backend.cast(self.step.count("updates") + 1, "int64")
+
+    def _marks(self):
+        return self.backend.read(self.step.host.slot(self.variable, TOUCHED))
+
+    def _window_and_present(self):
+        marks = self.backend.ops["reshape"](self._marks(), (-1,))
+        present = self.backend.cast(self.rows, "int64") * 0 + self.window()
+        present = self.backend.spread(present, self.rows, self.backend.rows_of(self.variable))
+        return self.backend.rows_equal(self.backend.ops["maximum"](marks, present), self.window())
 
     @property
     def rows(self):
@@ -401,7 +433,8 @@ class _Work(object):
         return self._shape(shape) if self.gathered(name) else shape
 
     def _slot(self, name):
-        return self.ops.leaf(lambda: self.backend.cast(self.slot_native(name), self.dtype), shape=self._slot_shape(name))
+        read = lambda: self.backend.cast(self.slot_native(name), self.dtype)  # noqa: E731  # a leaf's reader
+        return self.ops.leaf(read, shape=self._slot_shape(name))
 
     def slot_native(self, name):
         slot = self.step.host.slot(self.variable, name)

@@ -1,8 +1,9 @@
-"""One way to train with any bound optimizer: `Run(definition, start, kinds)`, then `step`, `weights`, `slots`, `resumed`.
+"""One way to train with any bound optimizer: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
 
 Gradients are given from outside, so that all targets get the same. Each class below is one way in which one target is
 used; `here()` lists those that this environment has.
 """
+
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -228,7 +229,9 @@ class GetUpdatesRun(Run):
         K = self.keras.backend
         K.clear_session()
         symbolic = getattr(K, "symbolic", lambda function: function)
-        self.variables = {name: K.variable(self.start[name], dtype=str(self.start[name].dtype), name=name) for name in self.names}
+        self.variables = {
+            name: K.variable(self.start[name], dtype=str(self.start[name].dtype), name=name) for name in self.names
+        }
         self.optimizer = self.make()
         symbolic(self.make_function)(K)
 
@@ -240,7 +243,10 @@ class GetUpdatesRun(Run):
                 holders = [K.placeholder(value.shape, dtype=str(value.dtype))]
                 losses.append(K.sum(variable * holders[0]))
             else:
-                holders = [K.placeholder((None,) + value.shape[1:], dtype=str(value.dtype)), K.placeholder((None,), dtype="int64")]
+                holders = [
+                    K.placeholder((None,) + value.shape[1:], dtype=str(value.dtype)),
+                    K.placeholder((None,), dtype="int64"),
+                ]
                 losses.append(K.sum(K.gather(variable, holders[1]) * holders[0]))
             inputs.extend(holders)
         loss = sum(K.cast(part, "float64") for part in losses)
@@ -298,7 +304,10 @@ def _ways_of(name, found):
 
     eager = getattr(tf, "executing_eagerly", lambda: False)()
     if target == "tf_train":
-        ways = [_way("tf_train ref", found, TrainRefRun, module), _way("tf_train resource", found, TrainResourceRun, module)]
+        ways = [
+            _way("tf_train ref", found, TrainRefRun, module),
+            _way("tf_train resource", found, TrainResourceRun, module),
+        ]
         return ways + ([_way("tf_train eager", found, EagerRun, module)] if eager else [])
     stock = getattr(module, "optimizers", module)
     if target == "optimizer_v2":

@@ -1,4 +1,5 @@
-"""What a definition should do, in NumPy float64, through code that shares nothing with the engine but the rule itself."""
+"""What a definition should do, in NumPy float64, through code that shares with the engine the rule alone."""
+
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -81,7 +82,9 @@ def _update(rule, weights, slots, name, grads, count, hypers, t):
         return array[here] if by_rows and array.shape[:1] == value.shape[:1] else array
 
     present = {slot: part(array).copy() for slot, array in slots.items()}
-    change, new = rule.update(numpy_ops, dense[here], value[here].copy(), Values(**present), Values(**hypers), np.float64(t))
+    change, new = rule.update(
+        numpy_ops, dense[here], value[here].copy(), Values(**present), Values(**hypers), np.float64(t)
+    )
     value[here] = change.value if isinstance(change, assign) else value[here] - change
     for slot, array in new.items():
         if by_rows and slots[slot].shape[:1] == value.shape[:1]:

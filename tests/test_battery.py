@@ -4,6 +4,7 @@ The quick battery runs each definition's configurations in each way on the mix o
 plain and accumulated, and spreads the other cases over them pairwise. With EVERSTEP_FULL=1 it is the whole product.
 The largest differences are printed as a table at the end of the run; EVERSTEP_TABLE=FILE also writes them as JSON.
 """
+
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -12,12 +13,12 @@ import json
 import os
 import sys
 
-import harness
 import numpy as np
-import oracle
 import pytest
 
 import everstep
+import harness
+import oracle
 from everstep.optimizers.definition import Definition, Wrapper
 from everstep.optimizers.tree import flat
 
@@ -39,7 +40,9 @@ def definition_classes():
     return [
         found
         for found in Definition.registered()
-        if found.__module__.startswith("everstep.optimizers.") and not issubclass(found, Wrapper) and found is not Definition
+        if found.__module__.startswith("everstep.optimizers.")
+        and not issubclass(found, Wrapper)
+        and found is not Definition
     ]
 
 
@@ -115,7 +118,9 @@ def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
     return batches
 
 
-def run_and_compare(way, definition, inner=None, dtype="float32", rates=None, accumulate=1, shapes=SHAPES, kinds=KINDS, steps=STEPS):
+def run_and_compare(
+    way, definition, inner=None, dtype="float32", rates=None, accumulate=1, shapes=SHAPES, kinds=KINDS, steps=STEPS
+):
     """{variable: largest difference of it and its slots} after the run, against the oracle's run of `inner`."""
     start, batches = start_values(dtype, shapes), make_batches(dtype, steps, shapes, kinds)
     run = way.run(lambda: definition.bind(way.module), start, kinds)
@@ -177,7 +182,9 @@ def test_equals_oracle(way, configured, sparse):
     definition = made(*configured, sparse=sparse)
     name = label(*configured) + (" sparse=rows" if sparse == "rows" else "")
     if sparse == "rows" and definition.still and not FULL:
-        pytest.skip("a rule that a zero gradient leaves still does the same for rows and exact: the full battery runs it")
+        pytest.skip(
+            "a rule that a zero gradient leaves still does the same for rows and exact: the full battery runs it"
+        )
     check(name, way, run_and_compare(way, definition))
 
 
@@ -188,14 +195,25 @@ def test_accumulated_equals_joined_batches(way, configured, sparse):
     inner = made(*configured, sparse=sparse)
     name = label(*configured) + (" sparse=rows" if sparse == "rows" else "")
     if sparse == "rows" and inner.still and not FULL:
-        pytest.skip("a rule that a zero gradient leaves still does the same for rows and exact: the full battery runs it")
+        pytest.skip(
+            "a rule that a zero gradient leaves still does the same for rows and exact: the full battery runs it"
+        )
     definition = everstep.accumulate(inner, steps=4)
-    check(name, way, run_and_compare(way, definition, inner, accumulate=4, steps=4 * STEPS if FULL else 2 * STEPS), case="accumulated")
+    check(
+        name,
+        way,
+        run_and_compare(way, definition, inner, accumulate=4, steps=4 * STEPS if FULL else 2 * STEPS),
+        case="accumulated",
+    )
 
 
-@pytest.mark.parametrize("dtype, way, configured", every(["float64", "float16"], WAYS, CONFIGURED) if FULL else [
-    (dtype, way, configured) for dtype in ("float64", "float16") for way, configured in every(WAYS, CONFIGURED)
-], ids=ids)
+@pytest.mark.parametrize(
+    "dtype, way, configured",
+    every(["float64", "float16"], WAYS, CONFIGURED)
+    if FULL
+    else [(dtype, way, configured) for dtype in ("float64", "float16") for way, configured in every(WAYS, CONFIGURED)],
+    ids=ids,
+)
 def test_other_dtypes(dtype, way, configured):
     check(label(*configured), way, run_and_compare(way, made(*configured), dtype=dtype), dtype, dtype)
 
@@ -203,7 +221,9 @@ def test_other_dtypes(dtype, way, configured):
 @pytest.mark.parametrize("way, configured", every(WAYS, CONFIGURED), ids=ids)
 def test_changed_learning_rate(way, configured):
     if way.target == "tf_train":
-        pytest.skip("hypers are constants of the graph on tf_train, by design; a placeholder varies them (test_tf_train.py)")
+        pytest.skip(
+            "hypers are constants of the graph on tf_train, by design; a placeholder varies them (test_tf_train.py)"
+        )
     check(label(*configured), way, run_and_compare(way, made(*configured), rates={50: 0.01, 80: 0.2}), case="rate set")
 
 
@@ -216,7 +236,9 @@ class Steps(everstep.Schedule):
         return ops.where(updates < 40, self.first, self.first / 3)
 
 
-@pytest.mark.parametrize("way, configured, schedule", every(WAYS, CONFIGURED, [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]), ids=ids)
+@pytest.mark.parametrize(
+    "way, configured, schedule", every(WAYS, CONFIGURED, [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]), ids=ids
+)
 def test_schedule(way, configured, schedule):
     definition = made(*configured, learning_rate=schedule)
     check(label(*configured), way, run_and_compare(way, definition), case="schedule")
@@ -225,7 +247,9 @@ def test_schedule(way, configured, schedule):
 @pytest.mark.parametrize("way, configured", every(WAYS, CONFIGURED), ids=ids)
 def test_a_million_elements(way, configured):
     shapes = {"large": (1031, 1024)}
-    differences = run_and_compare(way, made(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if FULL else 30)
+    differences = run_and_compare(
+        way, made(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if FULL else 30
+    )
     check(label(*configured), way, differences, case="1M elements")
 
 
@@ -287,6 +311,7 @@ def stock_cases():
             yield way, name, settings, native, dict(arguments), names
 
 
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
 @pytest.mark.parametrize("way, name, settings, native, arguments, names", list(stock_cases()), ids=ids)
 def test_equals_stock_where_that_is_right(way, name, settings, native, arguments, names):
     start, batches = start_values("float32"), make_batches("float32")
@@ -328,7 +353,18 @@ def test_every_definition_has_golden_numbers():
 def test_zz_table():
     """Prints what the battery measured; named so that it runs last."""
     assert RESULTS, "no case has run"
-    cases = ["dense", "unique", "duplicates", "accumulated", "rate set", "schedule", "float64", "float16", "1M elements", "stock"]
+    cases = [
+        "dense",
+        "unique",
+        "duplicates",
+        "accumulated",
+        "rate set",
+        "schedule",
+        "float64",
+        "float16",
+        "1M elements",
+        "stock",
+    ]
     rows = sorted({key[:2] for key in RESULTS}, key=lambda key: (key[1], key[0]))
     wide = max(len(row[0]) for row in rows)
     print("\nlargest difference, max|d| / max|w|")
@@ -338,5 +374,8 @@ def test_zz_table():
         shown = " ".join("{:>11}".format("" if cell is None else "{:.1e}".format(cell)) for cell in cells)
         print("{:{}}  {:22} {}".format(row[0], wide, row[1], shown))
     if os.environ.get("EVERSTEP_TABLE"):
+        folder = os.path.dirname(os.environ["EVERSTEP_TABLE"])
+        if not os.path.isdir(folder):
+            os.makedirs(folder)
         with open(os.environ["EVERSTEP_TABLE"], "w") as file:
             json.dump([list(key) + [value] for key, value in sorted(RESULTS.items())], file, indent=0)
