@@ -1,4 +1,4 @@
-"""Writes the support table of the README from the adapters' own declarations. `--check` only says whether it is current."""
+"""Writes the README's support table from the adapters' own declarations; `--check` only says whether it is current."""
 import io
 import os
 import sys

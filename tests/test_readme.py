@@ -1,0 +1,47 @@
+"""The README says what is so: its example runs, its support table is the adapters', its files are there."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+with io.open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
+    README = readme.read()
+
+TRAINING = """
+import numpy
+from everstep.optimizers.diffgrad import DiffGrad as Shipped
+ended = []
+for definition in (DiffGrad(0.1), Shipped(0.1)):
+    weights = numpy.ones(3)
+    optimizer = definition.bind(numpy)
+    for grad in (1.0, -2.0, 0.5):
+        optimizer.apply_gradients([(numpy.full(3, grad), weights)])
+    ended.append(weights)
+assert (ended[0] == ended[1]).all() and (ended[0] != 1).all(), ended
+"""
+
+
+def test_the_example_is_the_shipped_optimizer():
+    block = re.search(r"```python\n(import everstep\n\nclass DiffGrad.*?)```", README, re.S).group(1)
+    block = block.split("DiffGrad(1e-3).bind(tf.train)")[0]
+    subprocess.check_call([sys.executable, "-c", block + TRAINING])
+
+
+def test_the_support_table_is_current():
+    sys.path.insert(0, os.path.join(ROOT, "matrix"))
+    try:
+        import support
+    finally:
+        sys.path.pop(0)
+    assert support.renewed(README) == README, "run python matrix/support.py"
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.]+)\)", README))))
+def test_what_it_links_to_is_there(path):
+    assert os.path.exists(os.path.join(ROOT, path))
