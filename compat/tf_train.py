@@ -7,7 +7,8 @@ slots `W/NAME/<slot>`, counters `NAME/updates` (and `NAME/steps`, `NAME/pending`
   `train/NAME/updates`); a name scope stands before counters and scalars alone;
 - a second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`;
 - what belongs to a part of a partitioned variable is saved as a slice of the whole, `W/NAME/<slot>`. A slot that is not
-  cut where its variable is cut stays with its part: `W/part_0/NAME/<slot>`.
+  cut where its variable is cut stays with its part: `W/part_0/NAME/<slot>`;
+- in checkpoints of objects (`tf.train.Checkpoint`) slots go by `<slot>`, counters and scalars by `NAME/updates`.
 
 Applied twice in one graph, by two calls of `minimize` or `apply_gradients`: each call is an update of its own, and all
 count in one counter. So t is 2 for the second, whichever variables it is of; the two must not run unordered in one
@@ -15,6 +16,8 @@ count in one counter. So t is 2 for the second, whichever variables it is of; th
 (`accumulate`) refuse a second one.
 """
 from __future__ import absolute_import, division, print_function
+
+import numpy as np
 
 from everstep.compat.adapter import Adapter
 from everstep.compat.ops import TensorFlowBackend
@@ -113,24 +116,21 @@ class TrainAdapter(Adapter):
         return super(TrainAdapter, self).get_slot(variable, name)
 
     def _create_slots(self, var_list):
-        import numpy
-
         for variable in var_list:
             for name in self.slot_names(variable):
                 self._make_slot(variable, name)
         beside = min(var_list, key=lambda variable: variable.name)
         for name in ("updates", "pending", "steps") if skips(self.definition) else ("updates",):
-            self._make_variable(name, numpy.int64(0), beside)
+            self._make_variable(name, np.array(0, np.int64), beside)
         for name, (_, declaration) in flat(self.definition, "scalar").items():
-            self._make_variable(name, numpy.float32(declaration.init), beside)
+            self._make_variable(name, np.array(declaration.init, np.float32), beside)
 
     def _make_slot(self, variable, name):
         tf = self.backend.tf
         initial, shape, dtype = self.slot_declaration(variable, name)
         op_name = "{}/{}".format(self._name, name)
         if initial is VARIABLE:
-            start = variable.read_value() if self.backend.eager else variable.initialized_value()
-            slot = self._get_or_make_slot(variable, tf.cast(start, dtype), name, op_name)
+            slot = self._get_or_make_slot(variable, self.backend.start_value(variable, dtype), name, op_name)
         else:
             start = tf.constant_initializer(initial)
             slot = self._get_or_make_slot_with_initializer(
@@ -192,8 +192,8 @@ class TrainAdapter(Adapter):
                 )
         if self._replicas() > 1:
             raise UnsupportedError(
-                "{} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose optimizers "
-                "work under tf.distribute".format(type(self).__name__)
+                "{} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
+                "optimizers work under tf.distribute".format(type(self).__name__)
             )
         for name in self.hyper_declarations():
             self._check_graph_of(name, self.given_hyper(name))
@@ -206,13 +206,19 @@ class TrainAdapter(Adapter):
             return
         if is_tensor(hyper) and getattr(hyper, "graph", None) is not here:
             raise HyperValueError(
-                "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or give "
-                "a callable that makes the tensor".format(type(self).__name__, name)
+                "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or "
+                "give a callable that makes the tensor".format(type(self).__name__, name)
             )
 
     def _check_variable(self, variable, use):
         if _is_partitioned(variable):
             raise VariableError("{} is a partitioned variable; give its parts, list(variable)".format(variable.name))
+        in_function = not self.backend.eager and type(self.backend.tf.get_default_graph()) is not self.backend.tf.Graph
+        if in_function and hasattr(variable, "dtype") and self.backend.is_ref(variable):
+            raise VariableError(
+                "{} is a ref variable, which functions cannot write, and in TF 2 neither branches nor loops; make it "
+                "with use_resource=True".format(variable.name)
+            )
         if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
             as_step = " as global_step" if use == "counts in" else ""
             raise VariableError(
@@ -300,13 +306,13 @@ def place_slice(variable, slot, op_name, shape, whole_shape):
     """Tells Saver where a part's slot lies in the whole slot; the base class thinks that all slots lie as variables do.
 
     Its name for the whole is wrong below a variable scope, too: it cuts the part's name off by its length
-    (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L83).
+    (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L86).
     """
     part = _part(variable)
-    axes = range(min(len(shape), len(part.var_shape)))
     cut = [axis for axis, (own, whole) in enumerate(zip(part.var_shape, part.full_shape)) if own != whole]
     lies_as_variable = all(
-        axis in axes and (shape[axis], whole_shape[axis]) == (part.var_shape[axis], part.full_shape[axis]) for axis in cut
+        tuple(shape[axis : axis + 1] + whole_shape[axis : axis + 1]) == (part.var_shape[axis], part.full_shape[axis])
+        for axis in cut
     )
     if not lies_as_variable:
         slot._set_save_slice_info(None)

@@ -21,13 +21,11 @@ class WarmStart(object):
         self.restored = sorted(set(map(_name, found)))
         self.new = OrderedDict(sorted((_name(variable), why) for variable, why in new))
         self._saver = tf.train.Saver(found)
-        made = [variable for variable, _ in new]
+        following, first = [], []
+        for variable, _ in new:
+            (following if _starts_at_another(variable) else first).append(variable)
         # A slot that starts at its variable's value must find it there already.
-        following = [variable for variable in made if _starts_at_another(variable)]
-        self._initializers = [
-            tf.variables_initializer([variable for variable in made if variable not in following]),
-            tf.variables_initializer(following),
-        ]
+        self._initializers = [tf.variables_initializer(first), tf.variables_initializer(following)]
 
     def run(self, session):
         """Restores what the checkpoint has, then initializes the rest."""
@@ -41,7 +39,8 @@ class WarmStart(object):
 
     def __repr__(self):
         new = "".join("\n  {}: {}".format(*item) for item in self.new.items())
-        return "warm start from {}\nrestored: {}\nnew:{}".format(self.checkpoint, ", ".join(self.restored), new or " none")
+        restored = ", ".join(self.restored)
+        return "warm start from {}\nrestored: {}\nnew:{}".format(self.checkpoint, restored, new or " none")
 
 
 def warm_start(checkpoint, variables=None):
@@ -83,14 +82,13 @@ def warm_start(checkpoint, variables=None):
             new.append((variable, why))
         else:
             found.append(variable)
-    trained = set(tf.trainable_variables()).intersection(wanted)
-    if not found or trained and not trained.intersection(found):
+    trainable = set(map(_name, tf.trainable_variables()))
+    names, needed = set(map(_name, found)), set(map(_name, wanted))
+    needed = needed & trainable or needed
+    if not names & needed:
         raise StateError(
             "{} has none of the {}; it has {}, the graph {}".format(
-                path,
-                "trainable variables" if found else "variables",
-                _some(shapes),
-                _some({_name(variable) for variable in trained or wanted}),
+                path, "trainable variables" if names else "variables", _some(shapes), _some(needed)
             )
         )
     return WarmStart(tf, path, found, new)

@@ -1,0 +1,1151 @@
+"""The tf_train target: what it promises beside the numbers that the battery compares, on the TensorFlow here."""
+from __future__ import absolute_import, division, print_function
+
+import functools
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
+from everstep.optimizers import SGD, AdagradDecay, Adam
+
+tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
+v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
+TF2 = not hasattr(tf, "global_variables_initializer")
+
+KINDS = ("ref", "resource")
+ALL_KINDS = KINDS + ("parts",)
+START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
+RANDOM = np.random.RandomState(0)
+GRADS = RANDOM.randn(20, 4, 3).astype(np.float32)
+IDS = RANDOM.randint(0, 4, (20, 5))  # five rows of four: always some twice
+VALUES = RANDOM.randn(20, 5, 3).astype(np.float32)
+
+
+class Slow(everstep.Definition):
+    """Weights that start at the variable's value and follow it, and a norm over all variables."""
+
+    learning_rate = everstep.hyper(0.1)
+    average = everstep.slot(init=everstep.VARIABLE)
+
+    def measure(self, ops, grad, var, slots, hyper):
+        return {"all_squares": everstep.total(ops.sum(grad * grad)), "own_squares": ops.sum(grad * grad)}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change = hyper.learning_rate * grad / ops.sqrt(hyper.all_squares + hyper.own_squares)
+        return change, {"average": 0.5 * slots.average + 0.5 * (var - change)}
+
+
+class Whole(everstep.Definition):
+    """A rule that must see whole variables."""
+
+    locality = "variable"
+    learning_rate = everstep.hyper(0.1)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad / ops.mean(ops.abs(grad)), {}
+
+
+class Graph(object):
+    """A graph of its own with one variable W, and the placeholders that give its gradient."""
+
+    def __init__(self, kind="ref", sparse=False, value=START, parts=2, **more):
+        self.graph, self.sparse = tf.Graph(), sparse
+        self.session = v1.Session(graph=self.graph)
+        with self.graph.as_default():
+            self.made = make_variable("W", kind, value, parts, **more)
+            self.variables = list(self.made) if kind == "parts" else [self.made]
+            dtype = self.variables[0].dtype.base_dtype
+            whole = tf.concat(self.variables, 0) if kind == "parts" else self.made
+            if sparse:
+                self.ids = v1.placeholder(tf.int32, [None])
+                self.given = v1.placeholder(dtype, [None] + list(value.shape[1:]))
+                looked_up = v1.nn.embedding_lookup(self.made, self.ids, partition_strategy="div")
+                self.loss = tf.reduce_sum(looked_up * self.given)
+            else:
+                self.given = v1.placeholder(dtype, value.shape)
+                self.loss = tf.reduce_sum(whole * self.given)
+
+    def __enter__(self):
+        self.scope = self.graph.as_default()
+        self.scope.__enter__()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.session.close()
+        self.scope.__exit__(*exc_info)
+
+    def initialize(self):
+        self.session.run(v1.global_variables_initializer())
+
+    def feed(self, step):
+        return {self.given: VALUES[step], self.ids: IDS[step]} if self.sparse else {self.given: GRADS[step]}
+
+    def train(self, train_op, steps, more=None):
+        for step in steps:
+            feed = self.feed(step)
+            feed.update(more or {})
+            self.session.run(train_op, feed)
+
+    def whole(self, variables=None):
+        return np.concatenate([np.atleast_1d(self.session.run(part)) for part in variables or self.variables])
+
+
+def make_variable(name, kind, value, parts=2, **more):
+    if kind != "parts":
+        return v1.get_variable(name, initializer=tf.constant(value), use_resource=kind == "resource", **more)
+
+    def rows(shape, dtype=None, partition_info=None):
+        at = partition_info.var_offset[0]
+        return tf.constant(value[at : at + int(shape[0])], dtype)
+
+    more.update(partitioner=v1.fixed_size_partitioner(parts), use_resource=False)
+    return v1.get_variable(name, value.shape, value.dtype, initializer=rows, **more)
+
+
+def expected(definition, steps, sparse=False, start=START, dtype=np.float64):
+    """The weights and the optimizer of the same run on NumPy."""
+    weights = np.array(start, dtype)
+    optimizer = definition.bind(np)
+    for step in steps:
+        values = VALUES[step].astype(dtype)
+        grad = everstep.IndexedSlices(values, IDS[step]) if sparse else GRADS[step].astype(dtype)
+        optimizer.apply_gradients([(grad, weights)])
+    return weights, optimizer
+
+
+def assert_same(found, wanted, bound=1e-5):
+    assert np.max(np.abs(found - wanted)) <= bound * np.max(np.abs(wanted))
+
+
+DEFINITIONS = [
+    SGD(0.1, 0.9, nesterov=True),
+    Adam(0.1, amsgrad=True),
+    Adam(0.1, sparse="rows"),
+    AdagradDecay(0.1, decay_steps=3),
+    everstep.accumulate(Adam(0.1), 3),
+    Slow(0.1),
+]
+
+
+def identify(definition):
+    return "-".join(sorted({type(part).__name__ for part in (definition, definition.base)}) + [definition.sparse])
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=identify)
+def test_parts_of_a_variable_train_as_the_whole(definition, sparse):
+    with Graph("parts", sparse, parts=3) as graph:
+        optimizer = definition.bind(v1.train)
+        train_op = optimizer.minimize(graph.loss)
+        graph.initialize()
+        graph.train(train_op, range(12))
+        wanted, arrays = expected(definition, range(12), sparse)
+        assert_same(graph.whole(), wanted)
+        for name in optimizer.get_slot_names():
+            slots = [optimizer.get_slot(part, name) for part in graph.variables]
+            assert_same(graph.whole(slots), arrays.get_slot(next(iter(arrays._rules.values()))[2], name))
+
+
+def test_a_rule_of_whole_variables_refuses_parts():
+    with Graph("parts") as graph:
+        with pytest.raises(UnsupportedError, match="W.*whole"):
+            Whole().bind(v1.train).minimize(graph.loss)
+        assert len(v1.global_variables()) == len(graph.variables)
+
+
+def test_a_partitioned_variable_is_given_by_its_parts():
+    with Graph("parts") as graph:
+        optimizer = SGD(1.0).bind(v1.train)
+        with pytest.raises(VariableError, match="parts"):
+            optimizer.apply_gradients([(tf.constant(GRADS[0]), graph.made)])
+        train_op = optimizer.minimize(graph.loss, var_list=[graph.made])
+        graph.initialize()
+        graph.train(train_op, range(2))
+        assert_same(graph.whole(), START - GRADS[:2].sum(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("use_locking", [False, True])
+def test_use_locking(kind, use_locking):
+    with Graph(kind) as graph:
+        train_op = Adam(0.1).bind(v1.train, use_locking=use_locking).minimize(graph.loss)
+        assigns = [op for op in graph.graph.get_operations() if op.type in ("Assign", "AssignSub", "ScatterUpdate")]
+        made_by_the_step = [op for op in assigns if op.name.startswith("Adam/") and "updates" not in op.inputs[0].name]
+        assert bool(made_by_the_step) == (kind == "ref")
+        assert all(op.get_attr("use_locking") == use_locking for op in made_by_the_step)
+        graph.initialize()
+        graph.train(train_op, range(5))
+        assert_same(graph.whole(), expected(Adam(0.1), range(5))[0])
+
+
+@pytest.mark.parametrize("dtype, bound", [("float16", 2e-3), ("float64", 1e-7)])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_other_float_types(kind, sparse, dtype, bound):
+    with Graph(kind, sparse, START.astype(dtype)) as graph:
+        optimizer = Adam(0.1).bind(v1.train)
+        train_op = optimizer.minimize(graph.loss)
+        graph.initialize()
+        graph.train(train_op, range(10))
+        assert graph.whole().dtype == dtype
+        assert_same(graph.whole(), expected(Adam(0.1), range(10), sparse)[0], bound)
+        slot = optimizer.get_slot(graph.variables[0], "m")
+        assert slot.dtype.base_dtype.name == {"float16": "float32"}.get(dtype, dtype)
+
+
+def scalar_hypers():
+    """Each way to give a learning rate: (name, what to give, what to feed at a step, the same for NumPy)."""
+    falling = everstep.InverseTimeDecay(0.1, 0.5)
+
+    def fed(step):
+        return {v1.get_default_graph().get_tensor_by_name("rate:0"): 0.1 / (step + 1)}
+
+    def placeholder():
+        return v1.placeholder(tf.float32, [], name="rate")
+
+    def of_global_step():
+        return v1.train.inverse_time_decay(0.1, v1.train.get_or_create_global_step(), 1, 0.5)
+
+    class ByStep(everstep.Schedule):
+        def value(self, ops, updates):
+            return 0.1 / (updates + 1)
+
+    return [
+        ("float", lambda: 0.1, None, 0.1),
+        ("numpy", lambda: np.float32(0.1), None, 0.1),
+        ("tensor", lambda: tf.constant(0.1), None, 0.1),
+        ("double tensor", lambda: tf.constant(0.1, tf.float64), None, 0.1),
+        ("variable", lambda: v1.get_variable("rate", initializer=0.1, trainable=False), None, 0.1),
+        ("callable", lambda: lambda: tf.constant(0.1), None, 0.1),
+        ("callable of a number", lambda: lambda: 0.1, None, 0.1),
+        ("placeholder", placeholder, fed, ByStep()),
+        ("tensor of global_step", of_global_step, None, falling),
+        ("schedule", lambda: falling, None, falling),
+    ]
+
+
+@pytest.mark.parametrize("way", scalar_hypers(), ids=lambda way: way[0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ways_to_give_a_hyper(kind, way):
+    _, given, fed, wanted = way
+    with Graph(kind) as graph:
+        global_step = v1.train.get_or_create_global_step()
+        rate = given()
+        optimizer = Adam(rate, epsilon=rate).bind(v1.train)
+        train_op = optimizer.minimize(graph.loss, global_step)
+        graph.initialize()
+        for step in range(6):
+            graph.train(train_op, [step], fed(step) if fed else None)
+        assert_same(graph.whole(), expected(Adam(wanted, epsilon=wanted), range(6))[0])
+        for attribute in ("learning_rate", "lr", "epsilon"):
+            with pytest.raises(HyperValueError, match="constant of the graph"):
+                setattr(optimizer, attribute, 0.5)
+
+
+def test_a_tensor_of_another_graph_is_refused():
+    with tf.Graph().as_default():
+        optimizer = SGD(tf.constant(0.1)).bind(v1.train)
+    with Graph() as graph:
+        with pytest.raises(HyperValueError, match="learning_rate.*another graph"):
+            optimizer.minimize(graph.loss)
+        assert len(v1.global_variables()) == 1
+
+
+# What minimize and apply_gradients take.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
+def test_no_race_in_a_deep_chain(kind, gate):
+    """Every gradient is of the weights before the step and every t is right, whatever the gate, in 300 steps."""
+    random, rate = np.random.RandomState(1), 0.02
+    data = random.randn(300, 2, 8, 3).astype(np.float32)  # others at each step, so that gradients stay large
+    with tf.Graph().as_default(), v1.Session() as session:
+        inputs, outputs = v1.placeholder(tf.float32, [8, 3]), v1.placeholder(tf.float32, [8, 3])
+        hidden, variables = inputs, []
+        for layer in range(4):
+            start = (np.eye(3) + 0.3 * random.randn(3, 3)).astype(np.float32)
+            variables.append(make_variable("W%d" % layer, kind, start))
+            hidden = tf.matmul(hidden, variables[-1])
+        loss = tf.reduce_mean(tf.square(hidden - outputs))
+        optimizer = Adam(rate).bind(v1.train)
+        train_op = optimizer.minimize(loss, gate_gradients=getattr(v1.train.Optimizer, gate))
+        state = [variables] + [[optimizer.get_slot(variable, name) for variable in variables] for name in ("m", "v")]
+        session.run(v1.global_variables_initializer())
+        before, wrong = session.run(state), 0
+        for t, (given, target) in enumerate(data, 1):
+            session.run(train_op, {inputs: given, outputs: target})
+            after = session.run(state)
+            wanted = next_adam(before, chain_gradients(before[0], given, target), t, rate)
+            moved = [new - old for new, old in zip(after[0], before[0])]
+            errors = [np.abs(m - w).max() / np.abs(w).max() for m, w in zip(moved + after[1], wanted[0] + wanted[1])]
+            wrong += max(errors) > 1e-3  # float32 alone gives 1e-5, a gradient of updated weights about the rate
+            before = after
+        assert wrong == 0
+        assert session.run(optimizer.counter("updates")) == 300
+
+
+def chain_gradients(weights, inputs, outputs):
+    weights = [weight.astype(np.float64) for weight in weights]
+    hidden = [inputs.astype(np.float64)]
+    for weight in weights:
+        hidden.append(hidden[-1].dot(weight))
+    back = 2 * (hidden[-1] - outputs) / outputs.size
+    grads = []
+    for weight, below in zip(reversed(weights), reversed(hidden[:-1])):
+        grads.insert(0, below.T.dot(back))
+        back = back.dot(weight.T)
+    return grads
+
+
+def next_adam(state, grads, t, rate):
+    """(what the weights move by, the new m) of a step from a known state."""
+    moves, ms = [], []
+    for _, m, v, grad in zip(state[0], state[1], state[2], grads):
+        ms.append(0.9 * m + 0.1 * grad)
+        v = 0.999 * v + 0.001 * grad**2
+        moves.append(-rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * ms[-1] / (np.sqrt(v) + 1e-7))
+    return moves, ms
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step_kind", KINDS)
+def test_global_step_counts_calls(kind, step_kind):
+    with Graph(kind) as graph:
+        global_step = make_variable("global_step", step_kind, np.int64(0), trainable=False)
+        optimizer = everstep.accumulate(Adam(0.1), 4).bind(v1.train)
+        train_op = optimizer.minimize(graph.loss, global_step=global_step)
+        graph.initialize()
+        graph.train(train_op, range(10))
+        counters = [global_step] + [optimizer.counter(name) for name in ("updates", "pending", "steps")]
+        assert graph.session.run(counters) == [10, 2, 2, 10]
+
+
+@pytest.mark.parametrize("wrong", [3, "step", np.zeros(())])
+def test_a_global_step_that_is_no_variable(wrong):
+    with Graph() as graph:
+        with pytest.raises(VariableError, match="counts in TensorFlow variables.*global_step"):
+            SGD(0.1, 0.9).bind(v1.train).minimize(graph.loss, global_step=wrong)
+        assert len(v1.global_variables()) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_minimize_passes_on_what_it_is_given(kind):
+    with Graph(kind) as graph:
+        other = make_variable("other", kind, START)
+        loss = tf.reduce_sum((graph.made + other) * graph.given)
+        train_op = SGD(1.0).bind(v1.train).minimize(
+            loss,
+            var_list=[other],
+            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+            colocate_gradients_with_ops=True,
+            grad_loss=tf.constant(2.0),
+            name="train",
+        )
+        graph.initialize()
+        graph.train(train_op, range(3))
+        assert_same(graph.whole(), START, 0)
+        assert_same(graph.whole([other]), START - 2 * GRADS[:3].sum(0))
+        assert train_op.name == "train" and train_op in v1.get_collection(v1.GraphKeys.TRAIN_OP)
+
+
+def test_the_train_op_is_called_as_in_stock():
+    names = []
+    for optimizer in (v1.train.AdamOptimizer(0.1), Adam(0.1).bind(v1.train)):
+        with Graph() as graph:
+            train_op = optimizer.minimize(graph.loss, v1.train.get_or_create_global_step())
+            names.append(getattr(train_op, "op", train_op).name)
+    assert names == ["Adam", "Adam"]
+
+
+def test_unknown_arguments_are_not_swallowed():
+    with Graph() as graph:
+        optimizer = SGD(0.1).bind(v1.train)
+        pairs = optimizer.compute_gradients(graph.loss)
+        with pytest.raises(TypeError, match="step"):
+            optimizer.apply_gradients(pairs, step=v1.train.get_or_create_global_step())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_none_gradients(kind):
+    with Graph(kind) as graph:
+        other = make_variable("other", kind, START)
+        optimizer = Adam(0.1).bind(v1.train)
+        train_op = optimizer.apply_gradients([(None, other), (graph.given, graph.made)])
+        graph.initialize()
+        graph.train(train_op, range(3))
+        assert_same(graph.whole(), expected(Adam(0.1), range(3))[0])
+        assert_same(graph.whole([other]), START, 0)
+        with pytest.raises(SlotError, match="other"):
+            optimizer.get_slot(other, "m")
+        with pytest.raises(GradientError, match="other"):
+            optimizer.apply_gradients([(None, other)])
+        with pytest.raises(GradientError, match="empty"):
+            optimizer.apply_gradients([])
+
+
+@pytest.mark.parametrize("bad", [[3], [(1, 2, 3)], ["W"]])
+def test_pairs_that_are_none(bad):
+    with Graph():
+        with pytest.raises(GradientError, match="pairs"):
+            SGD(0.1).bind(v1.train).apply_gradients(bad)
+
+
+@pytest.mark.parametrize("bad", [START, "W", 3.0])
+def test_what_is_no_variable(bad):
+    with Graph() as graph:
+        with pytest.raises(VariableError, match="trains TensorFlow variables"):
+            SGD(0.1).bind(v1.train).apply_gradients([(graph.given, bad)])
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_constraints(kind, sparse):
+    with Graph(kind, sparse, constraint=lambda value: tf.clip_by_value(value, 0.9, 1.1)) as graph:
+        train_op = SGD(1.0).bind(v1.train).minimize(graph.loss)
+        graph.initialize()
+        weights, arrays = START.copy(), SGD(1.0).bind(np)
+        for step in range(5):
+            graph.train(train_op, [step])
+            grad = everstep.IndexedSlices(VALUES[step], IDS[step]) if sparse else GRADS[step]
+            arrays.apply_gradients([(grad, weights)])
+            weights = np.clip(weights, 0.9, 1.1)
+        assert_same(graph.whole(), weights)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_graphs_with_one_optimizer(kind):
+    optimizer = Adam(0.1).bind(v1.train)
+    for steps in (range(3), range(5, 10)):
+        with Graph(kind) as graph:
+            train_op = optimizer.minimize(graph.loss)
+            graph.initialize()
+            graph.train(train_op, steps)
+            assert_same(graph.whole(), expected(Adam(0.1), steps)[0])
+            assert sorted(v.op.name for v in optimizer.variables()) == ["Adam/updates", "W/Adam/m", "W/Adam/v"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_step_wide_values_are_computed_once(kind):
+    counts = []
+    for number in (1, 10):
+        with tf.Graph().as_default() as graph:
+            variables = [make_variable("W%d" % place, kind, START) for place in range(number)]
+            Adam(0.1).bind(v1.train).minimize(tf.add_n([tf.reduce_sum(variable) for variable in variables]))
+            counts.append(sum(op.type == "Pow" for op in graph.get_operations()))
+    assert counts == [2, 2]
+
+
+# Slots and names.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_live_with_their_variables(kind):
+    with tf.Graph().as_default():
+        with v1.device(v1.train.replica_device_setter(ps_tasks=3)):
+            variables = [make_variable(name, kind, START) for name in ("A", "B", "C")]
+            optimizer = everstep.accumulate(AdagradDecay(0.1), 2).bind(v1.train)
+            optimizer.minimize(tf.add_n([tf.reduce_sum(variable) for variable in variables]))
+        assert len({variable.device for variable in variables}) == 3
+        for variable in variables:
+            for name in optimizer.get_slot_names():
+                slot = optimizer.get_slot(variable, name)
+                assert slot.device == variable.device
+                assert variable.op.name.encode() in b"".join(slot.op.colocation_groups())
+
+
+def test_get_slot_and_its_names():
+    with Graph() as graph:
+        optimizer = everstep.accumulate(Adam(0.1, amsgrad=True), 2).bind(v1.train)
+        assert optimizer.get_slot_names() == [] and optimizer.variables() == []
+        with pytest.raises(SlotError, match="once minimize or apply_gradients has run"):
+            optimizer.get_slot(graph.made, "m")
+        optimizer.minimize(graph.loss)
+        assert optimizer.get_slot_names() == ["accumulate/sum", "m", "v", "v_hat"]
+        assert optimizer.get_slot(graph.made, "accumulate/sum").op.name == "W/Adam/accumulate/sum"
+        with pytest.raises(SlotError, match="no slot 'momentum'"):
+            optimizer.get_slot(graph.made, "momentum")
+        with pytest.raises(SlotError):
+            optimizer.get_slot(make_variable("other", "ref", START), "m")
+
+
+def names_on_disk(definition, kind="ref", scope=None, instances=1, **native):
+    with tf.Graph().as_default():
+        variable = make_variable("W", kind, START)
+        for _ in range(instances):
+            optimizer = definition.bind(v1.train, **native)
+            with scope() if scope else v1.name_scope(None):
+                optimizer.minimize(tf.reduce_sum(tf.convert_to_tensor(variable)))
+        parts = [(made, getattr(made, "_save_slice_info", None)) for made in v1.global_variables()]
+        return sorted({part.full_name if part else made.op.name for made, part in parts} - {"W"})
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_names_on_disk(kind):
+    names = functools.partial(names_on_disk, kind=kind)
+    adam = ["Adam/updates", "W/Adam/m", "W/Adam/v"]
+    assert names(Adam()) == adam
+    assert names(Adam(), name="Mine") == ["Mine/updates", "W/Mine/m", "W/Mine/v"]
+    assert names(everstep.accumulate(SGD(sparse="rows"), 2)) == [
+        "SGD/pending", "SGD/steps", "SGD/updates", "W/SGD/accumulate/sum", "W/SGD/touched"
+    ]  # fmt: skip
+    assert names(AdagradDecay()) == ["AdagradDecay/updates", "W/AdagradDecay/accumulator", "W/AdagradDecay/decays"]
+    assert names(Adam(), instances=2) == [
+        "Adam/updates", "Adam/updates_1", "W/Adam/m", "W/Adam/m_1", "W/Adam/v", "W/Adam/v_1"
+    ]  # fmt: skip
+    assert names(Adam(), scope=lambda: v1.variable_scope("train")) == ["train/" + name for name in adam]
+    assert names(Adam(), scope=lambda: v1.name_scope("train")) == ["W/Adam/m", "W/Adam/v", "train/Adam/updates"]
+
+
+# Saving and resuming.
+
+RESUMED = [Adam(0.1, amsgrad=True), everstep.accumulate(AdagradDecay(0.1, decay_steps=2), 3), Slow(0.1)]
+
+
+@pytest.mark.parametrize("definition", RESUMED, ids=identify)
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_saver_resumes_bit_for_bit(kind, definition, tmp_path):
+    def run(steps, restore=None, save=None, parts=2):
+        with Graph(kind, True, parts=parts) as graph:
+            optimizer = definition.bind(v1.train)
+            train_op = optimizer.minimize(graph.loss)
+            saver = v1.train.Saver()
+            graph.initialize()
+            if restore:
+                saver.restore(graph.session, restore)
+            graph.train(train_op, steps)
+            if save:
+                saver.save(graph.session, save)
+            slots = [optimizer.get_slot(part, name) for name in optimizer.get_slot_names() for part in graph.variables]
+            return [graph.whole()] + [graph.whole([slot]) for slot in slots]
+
+    path = str(tmp_path / "model")
+    straight = run(range(20))
+    run(range(10), save=path)
+    for one, other in zip(straight, run(range(10, 20), restore=path)):
+        np.testing.assert_array_equal(one, other)
+    if kind == "parts":  # the number of parts may change; a norm over all is then summed in another order
+        assert_same(run(range(10, 20), restore=path, parts=3)[0], straight[0], 1e-6)
+
+
+def test_parts_are_saved_as_one(tmp_path):
+    with Graph("parts") as graph:
+        definition = everstep.accumulate(AdagradDecay(0.1, decay_steps=1), 2)
+        optimizer = definition.bind(v1.train)
+        train_op = optimizer.minimize(graph.loss)
+        graph.initialize()
+        graph.train(train_op, range(6))
+        reader = v1.train.NewCheckpointReader(v1.train.Saver().save(graph.session, str(tmp_path / "model")))
+        shapes = reader.get_variable_to_shape_map()
+        assert {name: tuple(shape) for name, shape in shapes.items()} == {
+            "W": (4, 3),
+            "W/AdagradDecay/accumulator": (4, 3),
+            "W/AdagradDecay/decays": (4, 1),
+            "W/AdagradDecay/accumulate/sum": (4, 3),
+            "AdagradDecay/updates": (),
+            "AdagradDecay/pending": (),
+            "AdagradDecay/steps": (),
+        }
+        np.testing.assert_array_equal(reader.get_tensor("W/AdagradDecay/decays"), np.full((4, 1), 2.0))
+
+
+def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
+    """A number for each row, of a variable whose columns are split."""
+
+    def made(columns):
+        partitioner = v1.fixed_size_partitioner(columns, axis=1)
+        variable = v1.get_variable("W", [4, 3], initializer=v1.ones_initializer(), partitioner=partitioner)
+        optimizer = AdagradDecay(0.1, decay_steps=1).bind(v1.train)
+        train_op = optimizer.minimize(tf.reduce_sum(tf.concat(list(variable), 1) * tf.constant(GRADS[0])))
+        return train_op, v1.train.Saver(), v1.global_variables()
+
+    with tf.Graph().as_default(), v1.Session() as session:
+        train_op, saver, variables = made(2)
+        session.run(v1.global_variables_initializer())
+        for _ in range(3):
+            session.run(train_op)
+        values, path = session.run(variables), saver.save(session, str(tmp_path / "model"))
+    shapes = v1.train.NewCheckpointReader(path).get_variable_to_shape_map()
+    assert sorted(name for name in shapes if "decays" in name) == [
+        "W/part_0/AdagradDecay/decays", "W/part_1/AdagradDecay/decays"
+    ]  # fmt: skip
+    assert shapes["W/AdagradDecay/accumulator"] == [4, 3]
+    with tf.Graph().as_default(), v1.Session() as session:
+        _, saver, variables = made(2)
+        saver.restore(session, path)
+        for found, wanted in zip(session.run(variables), values):
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_object_checkpoint_in_a_graph(kind, tmp_path):
+    if not hasattr(v1.train, "Checkpoint"):
+        pytest.skip("this TensorFlow has no tf.train.Checkpoint")
+
+    def run(steps, restore=None, save=None):
+        with Graph(kind) as graph, graph.session.as_default():
+            optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
+            train_op = optimizer.minimize(graph.loss)
+            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.made)
+            graph.initialize()
+            if restore:
+                checkpoint.restore(restore).assert_consumed().run_restore_ops()
+            graph.train(train_op, steps)
+            return graph.whole(), save and checkpoint.save(save)
+
+    _, path = run(range(10), save=str(tmp_path / "model"))
+    np.testing.assert_array_equal(run(range(20))[0], run(range(10, 20), restore=path)[0])
+
+
+# Accumulation, and a definition applied twice.
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_accumulation_changes_variables_exactly_at_every_kth_step(kind, sparse):
+    definition = everstep.accumulate(Adam(0.1), 4)
+    with Graph(kind, sparse) as graph:
+        train_op = definition.bind(v1.train).minimize(graph.loss)
+        graph.initialize()
+        before, changed = graph.whole(), []
+        for step in range(16):
+            graph.train(train_op, [step])
+            now = graph.whole()
+            changed.append(not np.array_equal(now, before))
+            before = now
+        assert changed == [False, False, False, True] * 4
+        assert_same(before, expected(definition, range(16), sparse)[0])
+
+
+def test_accumulation_takes_one_call_in_a_graph():
+    optimizer = everstep.accumulate(Adam(0.1), 4).bind(v1.train)
+    for _ in range(2):
+        with Graph() as graph:
+            optimizer.minimize(graph.loss)
+            with pytest.raises(UnsupportedError, match="one call in a graph"):
+                optimizer.minimize(graph.loss)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_applied_twice_counts_twice(kind):
+    with Graph(kind) as graph:
+        other = make_variable("other", kind, START)
+        optimizer = Adam(0.1).bind(v1.train)
+        first = optimizer.apply_gradients([(graph.given, graph.made)])
+        with tf.control_dependencies([first]):
+            second = optimizer.apply_gradients([(graph.given, other)])
+        graph.initialize()
+        graph.train(second, range(1))  # both: t is 1 for the first and 2 for the second
+        assert graph.session.run(optimizer.counter("updates")) == 2
+        assert_same(graph.whole(), expected(Adam(0.1), range(1))[0])
+        moments = 0.1 * GRADS[0], 0.001 * GRADS[0] ** 2
+        rate = 0.1 * np.sqrt(1 - 0.999**2) / (1 - 0.9**2)
+        assert_same(graph.whole([other]), START - rate * moments[0] / (np.sqrt(moments[1]) + 1e-7))
+
+
+# Control flow, wrappers, and what drives sessions.
+
+
+@pytest.mark.parametrize("definition", [Adam(0.1), everstep.accumulate(Adam(0.1), 2)], ids=identify)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_train_op_in_a_branch(kind, definition):
+    with Graph(kind) as graph:
+        optimizer, train = definition.bind(v1.train), v1.placeholder(tf.bool, [])
+
+        def step():
+            with tf.control_dependencies([optimizer.minimize(graph.loss)]):
+                return tf.constant(1)
+
+        if refuses_ref_in_functions(graph.variables[0]):
+            with pytest.raises(VariableError, match="ref variable"):
+                v1.cond(train, step, lambda: tf.constant(0))
+            return
+        trained = v1.cond(train, step, lambda: tf.constant(0))
+        graph.initialize()
+        for number in range(9):
+            graph.train(trained, [number], {train: number % 3 != 0})
+        assert_same(graph.whole(), expected(definition, [1, 2, 4, 5, 7, 8])[0])
+
+
+@pytest.mark.parametrize("definition", [Adam(0.1), everstep.accumulate(Adam(0.1), 2)], ids=identify)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_train_op_in_a_loop(kind, definition):
+    with Graph(kind) as graph:
+        optimizer, grads = definition.bind(v1.train), tf.constant(GRADS)
+
+        def step(number):
+            loss = tf.reduce_sum(graph.made * tf.gather(grads, number))
+            with tf.control_dependencies([optimizer.minimize(loss)]):
+                return tf.identity(number + 1)
+
+        def loop():
+            return v1.while_loop(lambda number: number < 8, step, [tf.constant(0)], parallel_iterations=1)
+
+        if refuses_ref_in_functions(graph.variables[0]):
+            with pytest.raises(VariableError, match="ref variable"):
+                loop()
+            return
+        trained = loop()
+        graph.initialize()
+        assert graph.session.run(trained) == 8
+        assert_same(graph.whole(), expected(definition, range(8))[0])
+
+
+def refuses_ref_in_functions(variable):
+    """Whether branches and loops are functions here, as in TF 2, which cannot write a ref variable."""
+    return "_ref" in variable.dtype.name and getattr(v1, "control_flow_v2_enabled", lambda: False)()
+
+
+class Delegating(v1.train.Optimizer):
+    """A stock way to wrap an optimizer: hand it one variable after the other."""
+
+    def __init__(self, inner):
+        super(Delegating, self).__init__(False, "Delegating")
+        self.inner = inner
+
+    def _create_slots(self, var_list):
+        self.inner._create_slots(var_list)
+
+    def _prepare(self):
+        self.inner._prepare()
+
+    def _apply_dense(self, grad, var):
+        return self.inner._apply_dense(grad, var)
+
+    def _resource_apply_dense(self, grad, handle):
+        return self.inner._resource_apply_dense(grad, handle)
+
+    def _apply_sparse(self, grad, var):
+        return self.inner._apply_sparse(grad, var)
+
+    def _resource_apply_sparse(self, grad, handle, indices):
+        return self.inner._resource_apply_sparse(grad, handle, indices)
+
+    def _finish(self, update_ops, name_scope):
+        return self.inner._finish(update_ops, name_scope)
+
+
+class Doubling(Adam.native_class(v1.train)):
+    """A native class of ours, subclassed as one subclasses stock ones."""
+
+    def _apply_dense(self, grad, var):
+        return super(Doubling, self)._apply_dense(2 * grad, var)
+
+    def _resource_apply_dense(self, grad, handle):
+        return super(Doubling, self)._resource_apply_dense(2 * grad, handle)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hooks_called_by_a_wrapper(kind, sparse):
+    with Graph(kind, sparse) as graph:
+        inner = Adam(0.1).bind(v1.train)
+        other = make_variable("other", kind, START)
+        global_step = v1.train.get_or_create_global_step()
+        train_op = Delegating(inner).minimize(graph.loss + tf.reduce_sum(other), global_step)
+        graph.initialize()
+        graph.train(train_op, range(8))
+        assert graph.session.run([inner.counter("updates"), global_step]) == [8, 8]
+        assert_same(graph.whole(), expected(Adam(0.1), range(8), sparse)[0])
+        with pytest.raises(UnsupportedError, match="one variable at a time"):
+            Delegating(everstep.accumulate(Adam(0.1), 2).bind(v1.train)).minimize(graph.loss)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hooks_of_a_subclass_are_called(kind):
+    with Graph(kind) as graph:
+        optimizer = Doubling(0.1, epsilon=1.0)
+        train_op = optimizer.minimize(graph.loss)
+        graph.initialize()
+        graph.train(train_op, range(8))
+        weights, arrays = START.astype(np.float64), Adam(0.1, epsilon=1.0).bind(np)
+        for step in range(8):
+            arrays.apply_gradients([(2.0 * GRADS[step], weights)])
+        assert_same(graph.whole(), weights)
+        assert graph.session.run(optimizer.counter("updates")) == 8
+
+
+def test_hooks_replaced_on_an_optimizer_are_called():
+    """As wrappers that skip updates do it."""
+    with Graph() as graph:
+        optimizer = SGD(1.0).bind(v1.train)
+        optimizer._apply_dense = lambda grad, var: v1.assign_add(var, grad).op
+        train_op = optimizer.minimize(graph.loss)
+        graph.initialize()
+        graph.train(train_op, range(3))
+        assert_same(graph.whole(), START + GRADS[:3].sum(0))
+
+
+def test_several_replicas_are_refused():
+    strategy = getattr(getattr(v1, "distribute", None), "MirroredStrategy", None)
+    if strategy is None or not hasattr(v1.distribute, "has_strategy"):
+        pytest.skip("this TensorFlow has no tf.distribute.has_strategy")
+    with Graph("resource") as graph:
+        with strategy(["/cpu:0", "/cpu:1"]).scope():
+            with pytest.raises(UnsupportedError, match="replicas"):
+                SGD(0.1).bind(v1.train).apply_gradients([(graph.given, graph.made)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sync_replicas_optimizer(kind):
+    with Graph(kind) as graph:
+        global_step = v1.train.get_or_create_global_step()
+        inner = Adam(0.1).bind(v1.train)
+        optimizer = v1.train.SyncReplicasOptimizer(inner, replicas_to_aggregate=1, total_num_replicas=1)
+        train_op = optimizer.minimize(graph.loss, global_step)
+        update = optimizer.get_chief_queue_runner().enqueue_ops[0]
+        graph.initialize()
+        graph.session.run([v1.local_variables_initializer(), optimizer.chief_init_op])
+        for step in range(6):  # the worker's step waits for the chief's update
+            worker = threading.Thread(target=graph.train, args=(train_op, [step]))
+            worker.start()
+            graph.session.run(update)
+            worker.join()
+        assert graph.session.run([inner.counter("updates"), global_step]) == [6, 6]
+        assert_same(graph.whole(), expected(Adam(0.1), range(6))[0])
+        assert optimizer.get_slot(graph.made, "m") is inner.get_slot(graph.made, "m")
+
+
+@pytest.mark.parametrize("kind", ["ref", "parts"])
+def test_monitored_session_resumes(kind, tmp_path):
+    def run(steps, stop):
+        with Graph(kind) as graph:
+            definition = everstep.accumulate(Adam(0.1), 3)
+            global_step = v1.train.get_or_create_global_step()
+            train_op = definition.bind(v1.train).minimize(graph.loss, global_step)
+            hooks = [v1.train.StopAtStepHook(last_step=stop)]
+            with v1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=hooks) as session:
+                for step in steps:
+                    _, at = session.run([train_op, global_step], graph.feed(step))
+                assert session.should_stop()
+            with v1.Session() as session:
+                v1.train.Saver().restore(session, v1.train.latest_checkpoint(str(tmp_path)))
+                return np.concatenate([session.run(part) for part in graph.variables])
+
+    run(range(10), 10)
+    assert_same(run(range(10, 20), 20), expected(everstep.accumulate(Adam(0.1), 3), range(20))[0])
+
+
+ESTIMATOR = getattr(v1, "estimator", None)
+needs_estimator = pytest.mark.skipif(not hasattr(ESTIMATOR, "Estimator"), reason="this TensorFlow has no tf.estimator")
+
+
+def predict(features):
+    return tf.matmul(features, v1.get_variable("kernel", [3, 2]))
+
+
+def estimator(optimizer, directory, **more):
+    """An Estimator that fits one dense layer, on batches that never change."""
+
+    def model_fn(features, labels, mode):
+        loss = v1.losses.mean_squared_error(labels, predict(features))
+        train_op = optimizer().minimize(loss, v1.train.get_or_create_global_step())
+        return v1.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    config = v1.estimator.RunConfig(tf_random_seed=1)
+    return v1.estimator.Estimator(model_fn, str(directory), config, **more)
+
+
+def batches():
+    data = v1.data.Dataset.from_tensors((GRADS[0], GRADS[1][:, :2])).repeat()
+    return v1.data.make_one_shot_iterator(data).get_next() if hasattr(v1.data, "make_one_shot_iterator") else (
+        data.make_one_shot_iterator().get_next()
+    )  # fmt: skip
+
+
+@needs_estimator
+def test_estimator_trains_and_resumes(tmp_path):
+    def adam():
+        return Adam(0.1).bind(v1.train)
+
+    for name, parts in (("straight", [20]), ("resumed", [10, 10])):
+        for steps in parts:
+            estimator(adam, tmp_path / name).train(batches, steps=steps)
+    straight, resumed = (estimator(adam, tmp_path / name) for name in ("straight", "resumed"))
+    assert straight.get_variable_value("Adam/updates") == resumed.get_variable_value("Adam/updates") == 20
+    for name in ("kernel", "kernel/Adam/v"):
+        np.testing.assert_array_equal(straight.get_variable_value(name), resumed.get_variable_value(name))
+
+
+# Starting from another optimizer's checkpoint.
+
+
+def old_run(directory, kind="ref", extra=None):
+    """Five steps of a stock optimizer; what they leave in the checkpoint and the weights."""
+    with Graph(kind) as graph:
+        if extra:
+            make_variable(extra, kind, START)
+        global_step = v1.train.get_or_create_global_step()
+        train_op = v1.train.AdamOptimizer(0.1).minimize(graph.loss, global_step)
+        graph.initialize()
+        graph.train(train_op, range(5))
+        path = v1.train.Saver().save(graph.session, str(directory / "model"), global_step=global_step)
+        return path, graph.whole()
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
+    path, weights = old_run(tmp_path, kind)
+    with Graph(kind, parts=3) as graph:
+        global_step = v1.train.get_or_create_global_step()
+        other = make_variable("other", "ref", START)
+        optimizer = Slow(0.1).bind(v1.train)
+        train_op = optimizer.minimize(graph.loss + tf.reduce_sum(other), global_step)
+        with pytest.raises(tf.errors.NotFoundError):
+            v1.train.Saver().restore(graph.session, path)
+        start = everstep.warm_start(path)
+        assert start.restored == ["W", "global_step"]
+        assert sorted(start.new) == ["Slow/updates", "W/Slow/average", "other", "other/Slow/average"]
+        assert set(start.new.values()) == {"not in the checkpoint"}
+        assert "W/Slow/average: not in the checkpoint" in str(start)
+        start.run(graph.session)
+        slots = [optimizer.get_slot(part, "average") for part in graph.variables]
+        np.testing.assert_array_equal(graph.whole(), weights)
+        # They start at the variable's restored value; where branches cannot read a ref variable, at its initial one.
+        wanted = START if refuses_ref_in_functions(graph.variables[0]) else weights
+        np.testing.assert_array_equal(graph.whole(slots), wanted)
+        assert graph.session.run([global_step, optimizer.counter("updates")]) == [5, 0]
+        graph.train(train_op, range(3))
+        assert graph.session.run([global_step, optimizer.counter("updates")]) == [8, 3]
+
+
+def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
+    """Its slot starts at the value it then has, though the session has initialized both before."""
+    path, weights = old_run(tmp_path)
+    with Graph("resource") as graph:
+        other = v1.get_variable("other", [4, 3], use_resource=True)
+        optimizer = Slow(0.1).bind(v1.train)
+        optimizer.minimize(graph.loss + tf.reduce_sum(other))
+        scaffold = v1.train.Scaffold(init_fn=everstep.warm_start(path).init_fn)
+        with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold)) as session:
+            for variable in (graph.made, other):
+                value, average = session.run([variable, optimizer.get_slot(variable, "average")])
+                np.testing.assert_array_equal(value, average)
+            np.testing.assert_array_equal(session.run(graph.made), weights)
+
+
+def test_warm_start_leaves_what_does_not_fit(tmp_path):
+    path, _ = old_run(tmp_path, extra="E")
+    with tf.Graph().as_default(), v1.Session() as session:
+        make_variable("W", "resource", START)
+        wider = make_variable("E", "ref", np.ones((4, 5), np.float32))
+        v1.get_variable("global_step", initializer=np.int32(0), trainable=False)
+        start = everstep.warm_start(path)
+        assert start.restored == ["W"]
+        assert start.new == {
+            "E": "of shape (4, 3) in the checkpoint, (4, 5) here",
+            "global_step": "int64 in the checkpoint, int32 here",
+        }
+        start.run(session)
+        np.testing.assert_array_equal(session.run(wider), np.ones((4, 5)))
+
+
+def test_warm_start_gives_up_in_words(tmp_path):
+    path, _ = old_run(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text(u"no checkpoint")
+    with tf.Graph().as_default() as graph:
+        v1.train.get_or_create_global_step()
+        v1.get_variable("renamed", [4, 3])
+        for wrong, words in [
+            (path, "none of the trainable variables; it has W.* the graph renamed"),
+            (path + "0", "no checkpoint.*Saver.save returned"),
+            (str(tmp_path / "empty"), "directory without a checkpoint"),
+            (str(tmp_path / "text"), "cannot be read"),
+        ]:
+            with pytest.raises(StateError, match=words):
+                everstep.warm_start(wrong)
+        with pytest.raises(StateError, match="none of the variables"):
+            everstep.warm_start(path, [variable for variable in v1.global_variables() if "renamed" in variable.op.name])
+        graph.finalize()
+        with pytest.raises(UnsupportedError, match="finalized"):
+            everstep.warm_start(path)
+
+
+def blocks_of(document):
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", document)
+    with open(path) as lines:
+        parts = lines.read().split("```")
+    return [part[len("python") :] for part in parts[1::2] if part.startswith("python")]
+
+
+@pytest.mark.parametrize(
+    "place", [0, 1, pytest.param(2, marks=needs_estimator)], ids=["saver", "monitored", "estimator"]
+)
+def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
+    """Each code block of docs/swap_optimizer.md, run after an old run and then again, as a resumed one."""
+    monkeypatch.chdir(tmp_path)
+
+    features, labels = GRADS[0], GRADS[1][:, :2]
+    with tf.Graph().as_default(), v1.Session() as session:
+        loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
+        train_op = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        for _ in range(7):
+            session.run(train_op)
+        weights = session.run(v1.trainable_variables())
+        v1.train.Saver().save(session, "old_run/model.ckpt")
+    expected_counts = [5] if place == 0 else [5, 10]  # a plain Saver's users write the resuming themselves
+    for count in expected_counts:
+        with tf.Graph().as_default():
+            loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
+            names = dict(tf=v1, everstep=everstep, loss=loss, predict=predict, input_fn=batches)
+            exec(blocks_of("swap_optimizer.md")[place], names)
+        reader = v1.train.NewCheckpointReader(v1.train.latest_checkpoint("new_run"))
+        assert reader.get_tensor("Adam/updates") == count
+        assert reader.get_tensor("global_step") == 7 + count
+        moved = np.abs(reader.get_tensor("kernel") - weights[0]).max()
+        assert 0 < moved <= 1.1e-3 * count
+
+
+@pytest.mark.skipif(not hasattr(ESTIMATOR, "WarmStartSettings"), reason="no warm_start_from in this TensorFlow")
+def test_estimators_own_warm_start(tmp_path):
+    estimator(lambda: v1.train.AdamOptimizer(0.1), tmp_path / "old").train(batches, steps=5)
+    warm = estimator(lambda: Adam(0.0).bind(v1.train), tmp_path / "new", warm_start_from=str(tmp_path / "old"))
+    warm.train(batches, steps=2)
+    old = estimator(lambda: None, tmp_path / "old").get_variable_value("kernel")
+    np.testing.assert_array_equal(warm.get_variable_value("kernel"), old)
+    assert warm.get_variable_value("Adam/updates") == warm.get_variable_value("global_step") == 2
+
+
+# Eager code.
+
+
+def eager_variable(value=START, name="W"):
+    return tf.Variable(value, name=name) if TF2 else v1.get_variable(name, initializer=value)
+
+
+def eager_minimize():
+    for definition in DEFINITIONS:
+        weights, optimizer = eager_variable(), definition.bind(v1.train)
+        global_step = v1.train.get_or_create_global_step()
+        before = global_step.numpy()
+        for step in range(8):
+
+            def loss(weights=weights, step=step):
+                return tf.reduce_sum(weights * GRADS[step])
+
+            assert optimizer.minimize(loss, global_step, [weights]) is None
+        assert global_step.numpy() - before == 8
+        assert_same(weights.numpy(), expected(definition, range(8))[0])
+        assert {"m", "v"} <= set(optimizer.get_slot_names()) or "Adam" not in repr(definition)
+        with pytest.raises(HyperValueError):
+            optimizer.learning_rate = 0.5
+
+
+def eager_sparse():
+    for definition in DEFINITIONS:
+        weights, optimizer = eager_variable(), definition.bind(v1.train)
+        for step in range(8):
+            optimizer.apply_gradients([(tf.IndexedSlices(tf.constant(VALUES[step]), tf.constant(IDS[step])), weights)])
+        assert_same(weights.numpy(), expected(definition, range(8), sparse=True)[0])
+
+
+def eager_accumulation():
+    weights, optimizer = eager_variable(), everstep.accumulate(Adam(0.1), 4).bind(v1.train)
+    before, changed = weights.numpy(), []
+    for step in range(16):
+        optimizer.apply_gradients([(tf.constant(GRADS[step]), weights)])
+        changed.append(not np.array_equal(weights.numpy(), before))
+        before = weights.numpy()
+    assert changed == [False, False, False, True] * 4
+
+
+def eager_function():
+    falling = everstep.InverseTimeDecay(0.1, 0.5)
+    for definition in (Adam(0.1), everstep.accumulate(Adam(0.1), 3), Slow(0.1), Adam(falling)):
+        weights, optimizer = eager_variable(), definition.bind(v1.train)
+
+        @tf.function
+        def train(grad, weights=weights, optimizer=optimizer):
+            optimizer.minimize(lambda: tf.reduce_sum(weights * grad), var_list=[weights])
+
+        for step in range(8):
+            train(tf.constant(GRADS[step]))
+        assert_same(weights.numpy(), expected(definition, range(8))[0])
+        assert optimizer.counter("updates").numpy() == (2 if "Accumulate" in repr(definition) else 8)
+
+
+def eager_same_names():
+    """Two variables of one name are still two."""
+    one, two, optimizer = eager_variable(), eager_variable(), Slow(0.1).bind(v1.train)
+    optimizer.apply_gradients([(tf.constant(GRADS[0]), one), (tf.constant(GRADS[1]), two)])
+    arrays, wanted = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
+    arrays.apply_gradients([(GRADS[0].astype(np.float64), wanted[0]), (GRADS[1].astype(np.float64), wanted[1])])
+    assert_same(one.numpy(), wanted[0])
+    assert_same(two.numpy(), wanted[1])
+
+
+def eager_checkpoint():
+    """Saved and restored by objects: into an optimizer that has its slots, and into one that will make them."""
+    import shutil
+    import tempfile
+
+    def step(optimizer, weights, steps):
+        for number in steps:
+            optimizer.apply_gradients([(tf.constant(GRADS[number]), weights)])
+
+    def made():
+        optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
+        return optimizer, weights, v1.train.Checkpoint(optimizer=optimizer, weights=weights)
+
+    folder = tempfile.mkdtemp()
+    try:
+        optimizer, weights, checkpoint = made()
+        step(optimizer, weights, range(10))
+        path = checkpoint.save(os.path.join(folder, "model"))
+        step(optimizer, weights, range(10, 20))
+        for steps_before in (range(0), range(1)):
+            again, other, checkpoint = made()
+            step(again, other, steps_before)
+            status = checkpoint.restore(path)
+            step(again, other, range(10, 20))
+            status.assert_consumed()
+            np.testing.assert_array_equal(other.numpy(), weights.numpy())
+    finally:
+        shutil.rmtree(folder)
+
+
+def eager_warm_start():
+    with pytest.raises(UnsupportedError, match="eager"):
+        everstep.warm_start("model")
+
+
+EAGER = [eager_minimize, eager_sparse, eager_accumulation, eager_same_names, eager_warm_start]
+EAGER += [eager_function] if hasattr(tf, "function") else []  # from TF 1.14 on
+EAGER += [eager_checkpoint] if hasattr(v1.train, "Checkpoint") else []  # from TF 1.9 on
+
+
+@pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)
+def test_eager(checks):
+    """In TF 1.x, where eager code is for whole processes, in a process of its own."""
+    if TF2:
+        return checks[0]()
+    if not hasattr(tf, "enable_eager_execution"):
+        pytest.skip("this TensorFlow has no eager execution that can be enabled")
+    program = """
+        import warnings
+        warnings.simplefilter("ignore")
+        import tensorflow as tf
+        tf.enable_eager_execution()
+        import test_tf_train
+        for check in test_tf_train.EAGER:
+            check()
+            print(check.__name__)
+    """
+    here = os.path.dirname(os.path.abspath(__file__))
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([here] + [path for path in sys.path if path]))
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = process.communicate()
+    assert output.decode().split() == [check.__name__ for check in EAGER], errors.decode()[-3000:]
