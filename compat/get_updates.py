@@ -70,7 +70,9 @@ class GetUpdatesAdapter(Adapter):
             self._counters[scalar] = self._variable(scalar, declaration.init, "float32")
         for hyper in self.hyper_declarations():
             value = self.given_hyper(hyper)
-            self._hypers[hyper] = self._variable(attribute(hyper), value, "float32") if isinstance(value, float) else value
+            if isinstance(value, float):
+                value = self._variable(attribute(hyper), value, "float32")
+            self._hypers[hyper] = value
 
     @property
     def _keras(self):
@@ -112,7 +114,7 @@ class GetUpdatesAdapter(Adapter):
         return self._slots[self.variable_key(variable)][name]
 
     def _create_slots(self, params):
-        """Slots that are there already are kept: Keras builds its train function anew when a model is compiled again."""
+        """Slots that are there are kept: Keras builds its train function anew when a model is compiled again."""
         for variable in params:
             slots = self._slots.setdefault(self.variable_key(variable), {})
             for name in self.slot_names(variable):
@@ -126,8 +128,7 @@ class GetUpdatesAdapter(Adapter):
         initial, shape, dtype = self.slot_declaration(variable, name)
         with self.backend.outside():
             if initial is VARIABLE:
-                start = self.backend.read(variable) if self.backend.eager else variable.initialized_value()
-                value = tf.cast(start, dtype)
+                value = self.backend.start_value(variable, dtype)
             else:
                 value = tf.fill(shape, tf.cast(initial, dtype))
             return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
@@ -167,9 +168,9 @@ class GetUpdatesAdapter(Adapter):
                 )
             )
         for variable, value in zip(self.weights, weights):
-            wanted = tuple(self.backend.shape(variable))
-            if np.shape(value) != wanted:
-                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, np.shape(value)))
+            found, wanted = np.shape(value), tuple(self.backend.shape(variable))
+            if found != wanted:
+                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, found))
         super(GetUpdatesAdapter, self).set_weights([np.asarray(value) for value in weights])
 
     # The step.
@@ -187,7 +188,8 @@ class GetUpdatesAdapter(Adapter):
                 "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
                 "round, ...)".format(", ".join(missing))
             )
-        return clip(self.backend, grads, getattr(self, "clipnorm", None), getattr(self, "clipvalue", None), self._one_norm)
+        bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
+        return clip(self.backend, grads, *bounds, one_norm=self._one_norm)
 
     def get_updates(self, loss, params):
         """The operations of one step, in an order of their own: see `compat/step.py`."""
@@ -251,7 +253,8 @@ class GetUpdatesAdapter(Adapter):
         try:
             return self.as_given(name, float(self._keras.get_value(value) if is_tensor(value) else value))
         except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
-            raise ConfigError("{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error))
+            owner = type(self).__name__
+            raise ConfigError("{}.{} has no value that a config could hold: {}".format(owner, name, error))
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -1,0 +1,975 @@
+"""The get_updates target: Keras's own ways to train, save and change a model, on whatever old Keras is here.
+
+The battery compares the numbers for gradients given from outside; here they come from Keras.
+"""
+from __future__ import absolute_import, division, print_function
+
+import gc
+import importlib
+import os
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep.compat.targets import find
+from everstep.errors import (
+    ConfigError,
+    DefinitionError,
+    GradientError,
+    HyperTypeError,
+    HyperValueError,
+    SlotError,
+    StateError,
+    TargetError,
+    UnsupportedError,
+    VariableError,
+)
+from everstep.optimizers import SGD, AdagradDecay, Adam
+
+FULL = bool(os.environ.get("EVERSTEP_FULL"))  # the figures of the report; CI takes a part of them
+
+
+def modules_here():
+    """The Kerases of this environment that speak get_updates."""
+    found = []
+    for name in ("keras", "tensorflow"):
+        try:
+            module = importlib.import_module(name)
+            module = module.keras if name == "tensorflow" else module
+            if find(module).target.name == "get_updates":
+                found.append(module)
+        except (ImportError, AttributeError, TargetError):
+            continue
+    return found
+
+
+MODULES = modules_here()
+if not MODULES:
+    pytest.skip("no Keras that speaks get_updates is in this environment", allow_module_level=True)
+
+tf = importlib.import_module("tensorflow")
+v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
+TF2 = not hasattr(tf, "global_variables_initializer")
+
+
+@pytest.fixture(params=MODULES, ids=lambda module: module.__name__.replace("tensorflow.python.", "tf."))
+def keras(request):
+    start_anew(request.param)
+    yield request.param
+    if len(KEPT) > 30:
+        gc.collect()
+        del KEPT[:-1]
+
+
+# Before TF 1.13 a callable that is collected after its session takes the process with it.
+FRAIL_SESSIONS = tf.__version__.split(".")[:2] in [["1", minor] for minor in "6 7 8 9 10 11 12".split()]
+KEPT = []
+
+
+def start_anew(keras):
+    if FRAIL_SESSIONS:
+        KEPT.append(keras.backend.get_session())
+    keras.backend.clear_session()
+
+
+# A chain of matrices: a network whose gradients NumPy knows.
+
+RANDOM = np.random.RandomState(0)
+
+
+def orthogonal(size, seed):
+    return np.linalg.qr(np.random.RandomState(seed).randn(size, size))[0].astype("float32")
+
+
+def chain_gradients(weights, x, y):
+    """The gradient of mean((x W1 W2 ... - y)^2) for each W."""
+    ahead = [x]
+    for weight in weights:
+        ahead.append(ahead[-1].dot(weight))
+    back, grads = 2.0 * (ahead[-1] - y) / y.size, []
+    for weight, value in zip(reversed(weights), reversed(ahead[:-1])):
+        grads.insert(0, value.T.dot(back))
+        back = back.dot(weight.T)
+    return grads
+
+
+def chain_model(keras, optimizer, layers=2, size=4):
+    model = keras.models.Sequential()
+    for _ in range(layers):
+        model.add(keras.layers.Dense(size, use_bias=False, input_shape=(size,)))
+    model.set_weights([orthogonal(size, seed) for seed in range(layers)])
+    if optimizer is not None:
+        model.compile(optimizer, "mse")
+    return model
+
+
+def chain_function(keras, optimizer, layers, size, resource):
+    """A bare K.function that trains a chain: (function, variables)."""
+    K = keras.backend
+    with keras_graph(keras):
+        x, y = K.placeholder((None, size)), K.placeholder((None, size))
+        variables, value = [], x
+        for place in range(layers):
+            variables.append(make_variable(orthogonal(size, place), "W%d" % place, resource))
+            value = K.dot(value, variables[-1])
+        loss = K.mean(K.square(value - y))
+        updates = optimizer.get_updates(loss=loss, params=variables)
+        initialize(keras, variables)
+        return K.function([x, y], [loss], updates=updates), variables
+
+
+def keras_graph(keras):
+    """Where Keras builds: from TF 2 on a graph of its own."""
+    get_graph = v1.get_default_graph
+    if TF2:
+        get_graph = importlib.import_module("keras.backend.tensorflow_backend").tf_keras_backend.get_graph
+    return get_graph().as_default()
+
+
+def make_variable(value, name, resource):
+    if TF2:
+        with tf.init_scope():
+            return tf.Variable(value, name=name)
+    return v1.get_variable(name, initializer=tf.constant(value), use_resource=resource)
+
+
+def initialize(keras, variables):
+    if not TF2:  # tf.keras initializes those alone that it made
+        keras.backend.get_session().run([variable.initializer for variable in variables])
+
+
+# Order. The stock Adam of Keras 2.2.4 fails this in up to nine steps of ten.
+
+
+def wrong_steps(step, read, definition, size, steps):
+    """The number of steps after which a weight is not where the NumPy target puts it, from the weights before.
+
+    The tolerance is a fifth of what one `t` more or less does at step 300.
+    """
+    before, oracle, random = read(), definition.bind(np), np.random.RandomState(1)
+    arrays, wrong, worst = [weight.astype("float64") for weight in before], 0, 0.0
+    for _ in range(steps):
+        x, y = random.randn(2, 32, size).astype("float32")
+        oracle.apply_gradients(zip(chain_gradients(arrays, x, y), arrays))
+        step([x, y])
+        after = read()
+        moved = max(abs(array - was).max() for array, was in zip(arrays, before))
+        error = max(abs(array - found).max() for array, found in zip(arrays, after)) / max(moved, 1e-4)
+        wrong, worst = wrong + (error > 3e-4), max(worst, error)
+        for array, found in zip(arrays, after):
+            array[...] = found
+        before = after
+    return wrong, worst
+
+
+def race(keras, way, make, definition, builds, steps, layers=4, size=48):
+    """(wrong steps, worst error) over several builds of one training function."""
+    K, total, worst = keras.backend, 0, 0.0
+    for _ in range(builds):
+        start_anew(keras)
+        where, resource = way
+        if where == "train_on_batch":
+            if resource and not TF2:
+                v1.get_variable_scope().set_use_resource(True)
+            model = chain_model(keras, make(), layers, size)
+            variables = model.weights
+            step = lambda batch, model=model: model.train_on_batch(*batch)  # noqa: E731
+        else:
+            optimizer = make()  # kept: under TF 2 its variables live as long as it does
+            step, variables = chain_function(keras, optimizer, layers, size, resource)
+        if resource is not None and is_resource(variables[0]) != resource:
+            return None
+        wrong, error = wrong_steps(step, lambda held=variables: K.batch_get_value(held), definition, size, steps)
+        total, worst = total + wrong, max(worst, error)
+    return total, worst
+
+
+def is_resource(variable):
+    return not getattr(variable.dtype, "_is_ref_dtype", False)
+
+
+WAYS = [(where, resource) for where in ("train_on_batch", "K.function") for resource in (False, True)]
+
+
+# An epsilon at which a gradient near 0 does not make much of rounding.
+ADAM = Adam(0.01, epsilon=1e-5)
+IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, momentum=0.9), 4), way) for way in WAYS[2:]]
+
+
+@pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
+def test_every_step_is_in_order(keras, definition, way):
+    builds, steps = (20, 300) if FULL else (2, 60)
+    found = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
+    if found is None:
+        pytest.skip("this Keras makes no variables of this kind")
+    wrong, worst = found
+    print("{} {}: {} of {} steps wrong, worst error {:.1e}".format(keras.__name__, way, wrong, builds * steps, worst))
+    assert wrong == 0
+
+
+@pytest.mark.parametrize("resource", [False, True], ids=["ref", "resource"])
+def test_a_gradient_that_is_another_variable(keras, resource):
+    """The gradient of sum(v * w) for v is w: on ref variables perhaps the very memory that is being written."""
+    if TF2 and not resource:
+        pytest.skip("TF 2 makes no ref variables outside of graphs")
+    K, optimizer = keras.backend, SGD(0.1).bind(keras)
+    start = np.arange(1.0, 1 + 4096, dtype="float32") / 4096
+    with keras_graph(keras):
+        v, w = make_variable(start, "v", resource), make_variable(-start, "w", resource)
+        loss = K.sum(v * w)
+        step = K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[v, w]))
+        initialize(keras, [v, w])
+    expected = [start.astype("float64"), -start.astype("float64")]
+    for _ in range(50):
+        step([])
+        expected = [expected[0] - 0.1 * expected[1], expected[1] - 0.1 * expected[0]]
+    for found, wanted in zip(K.batch_get_value([v, w]), expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+# Training a model.
+
+
+def batches(count, size=4, seed=2):
+    return np.random.RandomState(seed).randn(count, 2, 8, size).astype("float32")
+
+
+def expected_chain(definition, steps, layers=2, size=4, before_step=None):
+    """The weights of a chain after some batches, by the NumPy target in float64."""
+    weights = [orthogonal(size, place).astype("float64") for place in range(layers)]
+    oracle = definition.bind(np)
+    for place, (x, y) in enumerate(steps):
+        if before_step:
+            before_step(place, oracle)
+        oracle.apply_gradients(zip(chain_gradients(weights, x, y), weights))
+    return weights
+
+
+def assert_close(found, wanted, bound=1e-5):
+    for one, other in zip(found, wanted):
+        assert abs(np.asarray(one, "float64") - other).max() <= bound * abs(other).max()
+
+
+def fit(model, data):
+    size = data.shape[2]
+    x, y = data[:, 0].reshape(-1, data.shape[3]), data[:, 1].reshape(-1, data.shape[3])
+    model.fit(x, y, batch_size=size, epochs=1, shuffle=False, verbose=0)
+
+
+def fit_generator(model, data):
+    model.fit_generator(((x, y) for x, y in data), steps_per_epoch=len(data), epochs=1, verbose=0, max_queue_size=1)
+
+
+def train_on_batch(model, data):
+    for x, y in data:
+        model.train_on_batch(x, y)
+
+
+@pytest.mark.parametrize("train", [fit, fit_generator, train_on_batch])
+def test_a_model_trains(keras, train):
+    definition, data = Adam(0.05, amsgrad=True, epsilon=1e-5), batches(6)
+    optimizer = definition.bind(keras)
+    model = chain_model(keras, optimizer)
+    train(model, data)
+    assert isinstance(optimizer, keras.optimizers.Optimizer)
+    assert type(optimizer).__name__ == "Adam" and model.optimizer is optimizer
+    assert_close(model.get_weights(), expected_chain(definition, data))
+    assert keras.backend.get_value(optimizer.iterations) == len(data)
+
+
+def test_outputs_and_batch_normalization(keras):
+    """Two losses, one of them weighted, and the updates that layers bring themselves."""
+    layers = keras.layers
+    inputs = layers.Input((3,))
+    hidden = layers.BatchNormalization(momentum=0.5)(layers.Dense(4)(inputs))
+    outputs = [layers.Dense(2, name="a")(hidden), layers.Dense(1, name="b")(hidden)]
+    model = keras.models.Model(inputs, outputs)
+    model.compile(SGD(0.05).bind(keras), "mse", loss_weights=[1.0, 0.5])
+    random = np.random.RandomState(3)
+    x, y = random.randn(16, 3), [random.randn(16, 2), random.randn(16, 1)]
+    before, losses = model.get_weights(), [model.train_on_batch(x, y)[0] for _ in range(30)]
+    assert losses[-1] < losses[0]
+    assert all(abs(old - new).max() > 0 for old, new in zip(before, model.get_weights()) if old.any())
+    moving = model.layers[2].get_weights()[2:]
+    assert all(abs(value).max() > 0 for value in moving)
+
+
+def test_built_again_the_optimizer_goes_on(keras):
+    """Compiling again, with other layers to train, keeps slots and counters: stock optimizers start anew unasked."""
+    definition, data = SGD(0.05, momentum=0.9), batches(9)
+    optimizer = definition.bind(keras)
+    model = chain_model(keras, optimizer)
+    train_on_batch(model, data[:3])
+    model.compile(optimizer, "mse")
+    train_on_batch(model, data[3:6])
+    assert_close(model.get_weights(), expected_chain(definition, data[:6]))
+    kernel = model.layers[0].weights[0]
+    slot = keras.backend.get_value(optimizer.get_slot(kernel, "velocity"))
+    model.layers[0].trainable = False
+    model.compile(optimizer, "mse")
+    frozen = model.get_weights()
+    train_on_batch(model, data[6:7])
+    assert (model.get_weights()[0] == frozen[0]).all() and (model.get_weights()[1] != frozen[1]).any()
+    assert len(optimizer.get_weights()) == 2  # iterations and one velocity: what a loaded model will ask for
+    model.layers[0].trainable = True
+    model.compile(optimizer, "mse")
+    np.testing.assert_array_equal(keras.backend.get_value(optimizer.get_slot(kernel, "velocity")), slot)
+    train_on_batch(model, data[7:])
+    assert len(optimizer.get_weights()) == 3 and keras.backend.get_value(optimizer.iterations) == len(data)
+
+
+def test_nothing_to_train(keras):
+    model = chain_model(keras, None)
+    model.trainable = False
+    model.compile(Adam(0.1).bind(keras), "mse")
+    before = model.get_weights()
+    train_on_batch(model, batches(1))
+    for old, new in zip(before, model.get_weights()):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_two_models_with_one_optimizer(keras):
+    """Each has its slots; they share hypers and the count of updates, as with stock optimizers."""
+    optimizer = SGD(0.05, momentum=0.9).bind(keras)
+    models, data = [chain_model(keras, optimizer), chain_model(keras, optimizer)], batches(4)
+    for model in models:
+        train_on_batch(model, data)
+    for model in models:
+        assert_close(model.get_weights(), expected_chain(SGD(0.05, momentum=0.9), data))
+    assert keras.backend.get_value(optimizer.iterations) == 2 * len(data)
+
+
+def test_two_calls_are_two_steps(keras):
+    """Two losses of one weight, trained in turn: slots and counters are the optimizer's, a step is a function's."""
+    K, optimizer, functions = keras.backend, SGD(0.1, momentum=0.5).bind(keras), []
+    weight = K.variable(np.ones(2), name="W")
+    for factor in (1.0, 2.0):
+        with keras_graph(keras):
+            loss = K.sum(weight * factor)
+        functions.append(K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[weight])))
+    for place in range(4):
+        functions[place % 2]([])
+    oracle, expected = SGD(0.1, momentum=0.5).bind(np), np.ones(2)
+    for place in range(4):
+        oracle.apply_gradients([(np.full(2, 1.0 + place % 2), expected)])
+    np.testing.assert_allclose(K.get_value(weight), expected, rtol=1e-6)
+    assert K.get_value(optimizer.iterations) == 4
+
+
+# Hypers.
+
+
+def test_hypers_can_be_set(keras):
+    K, definition, data = keras.backend, SGD(0.05, momentum=0.5), batches(5)
+    optimizer = definition.bind(keras)
+    model = chain_model(keras, optimizer)
+
+    def change(place, oracle):
+        if place == 1:
+            oracle.learning_rate = 0.02
+        if place == 2:
+            oracle.learning_rate = 0.01
+        if place == 3:
+            oracle.learning_rate = 0.03
+        if place == 4:
+            oracle.momentum = 0.9
+
+    expected = expected_chain(definition, data, before_step=change)
+    train_on_batch(model, data[:1])
+    K.set_value(optimizer.lr, 0.02)
+    train_on_batch(model, data[1:2])
+    optimizer.lr = 0.01
+    train_on_batch(model, data[2:3])
+    optimizer.learning_rate = np.float32(0.03)
+    train_on_batch(model, data[3:4])
+    optimizer.momentum = 0.9
+    train_on_batch(model, data[4:])
+    assert_close(model.get_weights(), expected)
+    for wrong in (float("nan"), "fast", -1.0, None, [0.1], K.variable(0.1)):
+        with pytest.raises((HyperValueError, HyperTypeError)):
+            optimizer.lr = wrong
+    assert abs(K.get_value(optimizer.lr) - 0.03) < 1e-7
+
+
+def test_callbacks_set_the_rate(keras):
+    K, optimizer, data = keras.backend, SGD(0.05).bind(keras), batches(4)
+    model = chain_model(keras, optimizer)
+    x, y = data[0]
+    rates = keras.callbacks.LearningRateScheduler(lambda epoch: 0.05 * 0.5**epoch)
+    model.fit(x, y, batch_size=len(x), epochs=3, verbose=0, callbacks=[rates])
+
+    def halve(place, oracle):
+        oracle.learning_rate = 0.05 * 0.5**place
+
+    assert_close(model.get_weights(), expected_chain(SGD(0.05), [data[0]] * 3, before_step=halve))
+    # Of a loss that falls, no new maximum comes: a plateau at every epoch.
+    plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.1, patience=1)
+    rate = K.get_value(optimizer.lr)
+    model.fit(x, y, batch_size=len(x), epochs=4, verbose=0, callbacks=[plateau])
+    assert K.get_value(optimizer.lr) <= 0.11 * rate
+    before, last = [weight.astype("float64") for weight in model.get_weights()], float(K.get_value(optimizer.lr))
+    train_on_batch(model, data[1:2])
+    moved = [old - last * grad for old, grad in zip(before, chain_gradients(before, *data[1]))]
+    assert_close(model.get_weights(), moved)
+
+
+def test_hypers_that_are_no_numbers(keras):
+    K, schedule, data = keras.backend, everstep.InverseTimeDecay(0.1, rate=0.5), batches(4)
+    rate = K.variable(0.1, name="my_rate")
+    for given, expected in [
+        (schedule, expected_chain(SGD(schedule), data, 1)),
+        (rate, expected_chain(SGD(0.1), data, 1)),
+        (rate * 0.5, expected_chain(SGD(0.05), data, 1)),
+        (lambda: 0.05, expected_chain(SGD(0.05), data, 1)),
+        (lambda: rate, expected_chain(SGD(0.1), data, 1)),
+    ]:
+        optimizer = SGD(given).bind(keras)
+        model = chain_model(keras, optimizer, layers=1)
+        train_on_batch(model, data)
+        assert_close(model.get_weights(), expected)
+        with pytest.raises(HyperValueError, match="cannot be set"):
+            optimizer.lr = 0.5
+        with pytest.raises(HyperValueError, match="cannot be set"):
+            optimizer.learning_rate = 0.5
+
+
+def test_a_schedule_is_no_variable(keras):
+    """Keras's own ways to set a rate come to an error that says why."""
+    K, optimizer = keras.backend, SGD(everstep.InverseTimeDecay(0.1)).bind(keras)
+    model, (x, y) = chain_model(keras, optimizer), batches(1)[0]
+    before = model.get_weights()
+    for change in (
+        lambda: K.set_value(optimizer.lr, 0.5),
+        lambda: model.fit(x, y, verbose=0, callbacks=[keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)]),
+    ):
+        with pytest.raises(AttributeError, match="schedule, which decides the value"):
+            change()
+    for old, new in zip(before, model.get_weights()):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_decay_is_not_taken(keras):
+    with pytest.raises(DefinitionError, match="InverseTimeDecay"):
+        SGD(0.1).bind(keras, decay=1e-3)
+
+
+# Clipping.
+
+
+BOUNDS = [{"clipnorm": 0.1}, {"clipvalue": 0.01}, {"clipnorm": 0.1, "clipvalue": 0.02}]
+WRONG_BOUNDS = [{"clipnorm": -1}, {"clipnorm": "1"}, {"clipvalue": float("nan")}, {"clip": 1}]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_clipping_is_the_stock_one(keras, bounds):
+    data, found = batches(1), []
+    x, y = data[0]
+    for optimizer in (SGD(0.5).bind(keras, **bounds), keras.optimizers.SGD(0.5, **bounds)):
+        model = chain_model(keras, optimizer)
+        model.train_on_batch(x, y)
+        found.append(model.get_weights())
+    assert_close(found[0], found[1], 1e-6)
+    assert abs(found[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("bounds", [{"clipnorm": 0.1}, {"clipvalue": 0.01}], ids=str)
+def test_clipping_keeps_rows(keras, bounds):
+    """Stock Keras 2.3.1 on TF 2.1 dies of a clipped sparse gradient, and others take equal rows one by one."""
+    K = keras.backend
+    table, rows, values = np.ones((50, 2), "float32"), [3, 7, 3], np.array([[1, 2], [3, 4], [5, 6]], "float32")
+    summed = np.zeros((50, 2))
+    np.add.at(summed, rows, values)
+    optimizer = SGD(1.0).bind(keras, **bounds)
+    weight = K.variable(table, name="table")
+    with keras_graph(keras):
+        loss = K.sum(K.gather(weight, K.constant(rows, dtype="int32")) * K.constant(values))
+        assert not whole_tensors(loss, lambda: optimizer.get_updates(loss=loss, params=[weight]), [50, 2])
+    K.function([], [loss], updates=optimizer.updates)([])
+    if "clipnorm" in bounds:
+        summed *= 0.1 / np.sqrt((summed**2).sum())
+    else:
+        summed = np.clip(summed, -0.01, 0.01)
+    np.testing.assert_allclose(K.get_value(weight), table - summed, rtol=1e-6)
+
+
+def test_clipping_of_other_dtypes(keras):
+    """The norm of 16-bit gradients does not overflow, and that of float64 is no float32."""
+    K = keras.backend
+    for dtype, bound in [("float16", 1e-3), ("float64", 1e-12)]:
+        start, factor = np.ones(3), np.array([600.0, 800.0, 0.0])  # a norm of 1000
+        weight, optimizer = K.variable(start, dtype=dtype, name="W"), SGD(0.5).bind(keras, clipnorm=0.125)
+        with keras_graph(keras):
+            loss = K.sum(weight * K.constant(factor, dtype=dtype))
+        K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[weight]))([])
+        np.testing.assert_allclose(K.get_value(weight), start - 0.5 * 0.125 * factor / 1000, rtol=bound)
+
+
+@pytest.mark.parametrize("wrong", WRONG_BOUNDS, ids=str)
+def test_wrong_bounds(keras, wrong):
+    with pytest.raises((DefinitionError, HyperTypeError, HyperValueError), match="clip"):
+        SGD(0.1).bind(keras, **wrong)
+
+
+def test_no_bound(keras):
+    assert "clipnorm" not in SGD(0.1).bind(keras, clipnorm=None).get_config()
+
+
+# Embeddings.
+
+
+def whole_tensors(loss, build, shape):
+    """The operations that `build` adds and that make or write a tensor of a whole table: not for a step by rows."""
+    known = set(map(id, loss.graph.get_operations()))
+    build()
+    found = []
+    for operation in loss.graph.get_operations():
+        # Variables, what starts them, and what hands them on without a copy.
+        starts = "/table/" in operation.name or operation.type == "Fill"
+        if id(operation) not in known and not starts and not operation.type.startswith(HANDS_ON):
+            tensors = list(operation.outputs) + list(operation.inputs[1:] if "Assign" in operation.type else [])
+            if any(tensor.shape.ndims == len(shape) and tensor.shape.as_list() == shape for tensor in tensors):
+                found.append(operation)
+    return found
+
+
+HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "Switch", "RefSwitch")
+
+
+ROWWISE = [
+    SGD(0.1),
+    Adam(0.1, sparse="rows"),
+    Adam(0.1, sparse="rows", amsgrad=True),
+    SGD(0.1, momentum=0.9, sparse="rows"),
+    AdagradDecay(0.1, decay_steps=2, sparse="rows"),
+    everstep.accumulate(Adam(0.1, sparse="rows"), 2),
+]
+
+
+def embedding_updates(keras, optimizer, rows):
+    K = keras.backend
+    weight = K.variable(np.ones((rows, 2)), name="table")
+    ids = K.placeholder((None,), dtype="int32")
+    with keras_graph(keras):
+        loss = K.sum(K.square(K.gather(weight, ids)))
+    return whole_tensors(loss, lambda: optimizer.get_updates(loss=loss, params=[weight]), [rows, 2])
+
+
+@pytest.mark.parametrize("definition", ROWWISE, ids=lambda definition: definition._short())
+def test_rows_stay_rows(keras, definition):
+    assert embedding_updates(keras, definition.bind(keras), 97) == []
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")  # the stock optimizer does
+def test_whole_tensors_are_seen(keras):
+    """What the test above looks for is there in an exact Adam, and in the stock one."""
+    assert embedding_updates(keras, Adam(0.1).bind(keras), 97)
+    assert embedding_updates(keras, keras.optimizers.Adam(0.1), 97)
+
+
+def embedding_model(keras, optimizer, start, **embedding):
+    model = keras.models.Sequential()
+    model.add(keras.layers.Embedding(start.shape[0], start.shape[1], input_length=3, **embedding))
+    model.add(keras.layers.Flatten())
+    model.set_weights([start])
+    model.compile(optimizer, "mse")
+    return model
+
+
+def embedding_gradient(start, ids, y):
+    """Of mean((table[ids] - y)^2): (values, rows)."""
+    return 2.0 * (start[ids].reshape(y.shape) - y).reshape(-1, start.shape[1]) / y.size, ids.reshape(-1)
+
+
+def embedding_batches(count, seed=4):
+    random = np.random.RandomState(seed)
+    return [(random.randint(0, 9, (8, 3)), random.randn(8, 6)) for _ in range(count)]  # rows 9 and on are never there
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        SGD(0.5),
+        SGD(0.5, momentum=0.9, sparse="rows"),
+        Adam(0.05, epsilon=1e-5),
+        Adam(0.05, epsilon=1e-5, sparse="rows"),
+    ],
+    ids=lambda definition: definition._short(),
+)
+def test_an_embedding_trains(keras, definition):
+    start, data = np.random.RandomState(5).randn(12, 2).astype("float32"), embedding_batches(5)
+    model = embedding_model(keras, definition.bind(keras), start)
+    expected, oracle = start.astype("float64"), definition.bind(np)
+    for ids, y in data:
+        model.train_on_batch(ids, y)
+        oracle.apply_gradients([(everstep.IndexedSlices(*embedding_gradient(expected, ids, y)), expected)])
+    assert_close(model.get_weights(), [expected])
+
+
+# Constraints.
+
+
+def constraints(keras):
+    return [keras.constraints.NonNeg(), keras.constraints.MaxNorm(0.8, axis=0)]
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")  # the stock optimizer does
+@pytest.mark.parametrize("place", [0, 1], ids=["NonNeg", "MaxNorm"])
+def test_constraints_are_the_stock_ones(keras, place):
+    (x, y), start = batches(1)[0], abs(orthogonal(4, 0))
+    table, found = abs(np.random.RandomState(6).randn(12, 2)).astype("float32"), []
+    for make in (lambda: SGD(0.5).bind(keras), lambda: keras.optimizers.SGD(0.5)):
+        constraint = constraints(keras)[place]
+        model = keras.models.Sequential()
+        model.add(keras.layers.Dense(4, use_bias=False, input_shape=(4,), kernel_constraint=constraint))
+        model.set_weights([start])
+        model.compile(make(), "mse")
+        for _ in range(4):
+            model.train_on_batch(x, y)
+        rows = embedding_model(keras, make(), table, embeddings_constraint=constraint)
+        for ids, target in embedding_batches(4):
+            rows.train_on_batch(ids, 3 * target)
+        found.append(model.get_weights() + rows.get_weights())
+    assert_close(found[0], found[1], 1e-6)
+    if place:
+        assert np.sqrt((found[0][0] ** 2).sum(axis=0)).max() <= 0.8 * (1 + 1e-5)
+    else:
+        assert found[0][0].min() == 0 and found[0][1].min() == 0
+
+
+# Accumulation.
+
+
+def test_accumulation_is_one_large_batch(keras):
+    """16 micro-steps make 4 changes, and these are those of the joined batches."""
+    data = batches(16)
+    joined = data.reshape(4, 4, 2, 8, 4).transpose(0, 2, 1, 3, 4).reshape(4, 2, 32, 4)
+    definition = Adam(0.05, epsilon=1e-5)
+    model = chain_model(keras, everstep.accumulate(definition, 4).bind(keras))
+    changes, before = 0, model.get_weights()
+    for x, y in data:
+        model.train_on_batch(x, y)
+        after = model.get_weights()
+        changes += any((old != new).any() for old, new in zip(before, after))
+        before = after
+    assert changes == 4
+    assert keras.backend.get_value(model.optimizer.iterations) == 4
+    assert_close(before, expected_chain(definition, joined))
+
+
+@pytest.mark.parametrize("sparse", ["exact", "rows"])
+def test_accumulation_of_rows(keras, sparse):
+    definition, start = SGD(0.5, momentum=0.5, sparse=sparse), np.random.RandomState(5).randn(12, 2).astype("float32")
+    data, changes = embedding_batches(16), 0
+    model = embedding_model(keras, everstep.accumulate(definition, 4).bind(keras), start)
+    before, expected, oracle = start, start.astype("float64"), definition.bind(np)
+    for ids, y in data:
+        model.train_on_batch(ids, y)
+        changes += bool((model.get_weights()[0] != before).any())
+        before = model.get_weights()[0]
+    for place in range(0, 16, 4):
+        ids, y = [np.concatenate(part) for part in zip(*data[place : place + 4])]
+        oracle.apply_gradients([(everstep.IndexedSlices(*embedding_gradient(expected, ids, y)), expected)])
+    assert changes == 4
+    assert_close([before], [expected])
+
+
+def test_accumulation_is_built_again(keras):
+    optimizer, data = everstep.accumulate(SGD(0.1), 4).bind(keras), batches(8)
+    model = chain_model(keras, optimizer)
+    train_on_batch(model, data[:2])
+    model.compile(optimizer, "mse")
+    train_on_batch(model, data[2:])
+    joined = data.reshape(2, 4, 2, 8, 4).transpose(0, 2, 1, 3, 4).reshape(2, 2, 32, 4)
+    assert_close(model.get_weights(), expected_chain(SGD(0.1), joined))
+    model.layers[0].trainable = False
+    model.compile(optimizer, "mse")
+    train_on_batch(model, data[:4])
+
+
+def test_accumulation_refuses_a_second_group(keras):
+    optimizer, data = everstep.accumulate(SGD(0.1), 4).bind(keras), batches(1)
+    train_on_batch(chain_model(keras, optimizer), data)
+    other = chain_model(keras, optimizer)
+    before = other.get_weights()
+    with pytest.raises(UnsupportedError, match="one definition for each group"):
+        train_on_batch(other, data)
+    for old, new in zip(before, other.get_weights()):
+        np.testing.assert_array_equal(old, new)
+
+
+# Slots.
+
+
+class Anchored(everstep.Definition):
+    """A slot that starts at the variable's value, one of another dtype, and a scalar."""
+
+    locality = "row"
+    learning_rate = everstep.hyper(0.1)
+    anchor = everstep.slot(init=everstep.VARIABLE)
+    squares = everstep.slot(dtype="float32", shape="row")
+    power = everstep.scalar(1.0)
+
+    def advance(self, ops, scalars, hyper, t):
+        return {"power": 0.5 * scalars.power}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        squares = slots.squares + ops.mean(grad * grad, axis=1, keepdims=True)
+        change = hyper.learning_rate * (grad + var - slots.anchor) * hyper.power
+        return change, {"anchor": slots.anchor, "squares": squares}
+
+
+def test_a_slot_starts_at_the_trained_value(keras):
+    """The trained value, not the initial one, also where nothing is initialized yet."""
+    K, data = keras.backend, batches(3)
+    model = chain_model(keras, SGD(0.1).bind(keras))
+    train_on_batch(model, data)
+    trained = model.get_weights()
+    optimizer = Anchored(0.1).bind(keras)
+    model.compile(optimizer, "mse")
+    train_on_batch(model, data[:1])
+    for weight, value in zip(model.weights, trained):
+        np.testing.assert_array_equal(K.get_value(optimizer.get_slot(weight, "anchor")), value)
+    fresh = keras.models.Sequential()
+    fresh.add(keras.layers.Dense(64, input_shape=(64,), use_bias=False))
+    optimizer = Anchored(0.0).bind(keras)
+    fresh.compile(optimizer, "mse")
+    fresh.train_on_batch(np.ones((1, 64)), np.ones((1, 64)))
+    np.testing.assert_array_equal(K.get_value(optimizer.get_slot(fresh.weights[0], "anchor")), fresh.get_weights()[0])
+    assert K.get_value(optimizer.scalar("power")) == 0.5
+
+
+@pytest.mark.parametrize("dtype, bound", [("float16", 4e-3), ("float64", 1e-6)])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "rows"])
+def test_other_dtypes(keras, dtype, bound, sparse):
+    K, definition = keras.backend, Adam(0.05, epsilon=1e-5, amsgrad=True)
+    random = np.random.RandomState(7)
+    start, rows, values = random.randn(6, 2).astype(dtype), np.array([1, 4, 1]), random.randn(3, 2).astype(dtype)
+    optimizer, weight = definition.bind(keras), K.variable(start, dtype=dtype, name="W")
+    with keras_graph(keras):
+        if sparse:
+            loss = K.sum(K.gather(weight, K.constant(rows, dtype="int32")) * K.constant(values, dtype=dtype))
+        else:
+            loss = K.sum(weight * weight)
+    step = K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[weight]))
+    expected, oracle = start.astype("float64"), definition.bind(np)
+    for _ in range(5):
+        step([])
+        oracle.apply_gradients([(everstep.IndexedSlices(values, rows) if sparse else 2 * expected, expected)])
+    assert_close([K.get_value(weight)], [expected], bound)
+    assert K.get_value(optimizer.get_slot(weight, "m")).dtype == {"float16": "float32"}.get(dtype, dtype)
+
+
+def test_weights_by_position(keras):
+    optimizer, data = Anchored(0.1).bind(keras), batches(2)
+    model = chain_model(keras, optimizer, layers=1)
+    assert optimizer.get_weights() == []
+    with pytest.raises(StateError, match="before a train function is built"):
+        optimizer.set_weights([np.zeros(())])
+    with pytest.raises(SlotError, match="anchor, squares once"):
+        optimizer.get_slot(model.weights[0], "anchor")
+    train_on_batch(model, data)
+    weights = optimizer.get_weights()
+    assert [weight.shape for weight in weights] == [(), (), (4, 4), (4, 1)]
+    assert optimizer.get_slot_names() == ["anchor", "squares"]
+    for wrong in (weights[:-1], weights + weights[:1], weights[:2] + weights[:1:-1], []):
+        with pytest.raises(StateError):
+            optimizer.set_weights(wrong)
+    for now, then in zip(optimizer.get_weights(), weights):
+        np.testing.assert_array_equal(now, then)
+    optimizer.set_weights([weight + 1 for weight in weights])
+    for now, then in zip(optimizer.get_weights(), weights):
+        np.testing.assert_array_equal(now, then + 1)
+
+
+# Config and files.
+
+DEFINITIONS = [
+    SGD(0.001, momentum=0.9, nesterov=True),
+    Adam(0.001, amsgrad=True, epsilon=1e-5, sparse="rows"),
+    AdagradDecay(everstep.InverseTimeDecay(0.1, rate=1e-3), decay_steps=7),
+    everstep.accumulate(Adam(0.001), 3, reduction="sum"),
+]
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition._short())
+def test_a_config_comes_back(keras, definition):
+    optimizer = definition.bind(keras, clipnorm=1.5, name="mine")
+    config = optimizer.get_config()
+    other = type(optimizer).from_config(config)
+    assert other.definition == definition and type(other) is type(optimizer)
+    assert other.get_config() == config and other.clipnorm == 1.5 and other.name == "mine"
+    written = keras.optimizers.serialize(optimizer)
+    with pytest.raises((TypeError, ValueError)):  # never the stock class in place of ours
+        keras.optimizers.deserialize(dict(written))
+    read = keras.optimizers.deserialize(dict(written), custom_objects=everstep.custom_objects(keras))
+    assert type(read) is type(optimizer) and read.definition == definition
+    with keras.utils.CustomObjectScope(everstep.custom_objects(keras)):
+        assert keras.optimizers.get(dict(written)).definition == definition
+    assert keras.optimizers.get(optimizer) is optimizer
+
+
+def test_a_config_has_the_hypers_of_the_day(keras):
+    K, optimizer = keras.backend, Adam(0.001).bind(keras)
+    optimizer.lr = 0.25
+    config = optimizer.get_config()
+    assert (config["learning_rate"], config["beta_1"], config["epsilon"]) == (0.25, 0.9, 1e-7)
+    assert type(optimizer).from_config(config).definition == Adam(0.25)
+    for given in (K.variable(0.5), K.variable(0.25) * 2, lambda: 0.5, lambda: K.variable(0.5)):
+        if TF2 and K.is_tensor(given) and not hasattr(given, "assign") and not callable(given):
+            continue
+        assert Adam(given).bind(keras).get_config()["learning_rate"] == 0.5
+    with pytest.raises(ConfigError, match="learning_rate"):
+        Adam(K.placeholder(())).bind(keras).get_config()
+    with pytest.raises(ConfigError, match="everstep did not write it"):
+        type(optimizer).from_config({"lr": 0.1})
+
+
+def saved(model, tmpdir):
+    path = str(tmpdir.join("model.h5"))
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [SGD(0.05, 0.9), Adam(0.05, amsgrad=True), AdagradDecay(0.05, decay_steps=4), everstep.accumulate(Adam(0.05), 3)],
+    ids=lambda definition: definition._short(),
+)
+def test_a_saved_model_resumes(keras, definition, tmpdir):
+    """10 steps, saved and loaded, and 10 more are 20 steps, bit for bit."""
+    data = batches(20)
+    model = chain_model(keras, definition.bind(keras))
+    train_on_batch(model, data[:10])
+    path = saved(model, tmpdir)
+    train_on_batch(model, data[10:])
+    expected, slots = model.get_weights(), model.optimizer.get_weights()
+    start_anew(keras)
+    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    assert model.optimizer.definition == definition
+    train_on_batch(model, data[10:])
+    for found, wanted in zip(model.get_weights() + model.optimizer.get_weights(), expected + slots):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("definition", [SGD(0.05), Adam(0.05), everstep.accumulate(Adam(0.05), 2)], ids=str)
+def test_no_stock_optimizer_is_loaded_instead(keras, definition, tmpdir):
+    model = chain_model(keras, definition.bind(keras), layers=1)
+    train_on_batch(model, batches(1))
+    with pytest.raises((TypeError, ValueError), match="everstep|[Uu]nknown optimizer|Unexpected keyword"):
+        keras.models.load_model(saved(model, tmpdir))
+
+
+def test_a_model_saved_before_its_first_step(keras, tmpdir):
+    path = saved(chain_model(keras, Adam(0.05).bind(keras)), tmpdir)
+    start_anew(keras)
+    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    train_on_batch(model, batches(2))
+    assert_close(model.get_weights(), expected_chain(Adam(0.05), batches(2)))
+
+
+def test_a_model_saved_with_frozen_layers(keras, tmpdir):
+    """What is saved is what a loaded model asks for: the slots of what is trained now."""
+    optimizer, data = SGD(0.05, momentum=0.9).bind(keras), batches(4)
+    model = chain_model(keras, optimizer)
+    train_on_batch(model, data[:1])
+    model.layers[0].trainable = False
+    model.compile(optimizer, "mse")
+    train_on_batch(model, data[1:2])
+    path = saved(model, tmpdir)
+    train_on_batch(model, data[2:])
+    expected = model.get_weights()
+    start_anew(keras)
+    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    train_on_batch(model, data[2:])
+    for found, wanted in zip(model.get_weights(), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_names_on_disk(keras, tmpdir):
+    import h5py
+
+    model = keras.models.Sequential()
+    model.add(keras.layers.Dense(2, input_shape=(3,), name="layer"))
+    model.compile(everstep.accumulate(Adam(0.1), 2).bind(keras), "mse")
+    model.train_on_batch(np.ones((1, 3)), np.ones((1, 2)))
+    with h5py.File(saved(model, tmpdir), "r") as stored:
+        names = [name.decode() for name in stored["optimizer_weights"].attrs["weight_names"]]
+    expected = ["Adam/iterations:0", "Adam/pending:0", "Adam/steps:0"]
+    for variable in ("layer/kernel", "layer/bias"):
+        expected += ["Adam/{}/{}:0".format(variable, slot) for slot in ("m", "v", "accumulate/sum")]
+    assert names == expected
+    if not TF2:  # eager variables are in no graph
+        known = [name for name, _ in tf.train.list_variables(checkpoint(keras, tmpdir))]
+        assert set(name[:-2] for name in expected) <= set(known)
+        hypers = ["Adam/" + name for name in ("learning_rate", "beta_1", "beta_2", "epsilon")]
+        assert set(hypers) | {"layer/kernel", "layer/bias"} <= set(known)
+
+
+def checkpoint(keras, tmpdir):
+    return v1.train.Saver().save(keras.backend.get_session(), str(tmpdir.join("saver")), write_meta_graph=False)
+
+
+def test_a_checkpoint_resumes(keras, tmpdir):
+    if TF2:
+        pytest.skip("under TF 2 Keras's variables are eager, which tf.train.Saver does not take")
+    data, definition = batches(6), SGD(0.05, momentum=0.9)
+    model = chain_model(keras, definition.bind(keras))
+    train_on_batch(model, data[:3])
+    path = checkpoint(keras, tmpdir)
+    train_on_batch(model, data[3:])
+    expected = model.get_weights() + model.optimizer.get_weights()
+    v1.train.Saver().restore(keras.backend.get_session(), path)
+    train_on_batch(model, data[3:])
+    for found, wanted in zip(model.get_weights() + model.optimizer.get_weights(), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+# What goes wrong is said, and nothing has changed.
+
+
+def test_a_missing_gradient(keras):
+    K, optimizer = keras.backend, Adam(0.1).bind(keras)
+    used, unused = K.variable(np.ones(2), name="used"), K.variable(np.ones(2), name="unused")
+    with keras_graph(keras):
+        loss = K.sum(used * used)
+    with pytest.raises(GradientError, match="unused"):
+        optimizer.get_updates(loss=loss, params=[used, unused])
+    assert optimizer.weights == []
+    with pytest.raises(SlotError):
+        optimizer.get_slot(used, "m")
+
+
+def test_wrong_arguments(keras):
+    K, optimizer = keras.backend, Adam(0.1).bind(keras)
+    weight = K.variable(np.ones(2), name="W")
+    with keras_graph(keras):
+        loss = K.sum(weight * weight)
+    for wrong in ((loss, weight), ([weight], loss), (loss, ["W"]), (loss, [weight, weight]), (None, [weight])):
+        with pytest.raises(VariableError):
+            optimizer.get_updates(*wrong)
+    with pytest.raises(GradientError, match="int32"):
+        optimizer.take_step([(loss, K.variable(np.ones((), "int32"), dtype="int32", name="I"))])
+
+
+def test_an_optimizer_of_another_graph(keras):
+    if TF2:
+        pytest.skip("under TF 2 Keras's variables are in no graph")
+    optimizer = Adam(0.1).bind(keras)
+    start_anew(keras)
+    with pytest.raises(VariableError, match="bind the definition again"):
+        train_on_batch(chain_model(keras, optimizer), batches(1))
+
+
+def test_a_definition_that_was_not_bound(keras):
+    model = chain_model(keras, None)
+    with pytest.raises((ValueError, AttributeError), match=r"bind\(module\) makes an optimizer|\.bind\(tf\.keras\)"):
+        model.compile(Adam(0.1), "mse")
+
+
+def test_what_it_cannot(keras):
+    optimizer = Adam(0.1).bind(keras)
+    for name in ("minimize", "apply_gradients"):
+        assert not hasattr(optimizer, name)
+    with pytest.raises(DefinitionError, match="global_clipnorm"):
+        Adam(0.1).bind(keras, global_clipnorm=1.0)
