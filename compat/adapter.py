@@ -5,6 +5,8 @@ the same order; `docs` tables are generated from `target`, `works_on` and `canno
 """
 from __future__ import absolute_import, division, print_function
 
+import re
+
 import numpy as np
 
 from everstep.compat.step import TOUCHED, Step, remembers_rows, skips
@@ -69,6 +71,16 @@ class Adapter(object):
     def check_native(self, definition, native):
         for name in sorted(set(native).intersection(definition.hints)):
             raise DefinitionError("{} does not take {}: {}".format(type(self).__name__, name, definition.hints[name]))
+
+    def native_name(self, name):
+        """The name that variables on disk begin with: what was given, else that of the innermost rule."""
+        name = name or type(self.definition.base).__name__.lstrip("_")
+        if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # what TensorFlow takes for a scope
+            raise DefinitionError(
+                "{!r} cannot stand before the names of variables: it must begin with a letter, a digit or a dot and "
+                "have but those, _, -, / after it; give another by bind(module, name=...)".format(name)
+            )
+        return name
 
     # Hypers.
 

@@ -27,7 +27,7 @@ class ArraysAdapter(Adapter):
 
     def start(self, name=None):
         self.backend = NumpyBackend()
-        self.name = name or type(self.definition.base).__name__
+        self.name = self.native_name(name)
         self._hypers = {hyper: self.given_hyper(hyper) for hyper in self.hyper_declarations()}
         for hyper, value in self._hypers.items():
             if is_tensor(value):

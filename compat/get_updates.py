@@ -59,7 +59,7 @@ class GetUpdatesAdapter(Adapter):
         import tensorflow
 
         self.backend = TensorFlowBackend(tensorflow)
-        self.name = name or type(self.definition.base).__name__
+        self.name = self.native_name(name)
         # All clip by one norm of all gradients, but the last tf.keras before OptimizerV2, which has not this helper.
         self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
         super(Adapter, self).__init__(**check_bounds(native))

@@ -70,7 +70,7 @@ class OptimizerV2Adapter(Adapter):
         self._own = OrderedDict()  # counters and scalars by name
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
         self._handed_over = []  # the variables of the running call
-        super(Adapter, self).__init__(name or type(self.definition.base).__name__, **check_bounds(native))
+        super(Adapter, self).__init__(self.native_name(name), **check_bounds(native))
         for hyper in self.hyper_declarations():
             super(OptimizerV2Adapter, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
 

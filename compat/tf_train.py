@@ -50,7 +50,7 @@ class TrainAdapter(Adapter):
 
         self.backend = TensorFlowBackend(tensorflow, use_locking)
         self._counts = {}  # by graph, for TF 1.4 and 1.5, whose base class keeps no variables but slots
-        super(Adapter, self).__init__(use_locking, name or type(self.definition.base).__name__, **native)
+        super(Adapter, self).__init__(use_locking, self.native_name(name), **native)
 
     # Hypers.
 

@@ -384,6 +384,7 @@ CASES = [
     Case("capture(Adam(), ...)", ONCE, lambda w: everstep.capture(Adam(), [w.w]), errors.UnsupportedError, "bind"),
     # Native keywords and config
     Case("bind(..., clipnrm=1)", ALL, bind(Adam, clipnrm=1.0), errors.DefinitionError, "clipnrm"),
+    Case("bind(..., name='a b')", ALL, bind(Adam, name="a b"), errors.DefinitionError, "give another"),
     Case("bind(..., decay=1e-4)", ALL, bind(Adam, decay=1e-4), errors.DefinitionError, "everstep.InverseTimeDecay"),
     Case("bind(..., lr=0.1)", ALL, bind(Adam, lr=0.1), errors.DefinitionError, "learning_rate"),
     Case(
