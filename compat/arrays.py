@@ -5,7 +5,7 @@ import numpy as np
 
 from everstep.compat.adapter import Adapter
 from everstep.compat.ops import IndexedSlices, NumpyBackend
-from everstep.compat.step import as_pairs, check_pairs, skips
+from everstep.compat.step import as_pairs, check_pairs, counters
 from everstep.errors import GradientError, HyperTypeError, SlotError, VariableError
 from everstep.optimizers.declarations import VARIABLE, check_number, is_tensor
 from everstep.optimizers.schedule import Schedule
@@ -32,8 +32,7 @@ class ArraysAdapter(Adapter):
         for hyper, value in self._hypers.items():
             if is_tensor(value):
                 self._present_value(hyper)  # a tensor of a graph has none, which should be said now
-        counters = ("updates", "pending", "steps") if skips(self.definition) else ("updates",)
-        self._counters = {counter: np.zeros((), np.int64) for counter in counters}
+        self._counters = {counter: np.zeros((), np.int64) for counter in counters(self.definition)}
         self._scalars = {
             scalar: np.array(declaration.init, np.float32)
             for scalar, (_, declaration) in flat(self.definition, "scalar").items()

@@ -24,7 +24,7 @@ import numpy as np
 from everstep.compat.adapter import Adapter, attribute
 from everstep.compat.clip import check_bounds, clip
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import skips
+from everstep.compat.step import counters, skips
 from everstep.errors import (
     ConfigError,
     GradientError,
@@ -64,7 +64,7 @@ class GetUpdatesAdapter(Adapter):
         self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
         super(Adapter, self).__init__(**check_bounds(native))
         self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
-        for counter in ("updates", "pending", "steps") if skips(self.definition) else ("updates",):
+        for counter in counters(self.definition):
             self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
         for scalar, (_, declaration) in flat(self.definition, "scalar").items():
             self._counters[scalar] = self._variable(scalar, declaration.init, "float32")

@@ -37,7 +37,7 @@ import numpy as np
 from everstep.compat.adapter import Adapter, attribute
 from everstep.compat.clip import check_bounds, clip, without_duplicates
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import TOUCHED, as_pairs, check_pairs, skips
+from everstep.compat.step import TOUCHED, as_pairs, check_pairs, counters
 from everstep.errors import ConfigError, HyperTypeError, SlotError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
@@ -138,7 +138,7 @@ class OptimizerV2Adapter(Adapter):
 
     def _create_own(self):
         """Counters and scalars beside `iter`, made once."""
-        initial = [(name, 0, "int64") for name in (("pending", "steps") if skips(self.definition) else ())]
+        initial = [(name, 0, "int64") for name in counters(self.definition) if name != "updates"]
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             initial.append((name, declaration.init, "float32"))
         for name, value, dtype in initial:

@@ -30,6 +30,11 @@ def skips(definition):
     return defines(definition, "applies")
 
 
+def counters(definition):
+    """The names of the counters that a definition needs."""
+    return ("updates", "pending", "steps") if skips(definition) else ("updates",)
+
+
 def remembers_rows(definition):
     """Whether a sparse update needs to know the rows of earlier steps."""
     return defines(definition, "collect") and (definition.sparse == "rows" or definition.still)

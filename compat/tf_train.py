@@ -21,7 +21,7 @@ import numpy as np
 
 from everstep.compat.adapter import Adapter
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import Step, as_pairs, check_pairs, skips
+from everstep.compat.step import Step, as_pairs, check_pairs, counters
 from everstep.errors import HyperValueError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.tree import flat
@@ -120,7 +120,7 @@ class TrainAdapter(Adapter):
             for name in self.slot_names(variable):
                 self._make_slot(variable, name)
         beside = min(var_list, key=lambda variable: variable.name)
-        for name in ("updates", "pending", "steps") if skips(self.definition) else ("updates",):
+        for name in counters(self.definition):
             self._make_variable(name, np.array(0, np.int64), beside)
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             self._make_variable(name, np.array(declaration.init, np.float32), beside)
