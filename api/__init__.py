@@ -10,13 +10,23 @@ array([-0.1,  0.1])
 from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
+from everstep.compat.from_native import from_native
 from everstep.compat.ops import IndexedSlices
 from everstep.compat.state.state import State, capture, restore
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
 from everstep.optimizers.definition import Definition, Variable, Wrapper, assign, total
-from everstep.optimizers.schedule import InverseTimeDecay, Schedule
+from everstep.optimizers.schedule import (
+    CosineDecay,
+    ExponentialDecay,
+    InverseTimeDecay,
+    PiecewiseConstantDecay,
+    PolynomialDecay,
+    Schedule,
+)
 from everstep.optimizers.wrappers.accumulate import accumulate
+from everstep.optimizers.wrappers.clip import clip
+from everstep.optimizers.wrappers.decoupled_weight_decay import decoupled_weight_decay
 
 __version__ = "0.1.0"
 
@@ -41,12 +51,16 @@ def custom_objects(module):
 
 
 __all__ = [
-    "VARIABLE",
+    "CosineDecay",
     "Definition",
+    "ExponentialDecay",
     "IndexedSlices",
     "InverseTimeDecay",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
     "Schedule",
     "State",
+    "VARIABLE",
     "Variable",
     "WarmStart",
     "Wrapper",
@@ -54,11 +68,14 @@ __all__ = [
     "assign",
     "capture",
     "child",
+    "clip",
     "custom_objects",
+    "decoupled_weight_decay",
     "errors",
+    "from_native",
     "hyper",
-    "option",
     "optimizers",
+    "option",
     "restore",
     "scalar",
     "slot",

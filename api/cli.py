@@ -55,8 +55,9 @@ def list_definitions(options):
         slots = ", ".join(
             slot.name if slot.when is None else "[{}]".format(slot.name) for slot in declared(made, "slot")
         )
-        rows.append((name, inspect.getdoc(sys.modules[made.__module__]).splitlines()[0], slots or "none"))
-    print_table("NAME WHAT SLOTS", rows)
+        rows.append((made.family, name, inspect.getdoc(sys.modules[made.__module__]).splitlines()[0], slots or "none"))
+    rows.sort(key=lambda row: (row[0] == "wrappers", row[0].lower()))
+    print_table("FAMILY NAME WHAT SLOTS", rows)
     print("\n[a slot] is there with some settings only: everstep show NAME")
     return 0
 
@@ -109,7 +110,7 @@ def shape(slot):
     if callable(slot.shape):
         name = "by variable"
     else:
-        name = {None: "the variable's", "row": "one for each row"}.get(slot.shape, slot.shape)
+        name = {None: "the variable's", "row": "one for each row", (): "one number"}.get(slot.shape, slot.shape)
     return "{}, {}".format(name, slot.dtype) if slot.dtype else str(name)
 
 
@@ -134,7 +135,10 @@ def sparse_behaviour(made):
         'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do; {}.{}'.format(
             places.get(made.locality, "as the definition inside says"),
             still.get(made.still, "where a zero gradient changes nothing, it costs what the rows present cost"),
-            "" if made.locality == "variable" else ' sparse="rows" changes only the rows present.',
+            ""
+            if made.locality == "variable"
+            else ' sparse="rows" changes only the rows present; "variable_rows" moves slots as exact does, and of the '
+            "variable the rows present.",
         )
     )
     return textwrap.fill(text, 110)

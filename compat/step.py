@@ -39,7 +39,7 @@ def counters(definition):
 
 def remembers_rows(definition):
     """Whether a sparse update needs to know the rows of earlier steps."""
-    return defines(definition, "collect") and (definition.sparse == "rows" or definition.still)
+    return defines(definition, "collect") and (definition.sparse in ("rows", "variable_rows") or definition.still)
 
 
 def as_pairs(grads_and_vars):
@@ -266,6 +266,8 @@ class Step(object):
             natives = OrderedDict(collected)
             natives.update((name, work.fit(name, value)) for name, value in slots.items())
             change = work.fit(None, change)
+            if work.changed_rows is not None:
+                change = work.on_changed_rows(change, work.lower(work.var) if assigned else change * 0)
             if not assigned and (work.by_rows or backend.dtype(work.variable) != work.dtype):
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
@@ -358,6 +360,7 @@ class _Work(object):
         self.scope = step.scope(self.dtype)
         self.ops = self.scope.tracer
         self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
+        self.changed_rows = None  # gives the rows outside of which the variable stays, where there are such
         self.declared = flat(self.rule, "slot")
         self.results = {}
         self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
@@ -404,9 +407,19 @@ class _Work(object):
             return self.backend.spread(summed, present, self.backend.rows_of(self.variable))
 
         if not self._row_rule:
-            return _Work(self.step, self.variable, whole_grad)
+            work = _Work(self.step, self.variable, whole_grad)
+            if self.rule.sparse == "variable_rows" and not self.rule.still:
+                work.changed_rows = find_rows if defines(self.rule, "collect") else lambda: present
+            return work
         work = _Work(self.step, self.variable, lambda: self.backend.gather(whole_grad(), work.rows), find_rows)
         return work
+
+    def on_changed_rows(self, changed, unchanged):
+        """`changed` on the rows that may change, `unchanged` on the others."""
+        rows, ops = self.changed_rows(), self.backend.ops
+        marks = self.backend.spread(ops["ones_like"](rows), rows, self.backend.rows_of(self.variable))
+        marks = ops["reshape"](marks, (-1,) + (1,) * (len(self.record.shape) - 1))
+        return ops["where"](ops["greater"](marks, ops["zeros_like"](marks)), changed, unchanged)
 
     def window(self):
         """The mark of rows touched since the last update: the step that opened the window, counted from 1.

@@ -32,6 +32,7 @@ class AdagradDecay(Definition):
     array([2.])
     """
 
+    family = "Adagrad"
     locality = "row"
     learning_rate = hyper(1e-3, minimum=0)
     decay_rate = hyper(0.9, minimum=0, maximum=1)

@@ -31,6 +31,7 @@ class Adam(Definition):
     array([-0.1,  0.1])
     """
 
+    family = "Adam"
     learning_rate = hyper(1e-3, minimum=0)
     beta_1 = hyper(0.9, minimum=0, maximum=1)
     beta_2 = hyper(0.999, minimum=0, maximum=1)

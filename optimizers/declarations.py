@@ -147,6 +147,8 @@ class Option(Declaration):
                 raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
             check_number(what, value, self.minimum, self.maximum)
             return int(value) if wanted is int else float(value)  # type: ignore[call-overload]  # a Real has neither
+        elif self.default is None and self.minimum is not None and value is not None:
+            return float(check_number(what, value, self.minimum, self.maximum))
         elif wanted in _TEXT and not isinstance(value, _TEXT):
             raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
         # JSON knows neither tuples nor NumPy's numbers; and a list would change under a definition that is fixed.

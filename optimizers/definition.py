@@ -48,7 +48,8 @@ class Definition(Configured):
     <everstep definition Sign(learning_rate=0.5): bind(module) makes an optimizer of it>
 
     Every definition also takes `sparse="exact"` (a sparse gradient does what the dense one with zeros elsewhere
-    would do) or `"rows"` (only the rows present change), and `dense_ok=True` for backends that never have sparse
+    would do), `"rows"` (only the rows present change) or `"variable_rows"` (slots as exact, and of the variable only
+    the rows present: what stock Nadam of TensorFlow does), and `dense_ok=True` for backends that never have sparse
     gradients.
 
     Class attributes:
@@ -56,6 +57,7 @@ class Definition(Configured):
             whole variable).
         still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
             the present rows cost. It may be a property of the options.
+        family: the heading that it stands under in `everstep list`.
     """
 
     kind = "definition"
@@ -69,8 +71,9 @@ class Definition(Configured):
     prefix = ""
     locality = "element"
     still = False
+    family = "other"
 
-    sparse = option("exact", choices=("exact", "rows"))
+    sparse = option("exact", choices=("exact", "rows", "variable_rows"))
     dense_ok = option(False)
 
     def _check(self):
@@ -142,6 +145,18 @@ class Definition(Configured):
 
         return find(module).native_class(type(self)).from_definition(self, **native)
 
+    def to_native_config(self, module):
+        """`{"class_name": ..., "config": ...}` of the stock optimizer of `module` that does the same.
+
+        The config holds the constructor's arguments.
+
+        Raises:
+            UnsupportedError: that API has none; the message says what stands in the way.
+        """
+        from everstep.compat.from_native import to_native_config
+
+        return to_native_config(self, module)
+
     @classmethod
     def native_class(cls, module):
         """The class whose instances `bind(module)` returns; it takes this definition's arguments too."""
@@ -168,6 +183,7 @@ class Wrapper(Definition):
     """
 
     prefix = "wrapper"
+    family = "wrappers"
     inner = child()
 
     def _default(self, name, values):

@@ -29,6 +29,7 @@ class DiffGrad(Definition):
     array([-0.0881])
     """
 
+    family = "Adam"
     learning_rate = hyper(1e-3, minimum=0)
     beta_1 = hyper(0.9, minimum=0, maximum=1)
     beta_2 = hyper(0.999, minimum=0, maximum=1)

@@ -14,13 +14,21 @@ class SGD(Definition):
     var := var + a; with nesterov var + momentum * a - learning_rate * grad
     without momentum var := var - learning_rate * grad
 
-    As on every Keras, the rate stands inside the velocity; `tf.train.MomentumOptimizer` keeps the sum of gradients and
-    multiplies it by the rate of the day, which differs once the rate changes.
+    or with rate_in_velocity=False, which differs once the rate changes,
+    a := momentum * a + grad
+    var := var - learning_rate * a; with nesterov var - learning_rate * (grad + momentum * a)
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.train                    | rate_in_velocity=False; sparse="rows" where momentum is given               |
+    | OptimizerV2                 | the defaults; sparse="rows" where momentum is given                         |
+    | Keras 2.0 to 2.3, new-style Keras, Keras 3 | the defaults                                                 |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.01.
         momentum: 0 to 1; a float given as 0 makes no slot; 0.
         nesterov: look-ahead gradient; False.
+        rate_in_velocity: whether the velocity sums gradients times their rates, or gradients; True.
 
     >>> import numpy
     >>> weights = numpy.array([1.0, 2.0])
@@ -29,9 +37,11 @@ class SGD(Definition):
     array([0.5, 2.5])
     """
 
+    family = "gradient descent"
     learning_rate = hyper(0.01, minimum=0)
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)
+    rate_in_velocity = option(True)
     velocity = slot(when="momentum")
 
     @property
@@ -42,6 +52,10 @@ class SGD(Definition):
         step = hyper.learning_rate * grad
         if not self.has_slot("velocity"):
             return step, {}
+        if not self.rate_in_velocity:
+            velocity = hyper.momentum * slots.velocity + grad
+            total = grad + hyper.momentum * velocity if self.nesterov else velocity
+            return hyper.learning_rate * total, {"velocity": velocity}
         velocity = hyper.momentum * slots.velocity - step
         change = step - hyper.momentum * velocity if self.nesterov else -velocity
         return change, {"velocity": velocity}

@@ -191,7 +191,8 @@ class EagerRun(Run):
         for name in self.names:
             grad = grads[name]
             if isinstance(grad, tuple):
-                grad = self.tf.IndexedSlices(self.tf.convert_to_tensor(grad[0]), self.tf.convert_to_tensor(grad[1]))
+                values, indices = map(self.tf.convert_to_tensor, grad)
+                grad = self.tf.IndexedSlices(values, indices, self.tf.constant(self.start[name].shape, "int64"))
             elif grad is not None:
                 grad = self.tf.convert_to_tensor(grad)
             pairs.append((grad, self.variables[name]))

@@ -29,10 +29,12 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
         ({name: weights}, {name: {slot: array}}), in float64.
     """
     weights = {name: np.array(value, np.float64) for name, value in start.items()}
-    hypers = {}
+    hypers, scalars = {}, {}
     for name, declaration in definition.declarations.items():
         if declaration.kind == "hyper":
             hypers[name] = getattr(definition, name)
+        if declaration.kind == "scalar":
+            scalars[name] = declaration.init
     rules, slots = {}, {}
     for place, name in enumerate(sorted(weights)):
         value = weights[name]
@@ -57,10 +59,13 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
             name: float(np.float32(value)) if not callable(value) else value.value(numpy_ops, np.float64(updates))
             for name, value in hypers.items()
         }
+        t = np.float64(updates + 1)
+        scalars.update(definition.advance(numpy_ops, Values(**scalars), Values(**dict(present, **scalars)), t))
+        present.update(scalars)
         for name in weights:
             grads = [batch[name] for batch in window if batch[name] is not None]
             if grads:
-                _update(rules[name], weights, slots[name], name, grads, accumulate, present, updates + 1.0)
+                _update(rules[name], weights, slots[name], name, grads, accumulate, present, t)
         window = []
     return weights, slots
 
@@ -83,9 +88,9 @@ def _update(rule, weights, slots, name, grads, count, hypers, t):
         return array[here] if by_rows and array.shape[:1] == value.shape[:1] else array
 
     present = {slot: part(array).copy() for slot, array in slots.items()}
-    change, new = rule.update(
-        numpy_ops, dense[here], value[here].copy(), Values(**present), Values(**hypers), np.float64(t)
-    )
+    measured = rule.measure(numpy_ops, dense[here], value[here].copy(), Values(**present), Values(**hypers))
+    seen = Values(**dict(hypers, **measured))
+    change, new = rule.update(numpy_ops, dense[here], value[here].copy(), Values(**present), seen, t)
     value[here] = change.value if isinstance(change, assign) else value[here] - change
     for slot, array in new.items():
         if by_rows and slots[slot].shape[:1] == value.shape[:1]:

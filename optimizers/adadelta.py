@@ -1,0 +1,46 @@
+"""Adadelta."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, slot
+from everstep.optimizers.definition import Definition
+
+
+class Adadelta(Definition):
+    """Adadelta (Zeiler 2012, arXiv:1212.5701, algorithm 1), times a learning rate as in every stock version.
+
+    mean_square := rho * mean_square + (1 - rho) * grad^2
+    step = sqrt(mean_square_step + epsilon) / sqrt(mean_square + epsilon) * grad
+    mean_square_step := rho * mean_square_step + (1 - rho) * step^2
+    var := var - learning_rate * step
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.train                    | epsilon=1e-8, sparse="rows"                                                 |
+    | OptimizerV2                 | the defaults; sparse="rows"                                                 |
+    | Keras 2.0 to 2.3            | the defaults; its default rate is 1                                         |
+    | new-style Keras, Keras 3    | the defaults                                                                |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001. The paper's is 1.
+        rho: decay of both averages, 0 to 1; 0.95.
+        epsilon: under both roots; 1e-7.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> Adadelta(1.0, rho=0.75, epsilon=1.0).bind(numpy).apply_gradients([(numpy.array([2.0]), weights)])
+    >>> weights.round(4)  # -2 / sqrt(0.25 * 4 + 1)
+    array([-1.4142])
+    """
+
+    family = "Adagrad"
+    learning_rate = hyper(1e-3, minimum=0)
+    rho = hyper(0.95, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    mean_square = slot()
+    mean_square_step = slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        mean_square = hyper.rho * slots.mean_square + (1 - hyper.rho) * grad * grad
+        step = ops.sqrt(slots.mean_square_step + hyper.epsilon) / ops.sqrt(mean_square + hyper.epsilon) * grad
+        mean_square_step = hyper.rho * slots.mean_square_step + (1 - hyper.rho) * step * step
+        return hyper.learning_rate * step, {"mean_square": mean_square, "mean_square_step": mean_square_step}

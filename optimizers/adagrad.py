@@ -1,0 +1,46 @@
+"""Adagrad."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.definition import Definition
+
+
+class Adagrad(Definition):
+    """Adagrad (Duchi et al. 2011, JMLR 12, the diagonal form of figure 1).
+
+    accumulator := accumulator + grad^2
+    var := var - learning_rate * grad / (sqrt(accumulator) + epsilon)
+    or with epsilon_in_root var - learning_rate * grad / sqrt(accumulator + epsilon)
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.train                    | epsilon=0                                                                   |
+    | OptimizerV2                 | the defaults                                                                |
+    | Keras 2.0 to 2.3            | initial_accumulator_value=0; its default rate is 0.01                       |
+    | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        initial_accumulator_value: where accumulators start; 0.1.
+        epsilon: keeps the root from 0; 1e-7.
+        epsilon_in_root: whether epsilon stands under the root; False.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> Adagrad(0.1, initial_accumulator_value=0.0).bind(numpy).apply_gradients([(numpy.array([3.0]), weights)])
+    >>> weights.round(4)
+    array([-0.1])
+    """
+
+    family = "Adagrad"
+    still = True
+    learning_rate = hyper(1e-3, minimum=0)
+    initial_accumulator_value = option(0.1, minimum=0)
+    epsilon = hyper(1e-7, minimum=0)
+    epsilon_in_root = option(False)
+    accumulator = slot(init="initial_accumulator_value")
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        accumulator = slots.accumulator + grad * grad
+        inside, outside = (hyper.epsilon, 0) if self.epsilon_in_root else (0, hyper.epsilon)
+        return hyper.learning_rate * grad / (ops.sqrt(accumulator + inside) + outside), {"accumulator": accumulator}

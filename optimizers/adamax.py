@@ -1,0 +1,47 @@
+"""Adamax: Adam with the infinity norm."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, slot
+from everstep.optimizers.definition import Definition
+
+
+class Adamax(Definition):
+    """Adamax (Kingma & Ba 2015, arXiv:1412.6980, section 7.1 and algorithm 2).
+
+    m := beta_1 * m + (1 - beta_1) * grad
+    u := max(beta_2 * u, abs(grad))
+    var := var - learning_rate / (1 - beta_1^t) * m / (u + epsilon)
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.contrib.opt              | epsilon=1e-8, sparse="rows"                                                 |
+    | OptimizerV2                 | the defaults; sparse="rows"                                                 |
+    | Keras 2.0 to 2.3            | the defaults; its default rate is 0.002                                     |
+    | new-style Keras, Keras 3    | the defaults                                                                |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the first moment, 0 to 1; 0.9.
+        beta_2: decay of the norm, 0 to 1; 0.999.
+        epsilon: added to the norm; 1e-7.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> Adamax(0.1, epsilon=0.0).bind(numpy).apply_gradients([(numpy.array([-3.0]), weights)])
+    >>> weights.round(4)
+    array([0.1])
+    """
+
+    family = "Adam"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    m = slot()
+    u = slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
+        u = ops.maximum(hyper.beta_2 * slots.u, ops.abs(grad))
+        rate = hyper.learning_rate / (1 - hyper.beta_1**t)
+        return rate * m / (u + hyper.epsilon), {"m": m, "u": u}

@@ -1,0 +1,75 @@
+"""LAMB: Adam whose step is scaled to the size of each variable."""
+from __future__ import absolute_import, division, print_function
+
+import re
+
+from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.definition import Definition
+
+
+class LAMB(Definition):
+    """LAMB (You et al. 2020, arXiv:1904.00962, algorithm 2, with phi(z) = z).
+
+    m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
+    v := beta_2 * v + (1 - beta_2) * grad^2;  v_hat = v / (1 - beta_2^t)
+    direction = m_hat / (sqrt(v_hat) + epsilon) + weight_decay * var
+    ratio = norm(var) / norm(direction), of the whole variable; 1 where either is 0
+    var := var - learning_rate * ratio * direction
+
+    Defaults are those of TensorFlow Addons.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | TensorFlow Addons           | the defaults (its lists of patterns joined by "|")                          |
+    | Keras 3                     | epsilon=1e-7; its `weight_decay=` stands outside of the ratio               |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the first moment, 0 to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-6.
+        weight_decay: the share of the variable that is added to the direction; 0.
+        exclude_from_weight_decay: a regular expression; variables in whose name it is found have no weight decay; none.
+        exclude_from_layer_adaptation: the same for variables whose ratio is 1; as for weight decay.
+
+    >>> import numpy
+    >>> weights = numpy.array([3.0, 4.0])
+    >>> LAMB(0.1).bind(numpy).apply_gradients([(numpy.array([2.0, -2.0]), weights)])
+    >>> weights.round(4)  # -0.1 * 5 / sqrt(2), and +
+    array([2.6464, 4.3536])
+    """
+
+    family = "Adam"
+    locality = "variable"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-6, minimum=0)
+    weight_decay = hyper(0.0, minimum=0)
+    exclude_from_weight_decay = option("")
+    exclude_from_layer_adaptation = option("")
+    m = slot()
+    v = slot()
+
+    def specialize(self, variable):
+        undecayed = self.exclude_from_weight_decay
+        unadapted = self.exclude_from_layer_adaptation or undecayed
+
+        def found(pattern):
+            return pattern if pattern and re.search(pattern, variable.name) else ""
+
+        return self.replace(
+            exclude_from_weight_decay=found(undecayed), exclude_from_layer_adaptation=found(unadapted)
+        )
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
+        v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
+        direction = m / (1 - hyper.beta_1**t) / (ops.sqrt(v / (1 - hyper.beta_2**t)) + hyper.epsilon)
+        if not self.exclude_from_weight_decay:
+            direction = direction + hyper.weight_decay * var
+        rate = hyper.learning_rate
+        if not self.exclude_from_layer_adaptation:
+            size, length = ops.sqrt(ops.sum(var * var)), ops.sqrt(ops.sum(direction * direction))
+            rate = rate * ops.where((size > 0) & (length > 0), size / ops.where(length > 0, length, 1), 1)
+        return rate * direction, {"m": m, "v": v}

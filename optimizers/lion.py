@@ -1,0 +1,45 @@
+"""Lion: the sign of an interpolated momentum."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, slot
+from everstep.optimizers.definition import Definition
+
+
+class Lion(Definition):
+    """Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2).
+
+    direction = sign(beta_1 * m + (1 - beta_1) * grad)
+    m := beta_2 * m + (1 - beta_2) * grad
+    var := var - learning_rate * (direction + weight_decay * var)
+
+    Defaults are those of Keras; the paper's rate is 1e-4.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | new-style Keras, Keras 3    | the defaults; `weight_decay=` is the same                                   |
+    | the authors' code           | learning_rate=1e-4                                                          |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: weight of the momentum in the direction, 0 to 1; 0.9.
+        beta_2: decay of the momentum, 0 to 1; 0.99.
+        weight_decay: the share of the variable, times the rate, that is taken off; 0.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(2)
+    >>> Lion(0.1).bind(numpy).apply_gradients([(numpy.array([3.0, -0.5]), weights)])
+    >>> weights
+    array([-0.1,  0.1])
+    """
+
+    family = "signs"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.99, minimum=0, maximum=1)
+    weight_decay = hyper(0.0, minimum=0)
+    m = slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        direction = ops.sign(hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad)
+        m = hyper.beta_2 * slots.m + (1 - hyper.beta_2) * grad
+        return hyper.learning_rate * (direction + hyper.weight_decay * var), {"m": m}

@@ -1,0 +1,73 @@
+"""Nadam: Adam with Nesterov momentum."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, scalar, slot
+from everstep.optimizers.definition import Definition
+
+
+class Nadam(Definition):
+    """Nadam (Dozat 2016, "Incorporating Nesterov Momentum into Adam", algorithm 2).
+
+    mu(t) = beta_1 * (1 - 0.5 * 0.96^(t * momentum_decay));  product := product * mu(t)
+    m := beta_1 * m + (1 - beta_1) * grad
+    v := beta_2 * v + (1 - beta_2) * grad^2
+    m_bar = (1 - mu(t)) * grad / (1 - product) + mu(t + 1) * m / (1 - product * mu(t + 1))
+    var := var - learning_rate * m_bar / (sqrt(v / (1 - beta_2^t)) + epsilon)
+    or with momentum_schedule=False, as Adam with m_bar in place of m:
+    m_bar = (1 - beta_1) * grad + beta_1 * m
+    var := var - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m_bar / (sqrt(v) + epsilon)
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.contrib.opt              | momentum_schedule=False, epsilon=1e-8                                       |
+    | OptimizerV2                 | the defaults (its schedule_decay is momentum_decay)                         |
+    | Keras 2.0 to 2.3            | the defaults; its default rate is 0.002                                     |
+    | new-style Keras, Keras 3    | momentum_decay=1                                                            |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the first moment, 0 to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-7.
+        momentum_decay: times t in the exponent of the momentum's schedule; 0.004, the paper's.
+        momentum_schedule: whether the momentum is warmed up; True.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> optimizer = Nadam(0.1, beta_1=0.5, momentum_schedule=False, epsilon=0.0).bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.array([3.0]), weights)])
+    >>> weights.round(4)  # -0.1 * (0.5 + 0.25) / (1 - 0.5)
+    array([-0.15])
+    """
+
+    family = "Adam"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    momentum_decay = hyper(0.004, minimum=0)
+    momentum_schedule = option(True)
+    m = slot()
+    v = slot()
+    momentum_product = scalar(1.0)
+
+    @staticmethod
+    def scheduled(hyper, t):
+        return hyper.beta_1 * (1 - 0.5 * 0.96 ** (t * hyper.momentum_decay))
+
+    def advance(self, ops, scalars, hyper, t):
+        product = scalars.momentum_product
+        return {"momentum_product": product * self.scheduled(hyper, t) if self.momentum_schedule else product}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
+        v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
+        if self.momentum_schedule:
+            now, later, product = self.scheduled(hyper, t), self.scheduled(hyper, t + 1), hyper.momentum_product
+            m_bar = (1 - now) * grad / (1 - product) + later * m / (1 - product * later)
+            change = hyper.learning_rate * m_bar / (ops.sqrt(v / (1 - hyper.beta_2**t)) + hyper.epsilon)
+        else:
+            m_bar = (1 - hyper.beta_1) * grad + hyper.beta_1 * m
+            rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+            change = rate * m_bar / (ops.sqrt(v) + hyper.epsilon)
+        return change, {"m": m, "v": v}

@@ -1,0 +1,68 @@
+"""NovoGrad: momentum of gradients that are normalized for each variable."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.definition import Definition
+
+
+class NovoGrad(Definition):
+    """NovoGrad (Ginsburg et al. 2019, arXiv:1905.11286, algorithm 1).
+
+    v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number for each variable; at first sum(grad^2)
+    step = grad / (sqrt(v) + epsilon) + weight_decay * var, with grad_averaging times 1 - beta_1 but for the first one
+    m := beta_1 * m + learning_rate * step
+    var := var - m
+    or with rate_in_velocity=False, as the paper, which differs once the rate changes,
+    m := beta_1 * m + step
+    var := var - learning_rate * m
+
+    With amsgrad v is replaced in the root by v_hat := max(v_hat, v). Defaults are those of TensorFlow Addons.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | TensorFlow Addons           | the defaults; its slot m is ours times -1                                   |
+    | the paper                   | rate_in_velocity=False, epsilon=1e-8                                        |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the momentum, 0 to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-7.
+        weight_decay: the share of the variable that is added to a step; 0.
+        grad_averaging: whether the momentum is an average, as Adam's; False.
+        amsgrad: False.
+        rate_in_velocity: whether m sums steps times their rates, or steps; True.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(2)
+    >>> NovoGrad(0.1).bind(numpy).apply_gradients([(numpy.array([3.0, -4.0]), weights)])
+    >>> weights.round(4)
+    array([-0.06,  0.08])
+    """
+
+    family = "Adam"
+    locality = "variable"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    weight_decay = hyper(0.0, minimum=0)
+    grad_averaging = option(False)
+    amsgrad = option(False)
+    rate_in_velocity = option(True)
+    m = slot()
+    v = slot(shape=())
+    v_hat = slot(shape=(), when="amsgrad")
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        square = ops.sum(grad * grad)
+        v = ops.where(t > 1, hyper.beta_2 * slots.v + (1 - hyper.beta_2) * square, square)
+        new = {"v": v}
+        if self.amsgrad:
+            v = new["v_hat"] = ops.maximum(slots.v_hat, v)
+        step = grad / (ops.sqrt(v) + hyper.epsilon) + hyper.weight_decay * var
+        if self.grad_averaging:
+            step = ops.where(t > 1, 1 - hyper.beta_1, 1) * step
+        inside, outside = (hyper.learning_rate, 1) if self.rate_in_velocity else (1, hyper.learning_rate)
+        new["m"] = hyper.beta_1 * slots.m + inside * step
+        return outside * new["m"], new

@@ -1,0 +1,86 @@
+"""RAdam: Adam whose rate is rectified while the second moment is known from few gradients."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import hyper, option, scalar, slot
+from everstep.optimizers.definition import Definition
+
+
+class RAdam(Definition):
+    """Rectified Adam (Liu et al. 2020, arXiv:1908.03265, algorithm 2).
+
+    m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
+    v := beta_2 * v + (1 - beta_2) * grad^2;  root = sqrt(v / (1 - beta_2^t)) + epsilon
+    longest = 2 / (1 - beta_2) - 1;  length = longest - 2 * t * beta_2^t / (1 - beta_2^t)
+    r = sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+    direction = r * m_hat / root where length >= sma_threshold, else m_hat
+    var := var - learning_rate * (direction + weight_decay * var)
+
+    That length loses all its digits in float32 (1999 - 1998 at first, with the defaults), so it is computed as
+    2 * ages_sum / weights_sum - 1, which is the same, with two numbers that all variables share:
+    weights_sum := 1 + beta_2 * weights_sum;  ages_sum := weights_sum + beta_2 * ages_sum
+    TensorFlow Addons computes the first form in the variable's dtype, which puts it 1e-5 off; its warm-up is a
+    schedule here.
+
+    With amsgrad v is replaced in the root by v_hat := max(v_hat, v). The paper's threshold is 4, its authors' code
+    has 5. Defaults are those of TensorFlow Addons.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | TensorFlow Addons           | the defaults                                                                |
+    | torch, the authors' code    | corrected_root=False, epsilon=1e-8                                          |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.001.
+        beta_1: decay of the first moment, 0 to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-7.
+        weight_decay: the share of the variable, times the rate, that is taken off; 0.
+        amsgrad: False.
+        sma_threshold: the least length with which the second moment is used, at least 4; 5.
+        corrected_root: whether epsilon is added to the bias-corrected root, or to sqrt(v); True.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> RAdam(0.1).bind(numpy).apply_gradients([(numpy.array([3.0]), weights)])
+    >>> weights.round(4)  # the second moment of one gradient says nothing
+    array([-0.3])
+    """
+
+    family = "Adam"
+    learning_rate = hyper(1e-3, minimum=0)
+    beta_1 = hyper(0.9, minimum=0, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-7, minimum=0)
+    weight_decay = hyper(0.0, minimum=0)
+    amsgrad = option(False)
+    sma_threshold = hyper(5.0, minimum=4)
+    corrected_root = option(True)
+    m = slot()
+    v = slot()
+    v_hat = slot(when="amsgrad")
+    weights_sum = scalar()
+    ages_sum = scalar()
+
+    def advance(self, ops, scalars, hyper, t):
+        weights = 1 + hyper.beta_2 * scalars.weights_sum
+        return {"weights_sum": weights, "ages_sum": weights + hyper.beta_2 * scalars.ages_sum}
+
+    def second_moment(self, grad, m, v, hyper):
+        return hyper.beta_2 * v + (1 - hyper.beta_2) * grad * grad
+
+    def direction(self, ops, m_hat, root, hyper):
+        longest, length = 2 / (1 - hyper.beta_2) - 1, 2 * hyper.ages_sum / hyper.weights_sum - 1
+        square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+        return ops.where(length >= hyper.sma_threshold, ops.sqrt(ops.maximum(square, 0)) * m_hat / root, m_hat)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
+        v = self.second_moment(grad, m, slots.v, hyper)
+        new = {"m": m, "v": v}
+        if self.amsgrad:
+            v = new["v_hat"] = ops.maximum(slots.v_hat, v)
+        correction = ops.sqrt(1 - hyper.beta_2**t)
+        corrected = self.corrected_root
+        root = ops.sqrt(v) / correction + hyper.epsilon if corrected else (ops.sqrt(v) + hyper.epsilon) / correction
+        direction = self.direction(ops, m / (1 - hyper.beta_1**t), root, hyper)
+        return hyper.learning_rate * (direction + hyper.weight_decay * var), new

@@ -1,0 +1,93 @@
+"""Schedule-Free AdamW: an average of the weights in place of a schedule of the rate."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.declarations import VARIABLE, hyper, option, scalar, slot
+from everstep.optimizers.definition import Definition
+
+
+class ScheduleFreeAdamW(Definition):
+    """Schedule-Free AdamW (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682, algorithm 1).
+
+    Three sequences that start at the same weights: z takes the steps, x is the average of z and is what a model is
+    evaluated and exported with, y lies between them and is where gradients are taken. The variable is y:
+
+    v := beta_2 * v + (1 - beta_2) * grad^2
+    rate = learning_rate * min(1, t / warmup_steps)
+    step = grad / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay * y
+    z := z - rate * step
+    weight = t^averaging_power * max(all rates up to now)^rate_power;  share = weight / sum(all weights up to now)
+    x := (1 - share) * x + share * z;  y := (1 - beta_1) * z + beta_1 * x
+    or with correction_in_rate, as in the paper,
+    rate = learning_rate * min(1, t / warmup_steps) * sqrt(1 - beta_2^t)
+    step = grad / (sqrt(v) + epsilon) + weight_decay * y
+
+    x is not stored: x = (variable - (1 - beta_1) * z) / beta_1, where z is a slot. Put that into the variables before
+    evaluation, and y = (1 - beta_1) * z + beta_1 * x back before training goes on. Layers that keep running means
+    (batch normalization) need some batches at x first.
+
+    Defaults are those of the authors' code.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | the authors' code           | the defaults (its r is averaging_power, its weight_lr_power rate_power);    |
+    |                             | AdamWScheduleFreePaper: correction_in_rate=True                             |
+    | Keras 3 on JAX              | rate_power=0; its `weight_decay=` is taken off y alone                      |
+    | Keras 3 on other backends   | none: it takes x from a z that it has changed already (3.15)                |
+
+    Args:
+        learning_rate: float, tensor, callable or schedule; 0.0025.
+        beta_1: share of x in y, more than 0 and up to 1; 0.9.
+        beta_2: decay of the second moment, 0 to 1; 0.999.
+        epsilon: added to the root; 1e-8.
+        weight_decay: the share of y, times the rate, that is taken off z; 0.
+        warmup_steps: number of updates in which the rate grows to its full size; 0.
+        averaging_power: of t in the weights of the average; 0.
+        rate_power: of the greatest rate in the weights of the average; 2.
+        correction_in_rate: whether the correction of bias is the rate's; False.
+
+    >>> import numpy
+    >>> weights = numpy.zeros(1)
+    >>> optimizer = ScheduleFreeAdamW(0.1, beta_1=0.5).bind(numpy)
+    >>> for _ in range(2):
+    ...     optimizer.apply_gradients([(numpy.array([3.0]), weights)])
+    >>> z = optimizer.get_slot(weights, "z")
+    >>> x = (weights - (1 - 0.5) * z) / 0.5
+    >>> print(z.round(4), x.round(4))  # -0.1, -0.2, and their mean
+    [-0.2] [-0.15]
+    """
+
+    family = "Adam"
+    learning_rate = hyper(0.0025, minimum=0)
+    beta_1 = hyper(0.9, minimum=1e-30, maximum=1)
+    beta_2 = hyper(0.999, minimum=0, maximum=1)
+    epsilon = hyper(1e-8, minimum=0)
+    weight_decay = hyper(0.0, minimum=0)
+    warmup_steps = option(0, minimum=0)
+    averaging_power = hyper(0.0)
+    rate_power = hyper(2.0)
+    correction_in_rate = option(False)
+    z = slot(init=VARIABLE)
+    v = slot()
+    greatest_rate = scalar()
+    weights_sum = scalar()
+
+    def rate(self, ops, hyper, t):
+        rate = hyper.learning_rate * ops.minimum(1, t / self.warmup_steps) if self.warmup_steps else hyper.learning_rate
+        return rate * ops.sqrt(1 - hyper.beta_2**t) if self.correction_in_rate else rate
+
+    @staticmethod
+    def weight(hyper, greatest, t):
+        return t**hyper.averaging_power * greatest**hyper.rate_power
+
+    def advance(self, ops, scalars, hyper, t):
+        greatest = ops.maximum(scalars.greatest_rate, self.rate(ops, hyper, t))
+        return {"greatest_rate": greatest, "weights_sum": scalars.weights_sum + self.weight(hyper, greatest, t)}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
+        square = v if self.correction_in_rate else v / (1 - hyper.beta_2**t)
+        step = self.rate(ops, hyper, t) * (grad / (ops.sqrt(square) + hyper.epsilon) + hyper.weight_decay * var)
+        z, weight = slots.z - step, self.weight(hyper, hyper.greatest_rate, t)
+        share = ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
+        # The same as above with x = (y - (1 - beta_1) * z) / beta_1 put in, so that nothing is divided by beta_1.
+        return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
