@@ -9,6 +9,7 @@ import textwrap
 from everstep import VARIABLE, __version__, optimizers
 from everstep.errors import ConfigError, EverstepError
 from everstep.optimizers.declarations import REQUIRED
+from everstep.optimizers.definition import Definition
 
 
 def main(arguments=None):
@@ -137,11 +138,23 @@ def sparse_behaviour(made):
             still.get(made.still, "where a zero gradient changes nothing, it costs what the rows present cost"),
             ""
             if made.locality == "variable"
-            else ' sparse="rows" changes only the rows present; "variable_rows" moves slots as exact does, and of the '
-            "variable the rows present.",
+            else ' sparse="rows" changes only the rows present; {}; "variable_rows" moves slots as exact does, and of '
+            "the variable the rows present.".format(catching_up(made)),
         )
     )
     return textwrap.fill(text, 110)
+
+
+def catching_up(made):
+    """What `sparse="catch_up"` does; a property tells it by settings that a class alone does not have."""
+    if "measure" in vars(made) and made.resting is Definition.resting:
+        return '"catch_up" is refused, since the rule measures all rows of a step'
+    steps = "some" if isinstance(made.replays, property) else "{}".format(made.replays)
+    closed = made.coast is not Definition.coast
+    how = "in one by a closed form" if steps == "0" else "one by one, the first {}".format(steps)
+    if steps != "0" and closed:
+        how += ", and the rest by a closed form"
+    return '"catch_up" first takes the steps that a row missed, {}'.format(how)
 
 
 def print_table(header, rows):

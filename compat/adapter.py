@@ -9,7 +9,8 @@ import re
 
 import numpy as np
 
-from everstep.compat.step import TOUCHED, Step, remembers_rows, skips
+from everstep.compat.catch_up import ROWS, Missed, catches_up
+from everstep.compat.step import Step, engine_slots, skips
 from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperValueError, RuleError, UnsupportedError
 from everstep.optimizers.declarations import is_tensor
 from everstep.optimizers.definition import Definition, Variable
@@ -186,20 +187,60 @@ class Adapter(object):
     def slot_declaration(self, variable, name, record=None):
         """(initial value or VARIABLE, shape, dtype) of a slot of a variable, or of what `record` makes of it."""
         rule, record = self.rule(variable), record or self.record(variable)
-        if name == TOUCHED:
-            return 0, record.shape[:1] + (1,) * (len(record.shape) - 1), "int64"
+        own = engine_slots(self.backend, rule, record)
+        if name in own:
+            return own[name]
         owner, slot = flat(rule, "slot")[name]
         return slot.initial_value(owner), slot.shape_for(record), slot.dtype_for(record)
 
     def slot_names(self, variable):
         rule = self.rule(variable)
-        names = list(flat(rule, "slot"))
-        return names + [TOUCHED] if remembers_rows(rule) and self.record(variable).shape else names
+        return list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, self.record(variable)))
 
     # The step.
 
     def take_step(self, pairs, count=True, before=()):
         return Step(self, pairs, before).run(count)
+
+    def flush(self, variables=None):
+        """Brings every row up to date, before evaluation or a checkpoint, where `sparse="catch_up"`.
+
+        Args:
+            variables: those to bring up to date; all that this optimizer has trained unless given.
+
+        Returns:
+            In a graph the operation that does it; in eager code None, and it is done.
+
+        Raises:
+            SlotError: the optimizer has not been made to train one of the variables yet.
+        """
+        known = [variable for _, _, variable in self._rules.values()] if variables is None else variables
+        return self.backend.plain(self._bring_up)([(variable, None) for variable in known])
+
+    def catch_up(self, variable, rows):
+        """Brings the rows that a batch is about to read up to date, where `sparse="catch_up"`.
+
+        Args:
+            variable: the table.
+            rows: whole numbers of any shape; a row may be there more than once.
+
+        Returns:
+            In a graph the operation that does it, which the look-up must wait for; in eager code None.
+
+        Raises:
+            SlotError: the optimizer has not been made to train the variable yet.
+        """
+        return self.backend.plain(self._bring_up)([(variable, lambda: self.backend.unique(rows))])
+
+    def _bring_up(self, wanted):
+        operations = []
+        for variable, find_rows in wanted:
+            if not self.record(variable).shape or not catches_up(self.backend, self.rule(variable)):
+                continue
+            self.get_slot(variable, ROWS)  # or an error that says what to do first
+            with self.backend.at(self.bare(variable)):
+                operations.extend(Missed(self, variable, find_rows).take())
+        return self.backend.group(operations)
 
     def constrain(self, variable, write):
         """The operation that wrote a variable, with its constraint."""

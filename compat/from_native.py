@@ -1,6 +1,8 @@
 """`everstep.from_native`: the definition that does what a stock optimizer does; and the way back."""
 from __future__ import absolute_import, division, print_function
 
+import math
+import re
 import sys
 import warnings
 
@@ -12,9 +14,11 @@ from everstep.compat.targets import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers import schedule as schedules
 from everstep.optimizers.tree import with_hypers
-from everstep.optimizers.wrappers.accumulate import accumulate
-from everstep.optimizers.wrappers.clip import clip
-from everstep.optimizers.wrappers.decoupled_weight_decay import decoupled_weight_decay
+from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
+from everstep.optimizers.wrappers.clip import Clip, clip
+from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
+
+_NEW_STYLE = ("update_step", "keras3")
 
 
 def from_native(optimizer, api=None):
@@ -57,15 +61,18 @@ def to_native_config(definition, module):
         UnsupportedError: that API has none; the message lists what stands in the way.
     """
     target, reasons = find(module).target.name, []
-    if not isinstance(definition.learning_rate, float):
+    rule, beside = _unwrapped(definition, target)
+    if not isinstance(getattr(rule, "learning_rate", None), (float, type(None))):
         raise UnsupportedError("{} has a learning rate that is no number".format(definition._short()))
     for form in FORMS:
-        if form.target != target or form.definition is not type(definition):
+        if form.target != target or form.definition is not type(rule):
             continue
         stock = getattr(getattr(module, "optimizers", module), form.native, None)
-        reason = _why_not(form, definition, _unknown_to(stock, form))
+        reason = _why_not(form, rule, _unknown_to(stock, form))
+        if reason is None and "weight_decay" in beside and "weight_decay" in form.names:
+            reason = "has one weight_decay"
         if reason is None:
-            config = {theirs: getattr(definition, ours) for theirs, ours in form.names.items()}
+            config = dict({theirs: getattr(rule, ours) for theirs, ours in form.names.items()}, **beside)
             for theirs in _unknown_to(stock, form):
                 value = config.pop(theirs)
                 if theirs == "learning_rate":
@@ -77,6 +84,24 @@ def to_native_config(definition, module):
             module.__name__, definition._short(), ": " + "; ".join(reasons) if reasons else ""
         )
     )
+
+
+def _unwrapped(definition, target):
+    """(the definition inside of the wrappers that stock has arguments for, those arguments)."""
+    beside = {}
+    if target == "keras3" and isinstance(definition, Accumulate) and definition.reduction == "mean":
+        beside["gradient_accumulation_steps"] = definition.steps
+        definition = definition.inner
+    if target in _NEW_STYLE and isinstance(definition, Clip):
+        bounds = {"clipnorm": definition.norm, "global_clipnorm": definition.global_norm, "clipvalue": definition.value}
+        given = {name: bound for name, bound in bounds.items() if bound}
+        if len(given) == 1:
+            beside.update(given)
+            definition = definition.inner
+    if target in _NEW_STYLE and isinstance(definition, DecoupledWeightDecay) and definition.times_rate:
+        beside["weight_decay"] = definition.weight_decay
+        definition = definition.inner
+    return definition, beside
 
 
 def _unknown_to(stock, form):
@@ -137,7 +162,9 @@ def _attributes(optimizer, name):
     """What a tf.train optimizer was given; it has no config."""
     form = _form("tf_train", name)
     found = {}
-    for theirs in form.names:
+    if hasattr(optimizer, "_logbase"):  # PowerSign keeps its base so
+        found["base"] = math.exp(optimizer._logbase)
+    for theirs in list(form.names) + ["skip_list", "sign_decay_fn"]:
         for attribute in ("_" + theirs, "_lr") if theirs == "learning_rate" else ("_" + theirs,):
             if hasattr(optimizer, attribute):
                 found[theirs] = getattr(optimizer, attribute)
@@ -174,18 +201,28 @@ class _Migration(object):
             self.config["learning_rate"] = self.config.pop("lr")
         if self.config.get("use_ema"):
             raise UnsupportedError("use_ema: everstep has no moving average of weights")
+        if self.config.get("sign_decay_fn"):
+            raise UnsupportedError(
+                "sign_decay_fn is a function of tf.train's global_step; give sign_decay an everstep.Schedule that does "
+                "the same"
+            )
         self._warn()
         names = [name for name in self.form.names if name in self.config]
         arguments = {self.form.names[name]: _short(self.config[name]) for name in names}
         arguments["learning_rate"] = self._rate()
         arguments.update(self.form.fixed)
+        if self.config.get("skip_list"):  # LARS
+            arguments["exclude_from_layer_adaptation"] = "|".join(map(re.escape, self.config["skip_list"]))
         sparse = self.form.sparse(arguments) if callable(self.form.sparse) else self.form.sparse
         made = self.form.definition(sparse=sparse, **arguments)
         decay = self.config.get("weight_decay")
         if decay and "weight_decay" not in self.form.names:
             made = decoupled_weight_decay(made, decay)
-        made = self._clipped(made)
         steps = self.config.get("gradient_accumulation_steps")
+        clipped = self._clipped(made)
+        if steps and clipped is not made:
+            raise UnsupportedError("gradient_accumulation_steps with clipping: accumulate has no place for what clips")
+        made = clipped
         if steps and not isinstance(arguments["learning_rate"], float):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"
@@ -199,7 +236,7 @@ class _Migration(object):
         decay = 0.0 if "decay" in self.form.names else self.config.get("decay") or 0.0
         if isinstance(given, dict):
             given = _converted(given) or self._native_schedule()
-        given = _short(given)
+        given = float(given) if isinstance(given, int) else _short(given)
         if not decay:
             return given
         if not isinstance(given, float):
@@ -221,7 +258,7 @@ class _Migration(object):
         norm, value, total = [bound if bound and bound > 0 else None for bound in (norm, value, total)]
         if self.target == "get_updates" and self._one_norm():
             norm, total = None, norm
-        if self.target in ("update_step", "keras3"):  # the first of them alone
+        if self.target in _NEW_STYLE:  # the first of them alone
             value = None if norm or total else value
             total = None if norm else total
         if norm is None and total is None and value is None:
@@ -239,18 +276,24 @@ class _Migration(object):
 
     def _warn(self):
         """Says once where stock does something that no definition should."""
-        known = {
-            "get_updates": "stock get_updates reads its counter before or after moving it, at random",
-            "keras3": "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart",
-        }
-        message = known.get(self.target)
-        if self.form.native == "Nadam" and self.target == "update_step":
-            message = "stock new-style Nadam multiplies its momentum product once per variable in a compiled step"
+        message = _WRONG.get((self.target, self.form.native)) or _WRONG.get(self.target)
         if message and (self.target, self.form.native) not in _warned:
             _warned.add((self.target, self.form.native))
-            warnings.warn("{}; the definition does not. See docs/numbers.md".format(message), stacklevel=4)
+            warnings.warn("{}; the definition does not. See docs/from_native.md".format(message), stacklevel=4)
 
 
+_WRONG = {
+    "get_updates": "stock get_updates reads its counter before or after moving it, at random",
+    "keras3": "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart",
+    ("keras3", "ScheduleFreeAdamW"): (
+        "stock ScheduleFreeAdamW takes its average from a slot that it has changed already, except on JAX"
+    ),
+    ("update_step", "Nadam"): (
+        "stock new-style Nadam multiplies its momentum product once per variable in a compiled step"
+    ),
+    ("tf_train", "AdamWOptimizer"): "stock AdamWOptimizer moves all rows of a sparse gradient, and decays some",
+    ("tf_train", "LARSOptimizer"): "stock LARSOptimizer does plain momentum where a gradient is sparse",
+}
 _warned = set()  # type: set
 
 
@@ -260,7 +303,7 @@ def _short(value):
         value = value.item()
     if isinstance(value, float) and not isinstance(value, bool) and float(np.float32(value)) == value:
         return float(str(np.float32(value)))
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return value
 
 
 def _converted(serialized):

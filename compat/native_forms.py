@@ -8,13 +8,21 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.optimizers.adadelta import Adadelta
+from everstep.optimizers.adafactor import Adafactor
 from everstep.optimizers.adagrad import Adagrad
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
+from everstep.optimizers.addsign import AddSign
 from everstep.optimizers.ftrl import Ftrl
+from everstep.optimizers.lamb import LAMB
+from everstep.optimizers.lars import LARS
+from everstep.optimizers.lion import Lion
 from everstep.optimizers.nadam import Nadam
+from everstep.optimizers.powersign import PowerSign
+from everstep.optimizers.proximal_adagrad import ProximalAdagrad
 from everstep.optimizers.rmsprop import RMSprop
+from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.sgd import SGD
 from everstep.optimizers.sgdw import SGDW
 
@@ -30,11 +38,10 @@ _TRAIN_MOMENTUM = dict(_RATE, momentum="momentum", use_nesterov="nesterov")
 _RHO = dict(_RATE, rho="rho", epsilon="epsilon")
 _RMSPROP = dict(_RHO, momentum="momentum", centered="centered")
 _ACCUMULATOR = dict(_RATE, initial_accumulator_value="initial_accumulator_value")
+_PROXIMAL = dict(_ACCUMULATOR, l1_regularization_strength="l1", l2_regularization_strength="l2")
 _FTRL = dict(
-    _ACCUMULATOR,
+    _PROXIMAL,
     learning_rate_power="learning_rate_power",
-    l1_regularization_strength="l1",
-    l2_regularization_strength="l2",
     l2_shrinkage_regularization_strength="l2_shrinkage",
     beta="beta",
 )
@@ -78,6 +85,31 @@ def _forms():
         dict(_TRAIN_MOMENTUM, weight_decay="weight_decay"),
         {"rate_in_velocity": False, "decay_times_rate": False},
         "rows",
+    )
+    yield Form("tf_train", "ProximalAdagradOptimizer", ProximalAdagrad, _PROXIMAL, {}, "rows")
+    yield Form(
+        "tf_train",
+        "AddSignOptimizer",
+        AddSign,
+        dict(_RATE, alpha="alpha", beta="beta"),
+        {"sign_decay": 1.0},
+        "variable_rows",
+    )
+    yield Form(
+        "tf_train",
+        "PowerSignOptimizer",
+        PowerSign,
+        dict(_RATE, base="power_base", beta="beta"),
+        {"sign_decay": 1.0},
+        "variable_rows",
+    )
+    yield Form(
+        "tf_train",
+        "LARSOptimizer",
+        LARS,
+        dict(_TRAIN_MOMENTUM, weight_decay="weight_decay", eeta="trust_coefficient", epsilon="epsilon"),
+        {"exclude_from_layer_adaptation": ""},
+        "exact",
     )
 
     yield Form("optimizer_v2", "SGD", SGD, _MOMENTUM, {"rate_in_velocity": True}, _with_momentum)
@@ -163,6 +195,34 @@ def _forms():
             target, "Nadam", Nadam, _BETAS, {"momentum_schedule": True, "momentum_decay": 1.0}, "exact"
         )
         yield Form(target, "Ftrl", Ftrl, _FTRL, {}, "exact")
+        yield Form(
+            target, "Lion", Lion, dict(_RATE, beta_1="beta_1", beta_2="beta_2"), {"weight_decay": 0.0}, "exact"
+        )
+        # Its relative_step=False changes nothing.
+        yield Form(
+            target,
+            "Adafactor",
+            Adafactor,
+            dict(
+                _RATE,
+                beta_2_decay="beta_2_decay",
+                epsilon_1="epsilon_1",
+                epsilon_2="epsilon_2",
+                clip_threshold="clip_threshold",
+            ),
+            {"relative_step": True, "scale_parameter": True, "factored": True},
+            "exact",
+        )
+    excluded = {"exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""}
+    yield Form("keras3", "Lamb", LAMB, _BETAS, dict(excluded, weight_decay=0.0), "exact")
+    yield Form(
+        "keras3",
+        "ScheduleFreeAdamW",
+        ScheduleFreeAdamW,
+        dict(_BETAS, warmup_steps="warmup_steps"),
+        {"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
+        "exact",
+    )
 
 
 FORMS = tuple(_forms())

@@ -89,6 +89,13 @@ class NewStyleAdapter(NativeSchedules):
                 raise DefinitionError(
                     "weight_decay is times the learning rate on this API, and {} has none".format(owner)
                 )
+        if weight_decay and self.definition.sparse == "catch_up":
+            raise UnsupportedError(
+                '{} has sparse="catch_up", and weight_decay={} takes something off every row at every step; give '
+                "everstep.decoupled_weight_decay(definition), which rows can miss and take later".format(
+                    owner, weight_decay
+                )
+            )
         if skips(self.definition) and native.get("use_ema"):
             raise UnsupportedError(
                 "use_ema averages at every call, also where {} changes nothing; bind it without use_ema".format(owner)

@@ -110,6 +110,7 @@ class NumpyBackend(object):
 
     ops = NUMPY
     eager = True
+    moves_rows = True  # whether gradients can be sparse
 
     def __init__(self):
         self._written = []  # (array, place, what was there) of the step that runs
@@ -170,6 +171,12 @@ class NumpyBackend(object):
     def rows_of(self, variable):
         return len(variable)
 
+    def stack(self, numbers):
+        return np.stack(numbers)
+
+    def unique(self, rows):
+        return np.unique(rows)
+
     def sum_duplicates(self, values, indices):
         rows, place = np.unique(indices, return_inverse=True)
         summed = np.zeros((len(rows),) + values.shape[1:], values.dtype)
@@ -184,6 +191,16 @@ class NumpyBackend(object):
 
     def rows_equal(self, marks, mark):
         return np.flatnonzero(marks.reshape(-1) == mark)
+
+    def largest(self, counts):
+        """The largest of some counts; 0 of none."""
+        return int(np.max(counts)) if np.size(counts) else 0
+
+    def repeat(self, count, body, values):
+        """`values = body(step, values)`, so many times."""
+        for step in range(count):
+            values = body(step, values)
+        return values
 
     def can_branch(self, variable):
         return True
@@ -200,6 +217,18 @@ class NumpyBackend(object):
     def wait(self, value, operations):
         return value
 
+    def group(self, operations):
+        """What stands for all of the operations: nothing where they are done."""
+
+    def plain(self, function):
+        return function
+
+    def outside(self):
+        return self.after(())
+
+    def at(self, variable):
+        return self.after(())
+
     @contextlib.contextmanager
     def after(self, operations):
         yield
@@ -212,6 +241,8 @@ class TensorFlowBackend(object):
         tf: the module `tensorflow`.
         use_locking: passed to the assignments of ref variables.
     """
+
+    moves_rows = True
 
     def __init__(self, tf, use_locking=False):
         # From 1.13 on the TF1 names live in compat.v1, where they also give no deprecation warnings.
@@ -313,6 +344,12 @@ class TensorFlowBackend(object):
         count = self.shape(variable)[0]
         return self.tf.shape(variable)[0] if count is None else count
 
+    def stack(self, numbers):
+        return self.tf.stack(numbers)
+
+    def unique(self, rows):
+        return self.tf.unique(self.tf.reshape(self.tf.convert_to_tensor(rows), [-1]))[0]
+
     def sum_duplicates(self, values, indices):
         rows, place = self.tf.unique(indices)
         return self.tf.unsorted_segment_sum(values, place, self.tf.shape(rows)[0]), rows
@@ -323,6 +360,28 @@ class TensorFlowBackend(object):
     def rows_equal(self, marks, mark):
         flat = self.tf.reshape(marks, [-1])
         return self.tf.reshape(self._where(self.tf.equal(flat, self.tf.cast(mark, flat.dtype))), [-1])
+
+    def largest(self, counts):
+        found = self.tf.reduce_max(self.tf.concat([self.tf.reshape(counts, [-1]), self.tf.constant([0], "int64")], 0))
+        return int(found) if self.eager else found
+
+    def repeat(self, count, body, values):
+        if self.eager:
+            for step in range(count):
+                values = body(self.tf.constant(step, "int64"), values)
+            return values
+
+        def again(step, *now):
+            then = body(step, list(now))
+            for old, new in zip(now, then):
+                new.set_shape(old.get_shape())
+            return [step + 1] + then
+
+        step = self.tf.zeros_like(count)
+        found = self.tf.while_loop(
+            lambda step, *_: step < count, again, [step] + values, parallel_iterations=1, back_prop=False
+        )
+        return list(found[1:])
 
     def can_branch(self, variable):
         """Whether a variable can be written in a branch: not a ref variable where branches are functions (TF 2)."""
@@ -368,6 +427,9 @@ class TensorFlowBackend(object):
         """Out of every branch, loop and function, where variables are made."""
         scope = getattr(self.tf, "init_scope", None)  # from 1.5 on
         return scope() if scope else self.tf.control_dependencies(None)
+
+    def group(self, operations):
+        return None if self.eager else self.tf.group(*operations)
 
     def operations(self, done):
         """A flat list of the operations in nested results."""
@@ -470,6 +532,7 @@ class KerasBackend(object):
     """
 
     eager = True
+    moves_rows = False
 
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
@@ -556,6 +619,12 @@ class KerasBackend(object):
 
     def outside(self):
         return self.after(())
+
+    def group(self, operations):
+        """What stands for all of the operations: nothing where they are done."""
+
+    def plain(self, function):
+        return function
 
     @contextlib.contextmanager
     def after(self, operations):

@@ -37,7 +37,7 @@ from everstep.compat.adapter import Adapter, attribute
 from everstep.compat.clip import check_bounds, clip, without_duplicates
 from everstep.compat.native_schedules import NativeSchedules, module_of
 from everstep.compat.ops import TensorFlowBackend
-from everstep.compat.step import TOUCHED, as_pairs, check_pairs, counters
+from everstep.compat.step import as_pairs, check_pairs, counters, engine_slots
 from everstep.errors import SlotError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
@@ -189,7 +189,7 @@ class OptimizerV2Adapter(NativeSchedules):
 
     def _is_plain(self, variable, slot_name):
         """Whether a slot has the shape and dtype of its variable, whatever that is."""
-        if slot_name == TOUCHED:
+        if slot_name in engine_slots(self.backend, self.rule(variable), self.record(variable)):
             return False
         _, declaration = flat(self.rule(variable), "slot")[slot_name]
         return declaration.shape is None and declaration.dtype is None

@@ -16,6 +16,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.catch_up import Missed, catch_up_slots, catches_up
 from everstep.compat.trace import Tracer, Value
 from everstep.errors import GradientError, RuleError, UnsupportedError
 from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, is_tensor, running_rule
@@ -39,7 +40,17 @@ def counters(definition):
 
 def remembers_rows(definition):
     """Whether a sparse update needs to know the rows of earlier steps."""
-    return defines(definition, "collect") and (definition.sparse in ("rows", "variable_rows") or definition.still)
+    return defines(definition, "collect") and (definition.sparse != "exact" or definition.still)
+
+
+def engine_slots(backend, rule, record):
+    """`{name: (initial value, shape, dtype)}` of what the engine keeps beside a variable's slots."""
+    found = OrderedDict()
+    if record.shape and remembers_rows(rule):
+        found[TOUCHED] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
+    if record.shape and catches_up(backend, rule):
+        found.update(catch_up_slots(rule, record))
+    return found
 
 
 def as_pairs(grads_and_vars):
@@ -250,7 +261,8 @@ class Step(object):
         slots = work.changed_slots(flatten(work.rule, "slot", slots, "update"))
         decay = self.host.native_decay(work.variable)
         decay = work.scope.values["learning_rate"] * decay if decay else None
-        work.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []))
+        noted = work.missed.note(work.scope) if work.missed else []
+        work.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + noted)
         return assigned, change, slots, decay
 
     def _finish_in_branch(self, work, traced, collected):
@@ -268,7 +280,8 @@ class Step(object):
             change = work.fit(None, change)
             if work.changed_rows is not None:
                 change = work.on_changed_rows(change, work.lower(work.var) if assigned else change * 0)
-            if not assigned and (work.by_rows or backend.dtype(work.variable) != work.dtype):
+            by_value = work.by_rows or work.missed or backend.dtype(work.variable) != work.dtype
+            if not assigned and by_value:
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
                 change = backend.choose(predicate, change, work.lower(work.var) if assigned else change * 0)
@@ -282,7 +295,11 @@ class Step(object):
                 write = backend.write(work.variable, change, work.rows)
             else:
                 write = backend.subtract(work.variable, change)
-        return [self.host.constrain(work.variable, write)] + self._write_slots(work, natives, ready)
+        done = [self.host.constrain(work.variable, write)] + self._write_slots(work, natives, ready)
+        if work.missed:
+            noted = [work.lower(value) for value in work.missed.note(work.scope)]
+            done.extend(work.missed.count(noted, work.rows, ready + done, predicate))
+        return done
 
     def _decay(self, work, decay, earlier):
         """Takes off what the base class's own weight decay does: of all rows, before the rule sees the variable."""
@@ -362,6 +379,7 @@ class _Work(object):
         self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
         self.changed_rows = None  # gives the rows outside of which the variable stays, where there are such
         self.declared = flat(self.rule, "slot")
+        self.missed, self._caught_up = None, None  # what the rows take before this step, and what it makes of them
         self.results = {}
         self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
         self.var = self.ops.leaf(lambda: self._read(variable, self.by_rows), shape=self._shape(self.record.shape))
@@ -380,6 +398,12 @@ class _Work(object):
 
     def for_update(self, collected, written):
         """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
+        work = self._for_update(collected, written)
+        if self.record.shape and catches_up(self.backend, self.rule):
+            work._catch_up()
+        return work
+
+    def _for_update(self, collected, written):
         if not self.by_rows:
             for name, native in collected.items():
                 if name in self.slot_values:
@@ -389,6 +413,20 @@ class _Work(object):
             return self
         return self._on(lambda: self.backend.rows_equal(self._marks(), self.window()))
 
+    def _catch_up(self):
+        """From here on the values are those of rows that have taken all that they missed."""
+        self.missed = Missed(self.step.host, self.variable, (lambda: self.rows) if self.by_rows else None)
+        self.var = self._now(None, self.var)
+        self.slot_values.update((name, self._now(name, self.slot_values[name])) for name in self.missed.slots)
+
+    def _now(self, name, old):
+        def read():
+            if self._caught_up is None:
+                self._caught_up = self.missed.values()
+            return self._caught_up[name]
+
+        return self.ops.leaf(read, shape=old.shape)
+
     def for_measure(self):
         """The work that `measure` does: on the rows present, and where `collect` adds up, on all of the window's."""
         if not self.by_rows or not defines(self.rule, "collect"):
@@ -397,7 +435,7 @@ class _Work(object):
 
     @property
     def _row_rule(self):
-        return self.rule.locality != "variable" and (self.rule.sparse == "rows" or self.rule.still)
+        return self.rule.locality != "variable" and (self.rule.sparse in ("rows", "catch_up") or self.rule.still)
 
     def _on(self, find_rows):
         """The work on other rows, or on the whole where the rule needs it; where no gradient came, it is 0."""
@@ -449,11 +487,11 @@ class _Work(object):
     @contextlib.contextmanager
     def forgetting(self):
         """Forgets what was computed within: outside of a branch, or where it is traced again, that is not there."""
-        results, rows = dict(self.results), self._rows
+        before = dict(self.results), self._rows, self._caught_up
         try:
             yield
         finally:
-            self.results, self._rows = results, rows
+            self.results, self._rows, self._caught_up = before
 
     @property
     def slots(self):
@@ -503,9 +541,13 @@ class _Work(object):
         return self.ops.lower(value, self.results)
 
     def changed_slots(self, slots):
-        """The returned slots as values, without those returned unchanged."""
-        values = ((name, self.as_value(value)) for name, value in slots.items())
-        return OrderedDict((name, value) for name, value in values if value is not self.slot_values[name])
+        """The returned slots as values, without those returned unchanged, where nothing else changes them."""
+        caught_up = self.missed.slots if self.missed else ()
+        found = OrderedDict((name, self.slot_values[name]) for name in caught_up)
+        found.update((name, self.as_value(value)) for name, value in slots.items())
+        return OrderedDict(
+            (name, value) for name, value in found.items() if name in caught_up or value is not self.slot_values[name]
+        )
 
     def fit(self, name, value):
         """The native form of a slot's new value, or without a name of the change, in its full shape."""

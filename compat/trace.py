@@ -5,6 +5,7 @@ t, scalars) are shared by all variables of a step and computed once for each dty
 """
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import numbers
 
 import numpy as np
@@ -209,6 +210,15 @@ class Tracer(object):
                     error,
                 )
             )
+
+    @contextlib.contextmanager
+    def forgetting(self):
+        """Forgets what is lowered within: outside of a loop's body that is not there."""
+        before = dict(self._lowered)
+        try:
+            yield
+        finally:
+            self._lowered = before
 
     def hoist(self, values):
         """Lowers the step-wide parts of values now, outside of any branch that will need them."""

@@ -20,12 +20,14 @@ variable or slot against the float64 oracle, after 100 steps; bounds in docs/num
 battery's cover.
 """
 KINDS = ("dense", "unique", "duplicates")
+APART = ("stock, apart", "migrated, apart")
 STOCK = """# How far `from_native` is from stock
 
 Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|wanted|` of any
 variable after 100 steps, over all cells: what `everstep.from_native(stock)` makes, bound to the same API, against the
-stock optimizer itself. More than 4e-6 is stock's own fault, and why stands in docs/numbers.md.
+stock optimizer itself. More than 4e-6 is stock's own fault, and why stands in docs/from_native.md.
 """
+MIGRATED = "largest of any cell, on another API: stock optimizers of one name, and the migrated definition"
 
 
 def measured():
@@ -53,6 +55,21 @@ def distances():
     return found
 
 
+def migrations():
+    """{(from, to, stock optimizer): {"stock, apart" or "migrated, apart": largest of any cell}}."""
+    found = {}
+    for cell in cells.read():
+        path = os.path.join(RESULTS, cell + ".migration.json")
+        if os.path.exists(path):
+            with open(path) as file:
+                for name, first, second, apart, far in json.load(file):
+                    row = found.setdefault((first, second, name), {})
+                    for column, value in zip(APART, (apart, far)):
+                        if value is not None:
+                            row[column] = max(value, row.get(column, 0))
+    return found
+
+
 def largest(found):
     """{(way, cells it ran in): {case: value}}, the largest of any definition and cell."""
     ran, worst = {}, {}
@@ -73,7 +90,7 @@ def tables(found):
 def table(title, keys, rows, columns=CASES):
     yield "\n## {}\n".format(title)
     yield "| {} |".format(" | ".join(keys + tuple(columns)))
-    yield "| --- | --- |{}".format(" ---: |" * len(columns))
+    yield "|{}{}".format(" --- |" * len(keys), " ---: |" * len(columns))
     for key, values in sorted(rows.items()):
         shown = ("" if case not in values else "{:.1e}".format(values[case]) for case in columns)
         yield "| {} |".format(" | ".join(key + tuple(shown)))
@@ -83,5 +100,6 @@ if __name__ == "__main__":
     with open(os.path.join(cells.HERE, "battery.md"), "w") as file:
         file.write("\n".join([HEAD] + list(tables(measured()))) + "\n")
     with open(os.path.join(cells.HERE, "stock.md"), "w") as file:
-        rows = table("largest of any cell", ("way", "stock optimizer"), distances(), KINDS)
-        file.write("\n".join([STOCK] + list(rows)) + "\n")
+        rows = list(table("largest of any cell", ("way", "stock optimizer"), distances(), KINDS))
+        rows.extend(table(MIGRATED, ("from", "to", "stock optimizer"), migrations(), APART))
+        file.write("\n".join([STOCK] + rows) + "\n")

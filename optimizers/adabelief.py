@@ -1,6 +1,7 @@
 """AdaBelief: Adam that divides by how far gradients are from what the momentum foretold."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.radam import RAdam
 
@@ -49,3 +50,10 @@ class AdaBelief(RAdam):
 
     def direction(self, ops, m_hat, root, hyper):
         return super(AdaBelief, self).direction(ops, m_hat, root, hyper) if self.rectify else m_hat / root
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(AdaBelief, self).coast(ops, var, slots, hyper, steps)
+        new["v"] = new["v"] + hyper.epsilon * geometric(ops, hyper.beta_2, steps)
+        if self.amsgrad:
+            new["v_hat"] = ops.maximum(slots.v_hat, new["v"])
+        return change, new

@@ -49,3 +49,6 @@ class Adam(Definition):
         if self.amsgrad:
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
         return rate * m / (ops.sqrt(v) + hyper.epsilon), new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

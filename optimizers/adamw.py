@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.adam import Adam
+from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
 
 
@@ -38,5 +39,11 @@ class AdamW(Adam):
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(AdamW, self).update(ops, grad, var, slots, hyper, t)
-        decay = hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay
-        return change + decay * var, new
+        return change + self.share(hyper) * var, new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(AdamW, self).coast(ops, var, slots, hyper, steps)
+        return change + decayed(ops, self.share(hyper), steps) * var, new
+
+    def share(self, hyper):
+        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay

@@ -41,3 +41,8 @@ class AddSign(Definition):
         m = hyper.beta * slots.m + (1 - hyper.beta) * grad
         agreement = ops.sign(grad) * ops.sign(m)
         return hyper.learning_rate * (hyper.alpha + hyper.sign_decay * agreement) * grad, {"m": m}
+
+    replays = 0
+
+    def coast(self, ops, var, slots, hyper, steps):
+        return 0, {"m": slots.m * hyper.beta**steps}

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import math
 import numbers
+import re
 import threading
 import types
 
@@ -315,6 +316,14 @@ def check_number(what, value, minimum=None, maximum=None):
     if maximum is not None and number > maximum:
         raise HyperValueError("{} must be at most {}; got {!r}".format(what, maximum, number))
     return number
+
+
+def check_pattern(what, value):
+    """A regular expression for names."""
+    try:
+        re.search(value, "")
+    except (re.error, TypeError) as error:  # bytes, where names are text
+        raise HyperValueError("{} takes a regular expression; got {!r}: {}".format(what, value, error))
 
 
 def _checked_init(what, init, needed):

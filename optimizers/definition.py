@@ -48,20 +48,23 @@ class Definition(Configured):
     <everstep definition Sign(learning_rate=0.5): bind(module) makes an optimizer of it>
 
     Every definition also takes `sparse="exact"` (a sparse gradient does what the dense one with zeros elsewhere
-    would do), `"rows"` (only the rows present change) or `"variable_rows"` (slots as exact, and of the variable only
-    the rows present: what stock Nadam of TensorFlow does), and `dense_ok=True` for backends that never have sparse
-    gradients.
+    would do), `"rows"` (only the rows present change), `"catch_up"` (a row first takes the steps that it missed: what
+    exact does, at the cost of the rows present; see docs/sparse.md) or `"variable_rows"` (slots as exact, and of the
+    variable only the rows present: what stock Nadam of TensorFlow does), and `dense_ok=True` for backends that never
+    have sparse gradients.
 
     Class attributes:
         locality: "element" (default), "row" (each row of the first dimension by itself) or "variable" (needs the
             whole variable).
         still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
             the present rows cost. It may be a property of the options.
+        replays: how many zero gradients `sparse="catch_up"` takes one by one, before `coast`; 200. It may be a
+            property of the options.
         family: the heading that it stands under in `everstep list`.
     """
 
     kind = "definition"
-    verbs = ("specialize", "measure", "collect", "applies", "advance", "update")
+    verbs = ("specialize", "measure", "collect", "applies", "advance", "update", "coast")
     keyword_only = ("sparse", "dense_ok")
     hints = {
         "lr": "lr is called learning_rate on every target",
@@ -71,14 +74,18 @@ class Definition(Configured):
     prefix = ""
     locality = "element"
     still = False
+    replays = 200
     family = "other"
 
-    sparse = option("exact", choices=("exact", "rows", "variable_rows"))
+    sparse = option("exact", choices=("exact", "rows", "catch_up", "variable_rows"))
     dense_ok = option(False)
 
     def _check(self):
+        from everstep.compat.catch_up import check
         from everstep.compat.dry_run import check_rule
 
+        if self.sparse == "catch_up":
+            check(self)
         check_rule(self)
 
     # The verbs, in the order in which the engine calls them. All are pure functions of values.
@@ -108,6 +115,15 @@ class Definition(Configured):
         raise DefinitionError(
             "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__)
         )
+
+    def coast(self, ops, var, slots, hyper, steps):
+        """What `update` would return of `steps` zero gradients together: the closed form, for `sparse="catch_up"`."""
+        return 0.0, {}
+
+    @property
+    def resting(self):
+        """The definition that a step without a gradient runs."""
+        return self
 
     def has_slot(self, name):
         """Whether a slot exists, by its declaration's `when`; what a rule asks that has more than one form."""
@@ -205,6 +221,10 @@ class Wrapper(Definition):
     def still(self):  # type: ignore[override]
         return all(child.still for child in self.children().values())
 
+    @property
+    def replays(self):  # type: ignore[override]
+        return max(child.replays for child in self.children().values())
+
     def specialize(self, variable):
         special = {name: inside.specialize(variable) for name, inside in self.children().items()}
         changed = {name: inside for name, inside in special.items() if inside is not self.children()[name]}
@@ -224,6 +244,10 @@ class Wrapper(Definition):
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        return change, {"inner": inner}
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, inner = self.inner.coast(ops, var, slots.inner, hyper.inner, steps)
         return change, {"inner": inner}
 
     def _each(self, verb, state, hyper):

@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import re
 
-from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.declarations import check_pattern, hyper, option, slot
 from everstep.optimizers.definition import Definition
 
 
@@ -50,6 +50,11 @@ class LAMB(Definition):
     exclude_from_layer_adaptation = option("")
     m = slot()
     v = slot()
+
+    def _check(self):
+        for name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
+            check_pattern("LAMB." + name, getattr(self, name))
+        super(LAMB, self)._check()
 
     def specialize(self, variable):
         undecayed = self.exclude_from_weight_decay

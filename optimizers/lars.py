@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import re
 
-from everstep.optimizers.declarations import hyper, option, slot
+from everstep.optimizers.declarations import check_pattern, hyper, option, slot
 from everstep.optimizers.definition import Definition
 
 
@@ -52,6 +52,10 @@ class LARS(Definition):
     nesterov = option(False)
     exclude_from_layer_adaptation = option("")
     velocity = slot(when="momentum")
+
+    def _check(self):
+        check_pattern("LARS.exclude_from_layer_adaptation", self.exclude_from_layer_adaptation)
+        super(LARS, self)._check()
 
     def specialize(self, variable):
         excluded = re.search(self.exclude_from_layer_adaptation, variable.name)

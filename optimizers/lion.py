@@ -1,6 +1,7 @@
 """Lion: the sign of an interpolated momentum."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, slot
 from everstep.optimizers.definition import Definition
 
@@ -43,3 +44,8 @@ class Lion(Definition):
         direction = ops.sign(hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad)
         m = hyper.beta_2 * slots.m + (1 - hyper.beta_2) * grad
         return hyper.learning_rate * (direction + hyper.weight_decay * var), {"m": m}
+
+    def coast(self, ops, var, slots, hyper, steps):
+        share = hyper.learning_rate * hyper.weight_decay
+        change = hyper.learning_rate * (ops.sign(slots.m) + hyper.weight_decay * var)
+        return change * geometric(ops, 1 - share, steps), {"m": slots.m * hyper.beta_2**steps}

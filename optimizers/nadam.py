@@ -71,3 +71,6 @@ class Nadam(Definition):
             rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
             change = rate * m_bar / (ops.sqrt(v) + hyper.epsilon)
         return change, {"m": m, "v": v}
+
+    def coast(self, ops, var, slots, hyper, steps):
+        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

@@ -1,6 +1,7 @@
 """NadamW: Nadam with decoupled weight decay."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.nadam import Nadam
 
@@ -41,5 +42,11 @@ class NadamW(Nadam):
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(NadamW, self).update(ops, grad, var, slots, hyper, t)
-        decay = hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay
-        return change + decay * var, new
+        return change + self.share(hyper) * var, new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(NadamW, self).coast(ops, var, slots, hyper, steps)
+        return change + decayed(ops, self.share(hyper), steps) * var, new
+
+    def share(self, hyper):
+        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay

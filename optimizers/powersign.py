@@ -44,3 +44,8 @@ class PowerSign(Definition):
         m = hyper.beta * slots.m + (1 - hyper.beta) * grad
         exponent = hyper.sign_decay * ops.sign(grad) * ops.sign(m)
         return hyper.learning_rate * ops.exp(ops.log(hyper.power_base) * exponent) * grad, {"m": m}
+
+    replays = 0
+
+    def coast(self, ops, var, slots, hyper, steps):
+        return 0, {"m": slots.m * hyper.beta**steps}

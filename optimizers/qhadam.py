@@ -51,3 +51,6 @@ class QHAdam(Definition):
         direction = hyper.nu_1 / (1 - hyper.beta_1**t) * m + (1 - hyper.nu_1) * grad
         square = hyper.nu_2 / (1 - hyper.beta_2**t) * v + (1 - hyper.nu_2) * grad * grad
         return hyper.learning_rate * direction / (ops.sqrt(square) + hyper.epsilon), {"m": m, "v": v}
+
+    def coast(self, ops, var, slots, hyper, steps):
+        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

@@ -1,6 +1,7 @@
 """RAdam: Adam whose rate is rectified while the second moment is known from few gradients."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option, scalar, slot
 from everstep.optimizers.definition import Definition
 
@@ -84,3 +85,7 @@ class RAdam(Definition):
         root = ops.sqrt(v) / correction + hyper.epsilon if corrected else (ops.sqrt(v) + hyper.epsilon) / correction
         direction = self.direction(ops, m / (1 - hyper.beta_1**t), root, hyper)
         return hyper.learning_rate * (direction + hyper.weight_decay * var), new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        new = {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        return decayed(ops, hyper.learning_rate * hyper.weight_decay, steps) * var, new

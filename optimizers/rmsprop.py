@@ -1,6 +1,7 @@
 """RMSprop, in the four forms that stock optimizers of this name have."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
 
@@ -60,3 +61,14 @@ class RMSprop(Definition):
         if self.has_slot("velocity"):
             step = new["velocity"] = hyper.momentum * slots.velocity + step
         return step, new
+
+    replays = 0
+
+    def coast(self, ops, var, slots, hyper, steps):
+        new = {"mean_square": slots.mean_square * hyper.rho**steps}
+        if self.centered:
+            new["mean_grad"] = slots.mean_grad * hyper.rho**steps
+        if not self.has_slot("velocity"):
+            return 0, new
+        new["velocity"] = slots.velocity * hyper.momentum**steps
+        return hyper.momentum * slots.velocity * geometric(ops, hyper.momentum, steps), new

@@ -1,6 +1,7 @@
 """Stochastic gradient descent, with momentum."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
 
@@ -59,3 +60,15 @@ class SGD(Definition):
         velocity = hyper.momentum * slots.velocity - step
         change = step - hyper.momentum * velocity if self.nesterov else -velocity
         return change, {"velocity": velocity}
+
+    @property
+    def replays(self):
+        return 0 if self.rate_in_velocity else 200  # rates matter only outside of the velocity
+
+    def coast(self, ops, var, slots, hyper, steps):
+        if not self.has_slot("velocity"):
+            return 0, {}
+        change = hyper.momentum * slots.velocity * geometric(ops, hyper.momentum, steps)
+        change = change * (-1 if self.rate_in_velocity else hyper.learning_rate)
+        change = change * hyper.momentum if self.nesterov else change
+        return change, {"velocity": slots.velocity * hyper.momentum**steps}

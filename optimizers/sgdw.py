@@ -1,6 +1,7 @@
 """SGDW: gradient descent with decoupled weight decay."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.sgd import SGD
 
@@ -33,10 +34,17 @@ class SGDW(SGD):
     """
 
     still = False
+    replays = 200  # type: ignore[assignment]  # of what decays while it still moves
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(SGDW, self).update(ops, grad, var, slots, hyper, t)
-        decay = hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay
-        return change + decay * var, new
+        return change + self.share(hyper) * var, new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(SGDW, self).coast(ops, var, slots, hyper, steps)
+        return change + decayed(ops, self.share(hyper), steps) * var, new
+
+    def share(self, hyper):
+        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay

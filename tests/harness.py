@@ -53,6 +53,14 @@ class Run(object):
     def trained(self):
         return [name for name in self.names if self.kinds[name] != NONE]
 
+    def flush(self):
+        """Brings every row up to date."""
+        self.optimizer.flush()
+
+    def catch_up(self, name, rows):
+        """Brings the rows that are read next up to date."""
+        self.optimizer.catch_up(self.variables[name], rows)
+
     def close(self):
         pass
 
@@ -131,6 +139,17 @@ class GraphRun(Run):
 
     def step(self, grads):
         self.session.run(self.train_op, self.feed(grads))
+
+    def flush(self):
+        with self.graph.as_default():
+            self.session.run(self.optimizer.flush())
+
+    def catch_up(self, name, rows):
+        if not hasattr(self, "catching_up"):
+            with self.graph.as_default():
+                holder = self.tf.placeholder(self.tf.int64)
+                self.catching_up = holder, self.optimizer.catch_up(self.variables[name], holder)
+        self.session.run(self.catching_up[1], {self.catching_up[0]: rows})
 
     def weights(self):
         return self.session.run(self.variables)
@@ -280,6 +299,18 @@ class GetUpdatesRun(Run):
         for name in self.trained():
             fed.extend(grads[name] if isinstance(grads[name], tuple) else [grads[name]])
         self.function(fed)
+
+    def flush(self):
+        self.run(self.optimizer.flush())
+
+    def catch_up(self, name, rows):
+        if not hasattr(self, "catching_up"):
+            self.holder = self.keras.backend.placeholder((None, None), dtype="int64")
+            self.catching_up = self.optimizer.catch_up(self.variables[name], self.holder)
+        self.run(self.catching_up, {self.holder: rows})
+
+    def run(self, operation, feed=None):
+        self.keras.backend.get_session().run(operation, feed)
 
     def weights(self):
         return {name: self.keras.backend.get_value(value) for name, value in self.variables.items()}

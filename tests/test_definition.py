@@ -842,3 +842,12 @@ def test_what_is_made_in_a_subprocess_needs_no_framework():
         "assert not {'tensorflow', 'keras', 'tf_keras'}.intersection(sys.modules)\n"
     )
     assert subprocess.call([sys.executable, "-c", code]) == 0
+
+
+@pytest.mark.parametrize("name", ["exclude_from_weight_decay", "exclude_from_layer_adaptation"])
+def test_a_pattern_must_be_a_regular_expression(name):
+    for made in (everstep.optimizers.LAMB, everstep.optimizers.LARS):
+        if name in made.declarations:
+            with pytest.raises(errors.HyperValueError, match=made.__name__ + "." + name + r".*'\(bias'"):
+                made(0.1, **{name: "(bias"})
+            assert getattr(made(0.1, **{name: "bias|norm"}), name) == "bias|norm"

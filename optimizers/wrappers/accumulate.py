@@ -42,6 +42,10 @@ class Accumulate(Wrapper):
             )
         super(Accumulate, self)._check()
 
+    @property
+    def resting(self):
+        return self.inner.resting
+
     def collect(self, ops, grad, slots, hyper):
         return {"sum": slots.sum + grad}
 

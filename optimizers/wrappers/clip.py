@@ -51,6 +51,10 @@ class Clip(Wrapper):
             )
         super(Clip, self)._check()
 
+    @property
+    def resting(self):
+        return self.inner.resting
+
     def measure(self, ops, grad, var, slots, hyper):
         if self.norm is None and self.global_norm is None:
             return {}

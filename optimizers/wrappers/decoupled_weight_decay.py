@@ -1,6 +1,7 @@
 """Weight decay beside the update, for any definition."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.definition import Wrapper, assign
 
@@ -35,11 +36,19 @@ class DecoupledWeightDecay(Wrapper):
     weight_decay = hyper(0.004, minimum=0)
     times_rate = option(True)
     still = False  # type: ignore[assignment]  # all rows shrink
+    replays = 200  # type: ignore[assignment]
 
     def update(self, ops, grad, var, slots, hyper, t):
-        share = hyper.weight_decay * hyper.inner.learning_rate if self.times_rate else hyper.weight_decay
+        share = self.share(hyper)
         change, new = super(DecoupledWeightDecay, self).update(ops, grad, var - share * var, slots, hyper, t)
         return change if isinstance(change, assign) else change + share * var, new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(DecoupledWeightDecay, self).coast(ops, var, slots, hyper, steps)
+        return change + decayed(ops, self.share(hyper), steps) * var, new
+
+    def share(self, hyper):
+        return hyper.weight_decay * hyper.inner.learning_rate if self.times_rate else hyper.weight_decay
 
 
 def decoupled_weight_decay(definition, weight_decay=0.004, times_rate=True):

@@ -1,0 +1,202 @@
+"""Stock optimizers, how to train with one, and where no definition can follow it: for the tests of `from_native`."""
+
+from __future__ import absolute_import, division, print_function
+
+import warnings
+
+import everstep
+import harness
+from test_battery import KINDS, make_batches, start_values
+
+BOUND = 4e-6
+KIND_OF = {"dense": "dense", "bias": "dense", "single": "dense", "unique": "unique", "duplicates": "duplicates"}
+
+# What is made of each stock class: its arguments beside the rate, on each kind of API. epsilon=1e-3 shows its place.
+TRAIN = [
+    ("GradientDescentOptimizer", 0.1, {}),
+    ("MomentumOptimizer", 0.1, {"momentum": 0.9}),
+    ("MomentumOptimizer", 0.1, {"momentum": 0.9, "use_nesterov": True}),
+    ("RMSPropOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("RMSPropOptimizer", 0.1, {"momentum": 0.9, "centered": True, "epsilon": 1e-3}),
+    ("AdagradOptimizer", 1.0, {}),
+    ("AdadeltaOptimizer", 3.0, {"epsilon": 1e-3}),
+    ("AdamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("FtrlOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
+    ("FtrlOptimizer", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
+    ("ProximalAdagradOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
+]
+CONTRIB = [
+    ("LazyAdamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("AdaMaxOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("NadamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("AdamWOptimizer", 0.1, {"weight_decay": 0.001, "epsilon": 1e-3}),
+    ("MomentumWOptimizer", 0.1, {"weight_decay": 0.001, "momentum": 0.9}),
+    ("AddSignOptimizer", 0.1, {"alpha": 1.5, "beta": 0.8}),
+    ("PowerSignOptimizer", 0.1, {"base": 2.0, "beta": 0.8}),
+    ("LARSOptimizer", 1.0, {"weight_decay": 0.01, "eeta": 0.1, "epsilon": 1e-3}),
+    ("LARSOptimizer", 1.0, {"momentum": 0.5, "eeta": 0.1, "use_nesterov": True, "skip_list": ["single", "bia"]}),
+]
+KERAS = [
+    ("SGD", 0.1, {}),
+    ("SGD", 0.1, {"momentum": 0.9}),
+    ("SGD", 0.1, {"momentum": 0.9, "nesterov": True}),
+    ("RMSprop", 0.1, {"epsilon": 1e-3}),
+    ("RMSprop", 0.1, {"epsilon": 1e-3, "centered": True}),
+    ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9}),
+    ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9, "centered": True}),
+    ("Adagrad", 1.0, {"epsilon": 1e-3}),
+    ("Adadelta", 3.0, {"epsilon": 1e-3}),
+    ("Adam", 0.1, {"epsilon": 1e-3}),
+    ("Adam", 0.1, {"amsgrad": True}),
+    ("Adamax", 0.1, {"epsilon": 1e-3}),
+    ("Nadam", 0.1, {"epsilon": 1e-3}),
+    ("Ftrl", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001, "beta": 0.1}),
+    ("Ftrl", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
+    ("AdamW", 0.1, {"weight_decay": 0.1, "epsilon": 1e-3}),
+    ("Lion", 0.1, {"beta_1": 0.8, "weight_decay": 0.01}),
+    ("Adafactor", 0.1, {"epsilon_1": 1e-3, "clip_threshold": 0.9}),
+    ("Adafactor", 0.1, {"relative_step": False, "weight_decay": 0.01}),
+    ("Lamb", 0.1, {"epsilon": 1e-3, "weight_decay": 0.01}),
+    ("ScheduleFreeAdamW", 0.1, {"epsilon": 1e-3, "warmup_steps": 10}),
+]
+
+
+# What cannot be followed: (how the names of the ways begin, names of stock classes, or None for all that square
+# gradients, kinds of gradients, how far, why).
+RACE = "stock get_updates reads its counter before or after moving it, at random"
+ROUNDING = "stock rounds 1 - beta from a double and beta^t from a float32, which for 0.999 are 1.3e-5 apart"
+AVERAGE = "stock takes its average from a slot that it has changed already"
+EXCEPTIONS = [
+    ("get_updates", ("Adam", "Adamax", "Nadam"), ("dense", "unique", "duplicates"), 0.5, RACE),
+    ("tf_train", ("AdamWOptimizer",), ("unique", "duplicates"), 0.1, "stock decays the rows present, but moves all"),
+    ("tf_train", ("LARSOptimizer",), ("unique", "duplicates"), 5.0, "with sparse gradients stock does plain momentum"),
+    ("update_step", ("Adam", "AdamW"), ("dense", "unique", "duplicates"), 1e-5, ROUNDING),
+    ("keras3", ("Adam", "AdamW"), ("dense", "unique"), 1e-5, ROUNDING),
+    ("keras3 torch", ("Nadam",), ("dense",), 1e-5, ROUNDING),
+    ("keras3 tensorflow", ("ScheduleFreeAdamW",), ("dense", "unique", "duplicates"), 0.5, AVERAGE),
+    ("keras3 torch", ("ScheduleFreeAdamW",), ("dense",), 0.5, AVERAGE),
+    ("keras3", None, ("duplicates",), 2.0, "stock Keras 3 on TensorFlow squares the parts of a row one by one"),
+    (
+        "update_step function",
+        ("Nadam",),
+        ("dense", "unique", "duplicates"),
+        0.1,
+        "stock multiplies its momentum product once per variable in a compiled step",
+    ),
+]
+
+
+# Of TF before 1.13; measured in 1.4 and 1.8. Nadam takes no sparse gradient at all there.
+FIRST = [
+    ("tf_train", ("AdadeltaOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it steps with the new average"),
+    ("tf_train", ("FtrlOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it accumulates the shrunk gradient"),
+    ("tf_train", ("LazyAdamOptimizer",), ("unique", "duplicates"), 1.0, "it is dense for resource variables"),
+]
+
+
+# Of TF 1.13 and 1.14.
+EARLY = [
+    (
+        "tf_train",
+        ("LARSOptimizer",),
+        ("dense", "unique", "duplicates"),
+        5.0,
+        "its ratio is outside of the velocity, and its weight decay in the ratio alone",
+    ),
+]
+
+
+def is_of(way, *versions):
+    if way.target != "tf_train":
+        return False
+    import tensorflow as tf
+
+    return tf.__version__.startswith(versions)
+
+
+def is_first(way):
+    return is_of(way, *("1.{}.".format(minor) for minor in range(4, 13)))
+
+
+def allowed(way, name, kind):
+    """How far a run may be from stock's, and why that is more than the bound."""
+    kind = kind if way.sparse else "dense"
+    older = FIRST if is_first(way) else EARLY if is_of(way, "1.13.", "1.14.") else []
+    for target, names, kinds, bound, cause in EXCEPTIONS + older:
+        if way.name.startswith(target) and kind in kinds and (name in names if names else name not in ("SGD", "Lion")):
+            return bound, cause
+    return BOUND, None
+
+
+def stock_class(way, name):
+    if name in [each[0] for each in CONTRIB]:
+        import tensorflow as tf
+
+        return getattr(getattr(getattr(tf, "contrib", None), "opt", None), name, None)
+    return getattr(way.stock, name, None)
+
+
+LAZY = ("tf_train resource", "LazyAdamOptimizer")
+
+
+def is_here(way, name):
+    """Whether this version has the stock optimizer, in working order."""
+    broken = is_first(way) and name == "NadamOptimizer"
+    # From 1.5 on it gives rows to what wants the whole.
+    broken = broken or is_first(way) and not is_of(way, "1.4.") and (way.name, name) == LAZY
+    if way.name == "keras3 jax jit" and name == "Adafactor":  # that of Keras 3.0 gives JAX a variable for an array
+        broken = way.module.__version__.startswith("3.0.")
+    return way.stock is not None and not broken and stock_class(way, name) is not None
+
+
+def made(way, name, rate, arguments):
+    """A stock optimizer; None where this version has not an argument."""
+    stock = stock_class(way, name)
+    for rate_name in ("learning_rate", "lr"):  # Keras before 2.3
+        try:
+            return stock(**dict(arguments, **{rate_name: rate}))
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+def cases():
+    for way in harness.here():
+        for name, rate, arguments in TRAIN + CONTRIB if way.target == "tf_train" else KERAS:
+            if is_here(way, name):
+                yield way, name, rate, arguments
+
+
+def kinds_for(way, name):
+    """The kinds of gradients that stock takes: two of contrib's take sparse ones of ref variables alone."""
+    if way.name == "tf_train resource" and name in ("AddSignOptimizer", "PowerSignOptimizer"):
+        return dict(KINDS, unique=harness.NONE, duplicates=harness.NONE)
+    return KINDS
+
+
+def run(way, make_optimizer, steps=100, kinds=KINDS):
+    trained = way.run(make_optimizer, start_values("float32"), kinds)
+    try:
+        for batch in make_batches("float32", steps, kinds=kinds):
+            trained.step(batch)
+        return trained.weights()
+    finally:
+        trained.close()
+
+
+def migrated(*stock_and_api):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "stock ")  # the differences that EXCEPTIONS lists
+        return everstep.from_native(*stock_and_api)
+
+
+def known_here(way, name, rate, arguments):
+    """Whether this version of stock takes the arguments; making one needs the graph that it would be used in."""
+    found = []
+
+    def make():
+        found.append(made(way, name, rate, arguments))
+        return everstep.optimizers.SGD(0.1).bind(way.module)
+
+    way.run(make, start_values("float32"), KINDS).close()
+    return found[0] is not None

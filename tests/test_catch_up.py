@@ -1,0 +1,319 @@
+"""`sparse="catch_up"`: rows that missed steps take them later, and the run is the dense one.
+
+tests/test_battery.py runs every definition with it, in every way, against the oracle; here are long gaps, rates that
+change meanwhile, the calls `flush` and `catch_up`, and what cannot be.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.compat import catch_up
+from everstep.errors import RuleError, SlotError, UnsupportedError
+from everstep.optimizers import SGD, Adam, RMSprop
+from test_battery import definition_classes, golden, ids, made, takes_catch_up
+
+WAYS = [way for way in harness.here() if way.sparse]
+# A call at a time is a thousand small operations for a row that missed 200 steps: there, shorter runs.
+QUICK = [way for way in WAYS if "eager" not in way.name]
+NUMPY = next(way for way in WAYS if way.target == "arrays")
+ROWS, STEPS = 40, 1500
+
+
+def zipf_batches(steps, rows=ROWS, dtype="float32", seed=3):
+    """Rows that come with frequencies 1, 1/2, 1/3, ...: the last ones hundreds of steps apart."""
+    random = np.random.RandomState(seed)
+    chances = 1 / np.arange(1.0, rows + 1) ** 2
+    for _ in range(steps):
+        indices = random.choice(rows, 4, p=chances / chances.sum()).astype(np.int64)
+        yield {"table": (random.normal(0.1, 1, (4, 3)).astype(dtype), indices)}
+
+
+def start(dtype="float32", rows=ROWS):
+    return {"table": np.random.RandomState(4).uniform(0.2, 0.8, (rows, 3)).astype(dtype)}
+
+
+def train(way, definition, batches, act=None, before=None):
+    """(weights, slots) of the table after a run; `act[step]` is called with the run before that step."""
+    run = way.run(lambda: definition.bind(way.module), before or start(), {"table": harness.SPARSE})
+    try:
+        for step, batch in enumerate(batches):
+            if act and step in act:
+                act[step](run)
+            run.step(batch)
+        if definition.sparse == "catch_up":
+            run.flush()
+        names = [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" not in name]
+        return run.weights()["table"], {name: run.slot("table", name) for name in names}
+    finally:
+        run.close()
+
+
+def compare(found, wanted):
+    """(of the variable, of the slots): the largest differences."""
+    slots = [oracle.distance(found[1][name], wanted[1][name]) for name in wanted[1]]
+    return oracle.distance(found[0], wanted[0]), max(slots or [0])
+
+
+@pytest.mark.parametrize("way", QUICK, ids=ids)
+def test_adam_over_1500_steps_is_the_dense_run(way):
+    """Moments within 2e-5 of the dense run and the variable within 2e-6, with a rate that changes meanwhile."""
+    rate = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
+    wanted = train(way, Adam(rate), zipf_batches(STEPS))
+    found = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
+    variable, moments = compare(found, wanted)
+    print("{}: variable {:.1e}, moments {:.1e}".format(way.name, variable, moments))
+    assert variable <= 2e-6
+    assert moments <= 2e-5
+    # What is asked for is not what rows alone would do.
+    rows_alone = train(way, Adam(rate, sparse="rows"), zipf_batches(300))
+    assert compare(rows_alone, train(way, Adam(rate), zipf_batches(300)))[0] > 1e-2
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target != "tf_train"], ids=ids)
+def test_missed_steps_are_taken_at_their_own_rate(way):
+    """A rate that is set: tf.train has none, there a schedule or a placeholder changes it."""
+    act = {30: lambda run: run.set_rate(0.001), 90: lambda run: run.set_rate(0.05)}
+    for definition in (Adam(0.05), SGD(0.05, momentum=0.9, rate_in_velocity=False)):
+        wanted = train(way, definition, zipf_batches(120), act)
+        found = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
+        assert max(compare(found, wanted)) <= 2e-6
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_the_call_makes_reading_runs_the_dense_run(way):
+    """Gradients that depend on the rows read: the same as in the dense run where `catch_up` came before the reading."""
+
+    def run(definition, call):
+        run = way.run(lambda: definition.bind(way.module), start(rows=9), {"table": harness.SPARSE})
+        random = np.random.RandomState(5)
+        for step in range(40):
+            rows = random.choice(9, 3, p=np.array([20, 10, 5, 3, 2, 1, 1, 1, 1]) / 44)
+            if call and step:  # before the first step there is nothing to take
+                run.catch_up("table", np.reshape(np.append(rows, rows[0]), (2, 2)))  # any shape, rows more than once
+            read = run.weights()["table"][rows]
+            run.step({"table": ((read - 0.1).astype("float32"), rows.astype(np.int64))})
+        if definition.sparse == "catch_up":
+            run.flush()
+        found = run.weights()["table"]
+        run.close()
+        return found
+
+    adam = Adam(0.05)
+    wanted = run(adam, False)
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), wanted) <= 2e-6
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), wanted) > 1e-3
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_dense_and_missing_gradients_between(way):
+    """A variable without any gradient takes no step in the dense run either; a dense gradient is of every row."""
+    if way.run in (harness.TrainRefRun, harness.TrainResourceRun, harness.V2SessionRun) or way.target == "get_updates":
+        return  # a graph has gradients of one kind; the eager ways and functions of the same targets change it
+    definition = Adam(0.05, sparse="catch_up")
+    batches = list(zipf_batches(60, rows=9))
+    other = np.random.RandomState(6)
+    for batch in batches:
+        batch["other"] = other.normal(0, 1, 2).astype("float32")
+    for step in range(5, 60, 7):
+        batches[step]["table"] = None
+    for step in range(9, 60, 11):
+        batches[step]["table"] = other.normal(0, 1, (9, 3)).astype("float32")
+
+    def run(definition):
+        before = dict(start(rows=9), other=np.ones(2, "float32"))
+        run = way.run(lambda: definition.bind(way.module), before, {"table": harness.SPARSE, "other": harness.DENSE})
+        for batch in batches:
+            run.step(batch)
+        if definition.sparse == "catch_up":
+            run.flush()
+        found = run.weights()
+        run.close()
+        return found
+
+    wanted, found = run(definition.replace(sparse="exact")), run(definition)
+    for name in wanted:
+        assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_inside_wrappers(way):
+    inner = Adam(0.05, sparse="catch_up")
+    for wrap in (
+        lambda inner: everstep.accumulate(inner, 3),
+        lambda inner: everstep.clip(inner, global_norm=0.5),
+        lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
+    ):
+        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(90))
+        assert max(compare(train(way, wrap(inner), zipf_batches(90)), wanted)) <= 2e-6
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_saved_and_resumed(way):
+    """What rows have missed is part of the state."""
+    definition, batches = Adam(0.05, sparse="catch_up"), list(zipf_batches(60))
+
+    def train(run, batches):
+        for batch in batches:
+            run.step(batch)
+        return run
+
+    def ended(run):
+        run.flush()
+        found = run.weights()["table"]
+        run.close()
+        return found
+
+    kinds = {"table": harness.SPARSE}
+    wanted = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
+    half = train(way.run(lambda: definition.bind(way.module), start(), kinds), batches[:31])
+    found = ended(train(half.resumed(), batches[31:]))
+    half.close()
+    assert np.array_equal(found, wanted)
+
+
+def gaps(dtype="float64"):
+    """One row at every step, the others 300 steps apart."""
+    random = np.random.RandomState(7)
+    for step in range(500):
+        rows = np.arange(6) if step % 300 == 20 else np.zeros(1, int)
+        yield {"table": (random.normal(0.1, 1, (len(rows), 3)).astype(dtype), rows)}
+
+
+# Beyond 200 missed steps: (definition, of its arguments, how far the variable, how far the slots, why).
+INEXACT = [
+    ("Ftrl", "l2_shrinkage", 1e-2, 2e-3, "the shrinkage goes on for ever, in no closed form"),
+    ("Yogi", "l1", 4e-2, 1e-9, "the drawing to 0 goes on for ever, in no closed form"),
+    ("ScheduleFreeAdamW", "", 1e-2, 5e-3, "the average goes on for ever, in no closed form"),
+]
+
+
+def allowed(definition_class, configuration):
+    for name, argument, variable, slots, _ in INEXACT:
+        if name == definition_class.__name__ and (not argument or argument in configuration):
+            return variable, slots
+    return 1e-8, 1e-9
+
+
+LONG = [
+    (each, configuration)
+    for each in definition_classes()
+    for configuration in golden(each).CONFIGURATIONS[-1:] or [{}]
+    if takes_catch_up(made(each, configuration))
+]
+
+
+@pytest.mark.skipif(len(harness.here()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@pytest.mark.parametrize("definition_class, configuration", LONG, ids=ids)
+def test_long_gaps(definition_class, configuration):
+    way, definition = NUMPY, made(definition_class, configuration)
+    with np.errstate(all="ignore"):  # epsilon 0
+        wanted = train(way, definition, gaps(), before=start("float64", 6))
+        found = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
+    variable, slots = compare(found, wanted)
+    print("{} {}: variable {:.1e}, slots {:.1e}".format(definition_class.__name__, configuration, variable, slots))
+    most = allowed(definition_class, configuration)
+    assert variable <= most[0]
+    assert slots <= most[1]
+
+
+def test_longer_than_the_history(monkeypatch):
+    """Constants and schedules of ours are known for ever; of a rate that was set, its oldest kept value."""
+    monkeypatch.setattr(catch_up, "LENGTH", 50)
+    way = NUMPY
+    for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
+        wanted = train(way, Adam(rate), gaps(), before=start("float64", 6))
+        found = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
+        assert max(compare(found, wanted)) <= 1e-8
+    act = {30: lambda run: run.set_rate(0.001), 280: lambda run: run.set_rate(0.05)}
+    wanted = train(way, Adam(0.05), gaps(), act, start("float64", 6))
+    assert compare(train(way, Adam(0.05, sparse="catch_up"), gaps(), act, start("float64", 6)), wanted)[0] > 1e-4
+
+
+class Counted(np.ndarray):
+    """An array that counts the elements it gives and takes."""
+
+    moved = 0
+
+    def __getitem__(self, place):
+        found = super(Counted, self).__getitem__(place)
+        Counted.moved += np.size(found)
+        return np.asarray(found)
+
+    def __setitem__(self, place, value):
+        Counted.moved += np.size(value)
+        super(Counted, self).__setitem__(place, value)
+
+
+def test_cost_is_flat_in_table_rows():
+    """What is read and written of a variable does not grow with it; benchmarks/catch_up.py has the times."""
+    moved = []
+    for rows in (100, 10000):
+        table = np.ones((rows, 3), "float32").view(Counted)
+        optimizer = Adam(0.05, sparse="catch_up").bind(np)
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((4, 3)), [1, 2, 3, 3]), table)])
+        Counted.moved = 0
+        for batch in zipf_batches(20):
+            optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])
+        moved.append(Counted.moved)
+    assert moved[0] == moved[1] > 0
+
+
+def test_what_cannot_catch_up():
+    refused = set()
+    for each in definition_classes():
+        try:
+            made(each, {}, sparse="catch_up")
+        except RuleError as error:
+            assert 'Use sparse="exact" or "rows"' in str(error)
+            refused.add(each.__name__)
+    assert refused == {"Adafactor", "ConditionalGradient", "LAMB", "LARS", "NovoGrad"}
+
+    class Counting(everstep.Definition):
+        learning_rate = everstep.hyper(0.1)
+        seen = everstep.slot(shape=())
+
+        def update(self, ops, grad, var, slots, hyper, t):
+            return hyper.learning_rate * grad, {"seen": slots.seen + 1}
+
+    with pytest.raises(RuleError, match="its slot seen has no rows"):
+        Counting(sparse="catch_up")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_calls_that_have_nothing_to_do(way):
+    """Every optimizer has both calls: model code need not know how rows are kept."""
+    run = way.run(lambda: Adam(0.05).bind(way.module), start(), {"table": harness.SPARSE})
+    before = run.weights()["table"]
+    run.flush()
+    run.catch_up("table", [[0, 1]])
+    assert np.array_equal(run.weights()["table"], before)
+    run.close()
+
+
+def test_before_the_first_step():
+    with pytest.raises(SlotError, match="has no slot"):
+        Adam(0.05, sparse="catch_up").bind(np).catch_up(start()["table"], [0])
+
+
+@pytest.mark.parametrize("way", [way for way in harness.here() if way.target in ("update_step", "keras3")], ids=ids)
+def test_the_native_weight_decay_is_refused(way):
+    definition = RMSprop(0.1, sparse="catch_up", dense_ok=True)
+    with pytest.raises(UnsupportedError, match="decoupled_weight_decay"):
+        definition.bind(way.module, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("way", [way for way in harness.here() if not way.sparse], ids=ids)
+def test_where_gradients_are_dense(way):
+    with pytest.raises(UnsupportedError, match="dense_ok"):
+        Adam(sparse="catch_up").bind(way.module)
+    optimizer = Adam(0.1, sparse="catch_up", dense_ok=True).bind(way.module)
+    run = way.run(lambda: optimizer, start(), {"table": harness.SPARSE})
+    for batch in zipf_batches(3):
+        run.step(batch)
+    assert optimizer.flush() is None
+    assert not [name for name in optimizer.slot_names(run.variables["table"]) if "catch_up" in name]

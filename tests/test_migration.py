@@ -1,0 +1,217 @@
+"""`from_native` across APIs: what it makes of a stock optimizer, bound to another API, does what that one did."""
+
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import glob
+import io
+import itertools
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+import stock
+from test_battery import KINDS, ids, make_batches, start_values
+
+BOUND = 1e-5
+APART = 1e-3  # what two stock optimizers that mean different things are apart by, at least
+WAYS = [next(ways) for _, ways in itertools.groupby(harness.here(), lambda way: way.target)]  # the first of each target
+NATIVE = [way for way in WAYS if way.stock is not None]
+RESULTS = {}  # (case, from, to) -> (stock optimizers apart, the migrated one apart)
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FILES = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "tf_train_*.json")))
+
+
+def case(of_tf_train, of_keras, rate, rates=None, **arguments):
+    return {
+        "tf_train": of_tf_train,
+        "keras": of_keras,
+        "rate": rate,
+        "rates": rates or {},  # {step: rate from there on}
+        "arguments": arguments,
+    }
+
+
+CASES = {
+    "RMSprop": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3),
+    "RMSprop, centered": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3, momentum=0.9, centered=True),
+    "momentum, the rate cut to a tenth": case("MomentumOptimizer", "SGD", 0.1, {50: 0.01}, momentum=0.9),
+    "Nadam": case("NadamOptimizer", "Nadam", 0.1, epsilon=1e-3),
+    "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
+    "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001),
+}
+DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # between tf.train and every Keras
+
+
+def stock_name(name, way):
+    return CASES[name]["tf_train" if way.target == "tf_train" else "keras"]
+
+
+def ended(way, make, rate, rates):
+    """The weights after 100 steps of what `make(rate)` gives; tf.train takes a rate that changes as a variable."""
+    held = []
+
+    def made():
+        if way.target != "tf_train" or not rates:
+            return make(rate)
+        import tensorflow
+
+        v1 = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+        held.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
+        return make(held[0])
+
+    trained = way.run(made, start_values("float32"), KINDS)
+    try:
+        for step, batch in enumerate(make_batches("float32")):
+            if step in rates and held:
+                trained.session.run(held[0].initializer, {held[0].initializer.inputs[1]: rates[step]})
+            elif step in rates:
+                trained.set_rate(rates[step])
+            trained.step(batch)
+        return trained.weights()
+    finally:
+        trained.close()
+
+
+def remembered(key, *arguments):
+    """`ended`, once for each key."""
+    if key not in _remembered:
+        _remembered[key] = ended(*arguments)
+    return _remembered[key]
+
+
+_remembered = {}
+
+
+def stock_weights(name, way):
+    settings = CASES[name]
+
+    def make(rate):
+        return stock.made(way, stock_name(name, way), rate, settings["arguments"])
+
+    return remembered((name, way.name), way, make, settings["rate"], settings["rates"])
+
+
+def weights_of(definition, way, rates):
+    if not way.sparse and definition.sparse != "exact":
+        definition = definition.replace(dense_ok=True)
+
+    def make(rate):
+        return definition.replace(learning_rate=rate).bind(way.module)
+
+    return remembered((definition, tuple(rates), way.name), way, make, definition.learning_rate, rates)
+
+
+def definition_of(name, way):
+    """What `from_native` makes of the stock optimizer; None where this version has not its arguments."""
+    found = []
+
+    def make():
+        made = stock.made(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
+        found.append(made and stock.migrated(made))
+        return (found[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
+
+    way.run(make, start_values("float32"), KINDS).close()
+    return found[0]
+
+
+def known(name, way):
+    return stock.is_here(way, stock_name(name, way))
+
+
+def largest(found, wanted, names):
+    return max(oracle.distance(found[name], wanted[name]) for name in names)
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.parametrize("way", NATIVE, ids=ids)
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_moves_to_every_other_api(name, way):
+    if not known(name, way):
+        return  # this API has none
+    definition = definition_of(name, way)
+    if definition is None:
+        return  # Keras 2 has no centered RMSprop
+    wanted = stock_weights(name, way)
+    right = [each for each, kind in stock.KIND_OF.items() if not stock.allowed(way, stock_name(name, way), kind)[1]]
+    for other in WAYS:
+        if other is way:
+            continue
+        far = largest(weights_of(definition, other, CASES[name]["rates"]), wanted, right) if right else None
+        apart = None
+        if other in NATIVE and known(name, other) and definition_of(name, other):
+            apart = largest(stock_weights(name, other), wanted, ["dense", "bias", "single"])
+        RESULTS[name, way.target, other.target] = apart, far
+        assert not right or far <= BOUND, (other.name, far)
+        if apart is not None and name in DIFFERENT and "tf_train" in (way.target, other.target):
+            assert apart > APART, other.name
+
+
+def test_there_are_files():
+    assert {origin.split()[-1][:4] for origin, _, _ in trajectories()} == {"1.4.", "1.15"}
+
+
+def trajectories():
+    for path in FILES:
+        with io.open(path, encoding="ascii") as file:
+            read = json.load(file)
+        for name in sorted(read["cases"]):
+            yield "tf.train of TF " + read["written by"]["tensorflow"], name, read["cases"][name]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("origin, name, ran", list(trajectories()), ids=ids)
+def test_follows_what_old_tensorflow_did(origin, name, ran, way):
+    """The weights that stock optimizers of TF 1.4 and 1.15 ended with: matrix/write_trajectories.py wrote the files."""
+    definition = everstep.Definition.from_config(ran["definition"])
+    by_rows = definition.sparse != "exact" and not way.sparse  # rows that a dense gradient does not name
+    wanted = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
+    compared = [each for each in wanted if not by_rows or stock.KIND_OF[each] == "dense"]
+    far = largest(weights_of(definition, way, CASES[name]["rates"]), wanted, compared)
+    RESULTS[name, origin, way.target] = None, far
+    assert far <= BOUND
+    if way.target == "tf_train" and known(name, way):
+        assert definition_of(name, way) == definition
+
+
+def test_the_examples_of_the_docs(tmp_path, monkeypatch):
+    """Each code block of docs/from_native.md, with every Keras here; what TF 1.4 wrote stands in for tf.train."""
+    with io.open(os.path.join(ROOT, "docs", "from_native.md"), encoding="utf-8") as file:
+        read, there, saved, back = re.findall(r"```python\n(.*?)```", file.read(), re.S)
+    monkeypatch.chdir(tmp_path)
+    train = next((way.module for way in WAYS if way.target == "tf_train"), None)
+    if train:
+        exec(read, {"tf": argparse.Namespace(train=train)})
+    else:
+        ran = next(ran for _, name, ran in trajectories() if name == "RMSprop, centered")
+        with open("optimizer.json", "w") as file:
+            json.dump(dict(ran["definition"], learning_rate=0.01), file)
+    keras = [way for way in NATIVE if hasattr(way.module, "optimizers")]
+    for way, block in itertools.product(keras, (there, saved, back)):
+        names = {"keras": way.module}
+
+        def make(way=way, block=block, names=names):
+            exec(block, names)
+            if block is back:
+                names["optimizer"] = stock.migrated(names["optimizer"]).bind(way.module)
+            return names["optimizer"]
+
+        way.run(make, start_values("float32"), KINDS).close()
+        assert names["optimizer"].definition.base.learning_rate == (1e-3 if block is back else 0.01)
+
+
+def test_zz_results():
+    """Prints how far apart they are, and writes it where matrix/report.py looks."""
+    rows = sorted(RESULTS.items())
+    for (name, first, second), found in rows:
+        shown = ["" if far is None else "{:.1e}".format(far) for far in found]
+        print("{:35} {:14} {:14} {:>8} {:>8}".format(name, first, second, *shown))
+    if os.environ.get("EVERSTEP_TABLE"):
+        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".migration.json"), "w") as file:
+            json.dump([list(key) + list(found) for key, found in rows], file, indent=0)
