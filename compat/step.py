@@ -284,7 +284,8 @@ class Step(object):
             if not assigned and by_value:
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
-                change = backend.choose(predicate, change, work.lower(work.var) if assigned else change * 0)
+                before = work.stored() if work.missed else work.lower(work.var) if assigned else change * 0
+                change = backend.choose(predicate, change, before)
                 for name in natives:
                     old = collected.get(name)
                     old = work.slot_native(name) if old is None else old
@@ -382,7 +383,7 @@ class _Work(object):
         self.missed, self._caught_up = None, None  # what the rows take before this step, and what it makes of them
         self.results = {}
         self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
-        self.var = self.ops.leaf(lambda: self._read(variable, self.by_rows), shape=self._shape(self.record.shape))
+        self.var = self.ops.leaf(self.stored, shape=self._shape(self.record.shape))
         self.slot_values = OrderedDict((name, self._slot(name)) for name in self.declared)
 
     @classmethod
@@ -530,9 +531,11 @@ class _Work(object):
         slot = self.step.host.slot(self.variable, name)
         return self.backend.gather(slot, self.rows) if self.by_rows and self.gathered(name) else self.backend.read(slot)
 
-    def _read(self, variable, by_rows):
-        native = self.backend.gather(variable, self.rows) if by_rows else self.backend.read(variable)
-        return self.backend.cast(native, self.dtype)
+    def stored(self):
+        """The variable as it is, whatever its rows have missed."""
+        backend, variable = self.backend, self.variable
+        native = backend.gather(variable, self.rows) if self.by_rows else backend.read(variable)
+        return backend.cast(native, self.dtype)
 
     def as_value(self, value):
         return self.scope.as_value(value)

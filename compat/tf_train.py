@@ -140,6 +140,12 @@ class TrainAdapter(Adapter):
             whole = self.record(variable)._replace(shape=tuple(_part(variable).full_shape))
             place_slice(variable, slot, op_name, shape, self.slot_declaration(variable, name, whole)[1])
 
+    def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
+        # What an object checkpoint calls; the base class would make every slot in its variable's shape.
+        if self.backend.eager and slot_name in self.slot_names(variable):
+            self._make_slot(variable, slot_name)
+        super(TrainAdapter, self)._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+
     def get_slot(self, var, name):
         """The variable that holds a slot.
 

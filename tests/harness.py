@@ -301,16 +301,18 @@ class GetUpdatesRun(Run):
         self.function(fed)
 
     def flush(self):
-        self.run(self.optimizer.flush())
+        operation = self.optimizer.flush()
+        if operation is not None:  # on TF 2 variables are eager
+            self.keras.backend.get_session().run(operation)
 
     def catch_up(self, name, rows):
+        if hasattr(self.variables[name], "numpy"):
+            self.optimizer.catch_up(self.variables[name], rows)
+            return
         if not hasattr(self, "catching_up"):
-            self.holder = self.keras.backend.placeholder((None, None), dtype="int64")
-            self.catching_up = self.optimizer.catch_up(self.variables[name], self.holder)
-        self.run(self.catching_up, {self.holder: rows})
-
-    def run(self, operation, feed=None):
-        self.keras.backend.get_session().run(operation, feed)
+            holder = self.keras.backend.placeholder((None, None), dtype="int64")
+            self.catching_up = holder, self.optimizer.catch_up(self.variables[name], holder)
+        self.keras.backend.get_session().run(self.catching_up[1], {self.catching_up[0]: rows})
 
     def weights(self):
         return {name: self.keras.backend.get_value(value) for name, value in self.variables.items()}
