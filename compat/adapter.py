@@ -230,16 +230,18 @@ class Adapter(object):
         Raises:
             SlotError: the optimizer has not been made to train the variable yet.
         """
-        return self.backend.plain(self._bring_up)([(variable, lambda: self.backend.unique(rows))])
+        return self.backend.plain(self._bring_up)([(variable, rows)])
 
     def _bring_up(self, wanted):
         operations = []
-        for variable, find_rows in wanted:
+        for variable, rows in wanted:
             if not self.record(variable).shape or not catches_up(self.backend, self.rule(variable)):
                 continue
             self.get_slot(variable, ROWS)  # or an error that says what to do first
             with self.backend.at(self.bare(variable)):
-                operations.extend(Missed(self, variable, find_rows).take())
+                found = None if rows is None else self.backend.unique(rows)
+                missed = Missed(self, variable, None if rows is None else lambda found=found: found)
+                operations.extend(missed.take())
         return self.backend.group(operations)
 
     def constrain(self, variable, write):

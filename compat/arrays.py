@@ -142,6 +142,14 @@ class ArraysAdapter(Adapter):
         with self.backend.all_or_nothing():
             self.take_step(pairs)
 
+    def catch_up(self, variable, rows):
+        check_array(variable)
+        rows = np.asarray(rows)
+        if rows.dtype.kind not in "iu":
+            raise GradientError("catch_up takes the numbers of rows; got {!r}".format(rows))
+        _check_rows(rows.reshape(-1), variable)
+        super(ArraysAdapter, self).catch_up(variable, rows)
+
     # Config.
 
     def get_config(self):

@@ -100,17 +100,11 @@ class Missed(object):
             start = self._lowered(self._coast(), start, kept, before=0 * left, steps=left)
         return OrderedDict(zip([None] + self.slots, start))
 
-    def take(self, earlier=()):
+    def take(self):
         """The operations that bring the rows up to date."""
-        backend = self.backend
-        with backend.after(earlier):
-            values = self.values()
-            rows = self.find_rows() if self.find_rows else None
-            values[ROWS] = self._read(ROWS, rows) * 0 + self._updates()
-        return self._write(values, rows)
-
-    def _write(self, values, rows):
-        backend = self.backend
+        backend, values = self.backend, self.values()
+        rows = self.find_rows() if self.find_rows else None
+        values[ROWS] = self._read(ROWS, rows) * 0 + self._updates()
         with backend.after(list(values.values())):
             return [
                 backend.write(self._native(name), value, rows if self._goes_by_rows(name) else None)

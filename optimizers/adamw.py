@@ -2,11 +2,11 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.adam import Adam
-from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
+from everstep.optimizers.decoupled import Decoupled
 
 
-class AdamW(Adam):
+class AdamW(Decoupled, Adam):
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
 
     As Adam, and var := var - learning_rate * weight_decay * var beside it;
@@ -36,14 +36,3 @@ class AdamW(Adam):
 
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)
-
-    def update(self, ops, grad, var, slots, hyper, t):
-        change, new = super(AdamW, self).update(ops, grad, var, slots, hyper, t)
-        return change + self.share(hyper) * var, new
-
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(AdamW, self).coast(ops, var, slots, hyper, steps)
-        return change + decayed(ops, self.share(hyper), steps) * var, new
-
-    def share(self, hyper):
-        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay

@@ -1,12 +1,12 @@
 """SGDW: gradient descent with decoupled weight decay."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.coasting import decayed
 from everstep.optimizers.declarations import hyper, option
+from everstep.optimizers.decoupled import Decoupled
 from everstep.optimizers.sgd import SGD
 
 
-class SGDW(SGD):
+class SGDW(Decoupled, SGD):
     """SGD with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 1).
 
     As SGD, and var := var - learning_rate * weight_decay * var beside it;
@@ -37,14 +37,3 @@ class SGDW(SGD):
     replays = 200  # type: ignore[assignment]  # of what decays while it still moves
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)
-
-    def update(self, ops, grad, var, slots, hyper, t):
-        change, new = super(SGDW, self).update(ops, grad, var, slots, hyper, t)
-        return change + self.share(hyper) * var, new
-
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(SGDW, self).coast(ops, var, slots, hyper, steps)
-        return change + decayed(ops, self.share(hyper), steps) * var, new
-
-    def share(self, hyper):
-        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay

@@ -13,7 +13,7 @@ import everstep
 import harness
 import oracle
 from everstep.compat import catch_up
-from everstep.errors import RuleError, SlotError, UnsupportedError
+from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import SGD, Adam, RMSprop
 from test_battery import definition_classes, golden, ids, made, takes_catch_up
 
@@ -295,9 +295,16 @@ def test_calls_that_have_nothing_to_do(way):
     run.close()
 
 
-def test_before_the_first_step():
+def test_bad_calls():
+    table, optimizer = start()["table"], Adam(0.05, sparse="catch_up").bind(np)
     with pytest.raises(SlotError, match="has no slot"):
-        Adam(0.05, sparse="catch_up").bind(np).catch_up(start()["table"], [0])
+        optimizer.catch_up(table, [0])
+    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 3)), [2]), table)])
+    before = table.copy()
+    for rows, message in (([1.5], "numbers of rows"), ([40], "no row 40"), ([-1], "no row -1")):
+        with pytest.raises(GradientError, match=message):
+            optimizer.catch_up(table, rows)
+    assert np.array_equal(table, before)
 
 
 @pytest.mark.parametrize("way", [way for way in harness.here() if way.target in ("update_step", "keras3")], ids=ids)
