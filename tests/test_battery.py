@@ -93,13 +93,13 @@ TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
 
 def sparse_cases():
-    """(way, configured): every definition in every way, in one of its forms; on NumPy, where that is cheap, in all."""
+    """(way, configured): every definition in every way, in one of its forms; in the cells of NumPy alone in all."""
     for place, way in enumerate(WAYS):
         for each in definition_classes():
             # Where gradients are never sparse, "rows" is refused (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
-            if not FULL and way.target != "arrays":
+            if not FULL and len(WAYS) > 1:
                 forms = [forms[(place + TURN) % len(forms)]]
             for configured in forms:
                 yield way, configured
@@ -120,7 +120,8 @@ def cases(ways, each_of=3):
     return found
 
 
-ACCUMULATED = list(sparse_cases())[0 if FULL else TURN % len(WAYS) :: 1 if FULL else len(WAYS)]
+EACH_OF = 1 if FULL else max(3, len(WAYS))
+ACCUMULATED = list(sparse_cases())[TURN % EACH_OF :: EACH_OF]
 
 # The variables: their gradients' kinds, and the rows that sparse ones have.
 SHAPES = {
