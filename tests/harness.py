@@ -21,6 +21,9 @@ import numpy as np
 import everstep
 from everstep.compat import targets
 
+# What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
+TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
+
 # stock: what gives the native classes, by name; sparse: whether gradients can be
 Way = namedtuple("Way", "name target module run stock sparse")
 
@@ -306,7 +309,7 @@ class GetUpdatesRun(Run):
             self.keras.backend.get_session().run(operation)
 
     def catch_up(self, name, rows):
-        if hasattr(self.variables[name], "numpy"):
+        if self.optimizer.backend.eager:  # the variables of Keras on TF 2
             self.optimizer.catch_up(self.variables[name], rows)
             return
         if not hasattr(self, "catching_up"):
@@ -457,6 +460,20 @@ def here():
     return ways
 
 
+def one_of_each_target(ways, turn=TURN):
+    """For each target one of its ways, which take turns."""
+    targets_here = []
+    for way in ways:
+        if way.target not in targets_here:
+            targets_here.append(way.target)
+    grouped = [[way for way in ways if way.target == target] for target in targets_here]
+    return [group[turn % len(group)] for group in grouped]
+
+
+def of_frameworks():
+    return [way for way in here() if way.target != "arrays"]
+
+
 def _ways_of(name, found):
     target, module = found.target.name, found.module
     if target == "arrays":
@@ -500,3 +517,6 @@ def _ways_of_keras3(found, stock):
         _way("keras3 %s %s" % (backend, how), found, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
         for how, run in runs
     ]
+
+
+NUMPY = next(way for way in here() if way.target == "arrays")

@@ -1,8 +1,9 @@
 """Every definition in every way that this environment can train, against the float64 oracle.
 
-The quick battery covers the pairs: each definition in each way on the mix of dense, sparse and missing gradients, its
-configurations taking turns from way to way and from cell to cell of the matrix; every other case on a part of the
-definitions in each cell, all of them over the matrix. With EVERSTEP_FULL=1 it is the whole product.
+The quick battery covers the pairs: each definition on each target, on the mix of dense, sparse and missing gradients.
+Its configurations and the target's ways take turns, from definition to definition and from cell to cell of the matrix;
+every other case takes a part of the definitions in each cell, all of them over the matrix. NumPy is run where nothing
+else is. With EVERSTEP_FULL=1 it is the whole product.
 The largest differences are printed as a table at the end of the run; EVERSTEP_TABLE=FILE also writes them as JSON.
 """
 
@@ -28,7 +29,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gol
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 STEPS = 100
 BOUNDS = {"float32": 1e-5, "float64": 1e-6, "float16": 2e-2}
-WAYS = harness.here()
+WAYS = harness.of_frameworks() or [harness.NUMPY]
 RESULTS = {}  # (definition, way, case) -> largest difference
 
 
@@ -88,40 +89,38 @@ SPARSE_CONFIGURED = CONFIGURED + [
 SPARSE_CONFIGURED += [
     (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(made(each, settings))
 ]
-# The quick battery takes turns: what one cell of the matrix leaves out, the next ones have.
-TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
 
 def sparse_cases():
-    """(way, configured): every definition in every way, in one of its forms; in the cells of NumPy alone in all."""
-    for place, way in enumerate(WAYS):
-        for each in definition_classes():
+    """(way, configured): every definition on every target, in one of its forms; on NumPy in a third of them."""
+    if WAYS == [harness.NUMPY] and not FULL:
+        return [(WAYS[0], configured) for configured in SPARSE_CONFIGURED[harness.TURN % 3 :: 3]]
+    found = []
+    for place, each in enumerate(definition_classes()):
+        ways = WAYS if FULL else harness.one_of_each_target(WAYS, place + harness.TURN)
+        for turn, way in enumerate(ways, place + harness.TURN):
             # Where gradients are never sparse, "rows" is refused (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
-            if not FULL and len(WAYS) > 1:
-                forms = [forms[(place + TURN) % len(forms)]]
-            for configured in forms:
-                yield way, configured
+            found.extend((way, configured) for configured in (forms if FULL else [forms[turn % len(forms)]]))
+    return found
 
 
 def cases(ways, each_of=3):
     """(way, configured): a third of the definitions, each in one way and one configuration; or the whole product."""
     if FULL:
         return list(itertools.product(ways, CONFIGURED))
-    chosen = definition_classes()
-    if len(ways) > 1:
-        chosen = [each for place, each in enumerate(chosen) if (place + TURN) % each_of == 0]
+    chosen = [each for place, each in enumerate(definition_classes()) if (place + harness.TURN) % each_of == 0]
     found = []
     for place in range(max(len(chosen), len(ways))):
         each = chosen[place % len(chosen)]
         forms = [configured for configured in CONFIGURED if configured[0] is each]
-        found.append((ways[(place + TURN) % len(ways)], forms[(place + TURN) % len(forms)]))
+        found.append((ways[(place + harness.TURN) % len(ways)], forms[(place + harness.TURN) % len(forms)]))
     return found
 
 
-EACH_OF = 1 if FULL else max(3, len(WAYS))
-ACCUMULATED = list(sparse_cases())[TURN % EACH_OF :: EACH_OF]
+EACH_OF = 1 if FULL else 5
+ACCUMULATED = sparse_cases()[harness.TURN % EACH_OF :: EACH_OF]
 
 # The variables: their gradients' kinds, and the rows that sparse ones have.
 SHAPES = {
@@ -221,7 +220,7 @@ def ids(value):
     return value.__class__.__name__ if isinstance(value, (tuple, everstep.Schedule)) else str(value).replace(" ", "")
 
 
-@pytest.mark.parametrize("way, configured", list(sparse_cases()), ids=ids)
+@pytest.mark.parametrize("way, configured", sparse_cases(), ids=ids)
 def test_equals_oracle(way, configured):
     check(label(*configured), way, run_and_compare(way, made(*configured)))
 

@@ -19,8 +19,8 @@ from test_battery import definition_classes, golden, ids, made, takes_catch_up
 
 WAYS = [way for way in harness.here() if way.sparse]
 # A call at a time is a thousand small operations for a row that missed 200 steps: there, shorter runs.
-QUICK = [way for way in WAYS if "eager" not in way.name]
-NUMPY = next(way for way in WAYS if way.target == "arrays")
+QUICK = harness.one_of_each_target([way for way in WAYS if "eager" not in way.name])
+SOME = harness.one_of_each_target(WAYS)
 ROWS, STEPS = 40, 1500
 
 
@@ -74,7 +74,7 @@ def test_adam_over_1500_steps_is_the_dense_run(way):
     assert compare(rows_alone, train(way, Adam(rate), zipf_batches(300)))[0] > 1e-2
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.target != "tf_train"], ids=ids)
+@pytest.mark.parametrize("way", [way for way in SOME if way.target != "tf_train"], ids=ids)
 def test_missed_steps_are_taken_at_their_own_rate(way):
     """A rate that is set: tf.train has none, there a schedule or a placeholder changes it."""
     act = {30: lambda run: run.set_rate(0.001), 90: lambda run: run.set_rate(0.05)}
@@ -84,7 +84,7 @@ def test_missed_steps_are_taken_at_their_own_rate(way):
         assert max(compare(found, wanted)) <= 2e-6
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", SOME, ids=ids)
 def test_the_call_makes_reading_runs_the_dense_run(way):
     """Gradients that depend on the rows read: the same as in the dense run where `catch_up` came before the reading."""
 
@@ -140,7 +140,7 @@ def test_dense_and_missing_gradients_between(way):
         assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", SOME, ids=ids)
 def test_inside_wrappers(way):
     inner = Adam(0.05, sparse="catch_up")
     for wrap in (
@@ -152,7 +152,7 @@ def test_inside_wrappers(way):
         assert max(compare(train(way, wrap(inner), zipf_batches(90)), wanted)) <= 2e-6
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", SOME, ids=ids)
 def test_saved_and_resumed(way):
     """What rows have missed is part of the state."""
     definition, batches = Adam(0.05, sparse="catch_up"), list(zipf_batches(60))
@@ -210,7 +210,7 @@ LONG = [
 @pytest.mark.skipif(len(harness.here()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 @pytest.mark.parametrize("definition_class, configuration", LONG, ids=ids)
 def test_long_gaps(definition_class, configuration):
-    way, definition = NUMPY, made(definition_class, configuration)
+    way, definition = harness.NUMPY, made(definition_class, configuration)
     with np.errstate(all="ignore"):  # epsilon 0
         wanted = train(way, definition, gaps(), before=start("float64", 6))
         found = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
@@ -224,7 +224,7 @@ def test_long_gaps(definition_class, configuration):
 def test_longer_than_the_history(monkeypatch):
     """Constants and schedules of ours are known for ever; of a rate that was set, its oldest kept value."""
     monkeypatch.setattr(catch_up, "LENGTH", 50)
-    way = NUMPY
+    way = harness.NUMPY
     for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
         wanted = train(way, Adam(rate), gaps(), before=start("float64", 6))
         found = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
