@@ -12,6 +12,7 @@ from __future__ import absolute_import, division, print_function
 from everstep import errors, optimizers
 from everstep.compat.from_native import from_native
 from everstep.compat.ops import IndexedSlices
+from everstep.compat.state.files import read_checkpoint, write_checkpoint
 from everstep.compat.state.state import State, capture, restore
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
@@ -76,9 +77,11 @@ __all__ = [
     "hyper",
     "optimizers",
     "option",
+    "read_checkpoint",
     "restore",
     "scalar",
     "slot",
     "total",
     "warm_start",
+    "write_checkpoint",
 ]

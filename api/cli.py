@@ -1,8 +1,10 @@
-"""The command `everstep`: what is installed here, and what the definitions are."""
+"""The command `everstep`: what is installed here, what the definitions are, and what files of optimizers hold."""
 from __future__ import absolute_import, division, print_function
 
 import argparse
+import contextlib
 import inspect
+import json
 import sys
 import textwrap
 
@@ -10,6 +12,9 @@ from everstep import VARIABLE, __version__, optimizers
 from everstep.errors import ConfigError, EverstepError
 from everstep.optimizers.declarations import REQUIRED
 from everstep.optimizers.definition import Definition
+
+WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
+LARGE = 1 << 26  # bytes from which progress is shown
 
 
 def main(arguments=None):
@@ -26,9 +31,28 @@ def main(arguments=None):
     show = commands.add_parser("show", help="a definition: formula, hypers, slots, and where stock optimizers differ")
     show.add_argument("name", metavar="NAME")
     show.set_defaults(run=lambda options: show_definition(options.name))
+    look = commands.add_parser("inspect", help="what optimizer's state a file holds, whatever its format")
+    look.add_argument("file", metavar="FILE", help="a file, or of a TensorFlow checkpoint the path without .index")
+    add_reading(look)
+    look.set_defaults(run=inspect_file)
+    convert = commands.add_parser("convert", help="an optimizer's state, in a file of another format")
+    convert.add_argument("source", metavar="SRC")
+    convert.add_argument("target", metavar="DST")
+    convert.add_argument("--to", required=True, metavar="FORMAT", help=", ".join(WRITTEN))
+    add_reading(convert)
+    convert.add_argument(
+        "--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer to continue with"
+    )
+    convert.add_argument("--ours", action="store_true", help="name slots as optimizers do that everstep bound")
+    convert.add_argument(
+        "--rename", action="append", default=[], metavar="OLD=NEW", help="a variable's name there; OLD is a pattern"
+    )
+    convert.add_argument("--by-order", action="store_true", help="match variables that no name matches in their order")
+    convert.add_argument("--dry-run", action="store_true", help="read and match, and write nothing")
+    convert.set_defaults(run=convert_file)
     options = parser.parse_args(arguments)
     if options.command is None:  # Python 2 refuses this itself
-        parser.error("which command? doctor, list or show")
+        parser.error("which command? doctor, list, show, inspect or convert")
     try:
         return options.run(options)
     except EverstepError as error:
@@ -80,6 +104,114 @@ def show_definition(name):
     print_table("STATE KIND START SHAPE EXISTS", state or [("none", "", "", "", "")])
     print("\n" + sparse_behaviour(made))
     return 0
+
+
+def add_reading(command):
+    """The arguments that say what a file does not."""
+    command.add_argument(
+        "--optimizer", help='the stock optimizer that trained: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
+    )
+    command.add_argument("--updates", type=int, help="how many updates were made, where the file does not say")
+    command.add_argument("--learning-rate", type=float, help="the rate that was in force, to rescale momentum with")
+    command.add_argument("--variables", help="names of the trained variables in order: A,B,C")
+    command.add_argument("--json", action="store_true", help="for programs")
+
+
+def reading(options):
+    """The same, as `read_checkpoint` takes them."""
+    return {
+        "optimizer": options.optimizer,
+        "updates": options.updates,
+        "learning_rate": options.learning_rate,
+        "variables": options.variables.split(",") if options.variables else None,
+    }
+
+
+def inspect_file(options):
+    from everstep.compat.state import files
+
+    facts = files.inspect(options.file, **reading(options))
+    if options.json:
+        print(json.dumps(facts, indent=2, sort_keys=True))
+        return 0
+    hypers = {name: value for name, value in sorted((facts["definition"] or {}).items()) if name != "module"}
+    rows = [(name, facts[name]) for name in ("format", "writer", "api", "optimizer")]
+    rows.append(("definition", hypers.pop("definition", "the file does not say")))
+    rows += [(name, value) for name, value in hypers.items() if not isinstance(value, dict)]
+    rows += [(name, facts[name]) for name in ("updates", "steps", "pending") if facts[name] is not None]
+    rows += sorted(facts["scalars"].items())
+    print_table("WHAT IS", [(name, "not known" if value is None else value) for name, value in rows])
+    print()
+    slots = [(variable or "", slot, str(tuple(shape)), dtype) for variable, slot, shape, dtype in facts["slots"]]
+    print_table("VARIABLE SLOT SHAPE DTYPE", slots or [("none", "", "", "")])
+    for kind in ("missing", "notes"):
+        for text in facts[kind]:
+            print("\n{}: {}".format({"missing": "cannot be read as a state", "notes": "note"}[kind], text))
+    return 0
+
+
+def convert_file(options):
+    from everstep.compat.state import files
+
+    state = files.read_checkpoint(options.source, **reading(options))
+    total = files.size_of(state)
+    with progress(total if not options.dry_run else 0) as moved:
+        report = files.write_checkpoint(
+            state,
+            options.target,
+            options.to,
+            template=options.template,
+            ours=options.ours,
+            learning_rate=options.learning_rate,
+            rename=options.rename,
+            by_order=options.by_order,
+            moved=moved,
+            dry_run=options.dry_run,
+        )
+    facts = {
+        "source": options.source,
+        "target": options.target,
+        "format": options.to,
+        "written": not options.dry_run,
+        "updates": state.updates,
+        "bytes": total,
+        "definition": state.definition,
+        "variables": [list(match) for match in report.matches],
+        "notes": report.notes,
+    }
+    if options.json:
+        print(json.dumps(facts, indent=2, sort_keys=True))
+        return 0
+    print_table("VARIABLE WAS MATCHED-BY", facts["variables"])
+    print("\n{} {}: {}, {} updates, {} variables, {} bytes".format(
+        options.target, "would be written" if options.dry_run else "is written", options.to, state.updates,
+        len(state.slots), total))
+    for note in report.notes:
+        print("note: {}".format(note))
+    return 0
+
+
+@contextlib.contextmanager
+def progress(total):
+    """A function to call with the number of bytes done: a bar on stderr where tqdm is installed, else lines."""
+    if total < LARGE:
+        yield lambda count: None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        done = [0, 0]
+
+        def moved(count):
+            done[0] += count
+            if done[0] * 10 // total > done[1]:
+                done[1] = done[0] * 10 // total
+                print("{} of {} MB".format(done[0] >> 20, total >> 20), file=sys.stderr)
+
+        yield moved
+        return
+    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
+        yield bar.update
 
 
 def declared(made, kind):

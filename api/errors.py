@@ -60,3 +60,7 @@ class ConfigError(EverstepError, ValueError):
 
 class StateError(EverstepError, ValueError):
     """A state does not fit the definition or the variables it is restored to."""
+
+
+class FileError(StateError):
+    """A file cannot be read as what it should be: damaged, of another format, or without an optimizer's state."""

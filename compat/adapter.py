@@ -6,11 +6,12 @@ the same order; `docs` tables are generated from `target`, `works_on` and `canno
 from __future__ import absolute_import, division, print_function
 
 import re
+from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.catch_up import ROWS, Missed, catches_up
-from everstep.compat.step import Step, engine_slots, skips
+from everstep.compat.step import Step, counters, engine_slots, skips
 from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperValueError, RuleError, UnsupportedError
 from everstep.optimizers.declarations import is_tensor
 from everstep.optimizers.definition import Definition, Variable
@@ -20,6 +21,9 @@ from everstep.optimizers.tree import flat, with_hypers
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
+
+# Where the part of a partitioned variable lies in the whole: a slice of each axis, and the shape of the whole.
+Place = namedtuple("Place", "slices whole")
 
 CONFIG_KEY = "everstep"  # no stock class takes it, so that loading our config as a stock one fails
 
@@ -34,6 +38,7 @@ class Adapter(object):
     native_base = None  # type: Any
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]  # counters that the base class moves by itself
+    sets_hypers = True  # whether hypers can be set after the optimizer is made
 
     @classmethod
     def made_for(cls, definition_class, base):
@@ -130,8 +135,12 @@ class Adapter(object):
     # Variables.
 
     def variable_key(self, variable):
-        container = getattr(variable, "_distributed_container", None)  # of a replica's part, the whole
-        return id(container() if callable(container) else variable)
+        # Of a replica's part, the whole; newer versions of TensorFlow keep it at the handle.
+        for holder in (variable, getattr(variable, "_handle", None)):
+            container = getattr(holder, "_distributed_container", None)
+            if callable(container):
+                return id(container())
+        return id(variable)
 
     def whole_key(self, variable):
         """What parts of one variable have in common, and no two variables."""
@@ -196,6 +205,51 @@ class Adapter(object):
     def slot_names(self, variable):
         rule = self.rule(variable)
         return list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, self.record(variable)))
+
+    # State: what `everstep.capture` and `everstep.restore` ask for.
+
+    def check_given(self, variable):
+        """Raises VariableError for what the target cannot train."""
+
+    def parts(self, variable):
+        """The variables that a partitioned one stands for."""
+        return [variable]
+
+    def place(self, variable):
+        """The `Place` of a part, or of its slot; None of what is whole."""
+
+    def state_name(self, variable, place):
+        """The name of one in a list of variables."""
+        return self.variable_name(variable)
+
+    def own_variables(self):
+        """{name: variable} of the counters and scalars, as far as they are made."""
+        made = OrderedDict((name, self.counter(name)) for name in counters(self.definition))
+        made.update((name, self.scalar(name)) for name in flat(self.definition, "scalar"))
+        return made
+
+    def find_slot(self, variable, name):
+        """What holds a slot, or None."""
+        return self._slots.get(self.variable_key(variable), {}).get(name)
+
+    def slotted(self):
+        """The variables that have slots."""
+        known = [variable for _, _, variable in self._rules.values()]
+        return [v for v in known if any(self.find_slot(v, name) is not None for name in self.slot_names(v))]
+
+    def make_state(self, variables):
+        """Makes the counters, scalars and slots that there are not yet: what it made beside them, in a list."""
+        return []
+
+    def default_session(self, variables):
+        """The session to use for variables of a graph where none is given and there is no default one."""
+
+    def calls_per_update(self):
+        """What the counter of updates moves by at one of them."""
+        return 1
+
+    def not_carried(self):
+        """What keeps a State from holding all that this optimizer has learned, or None."""
 
     # The step.
 

@@ -114,6 +114,20 @@ class ArraysAdapter(Adapter):
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
 
+    # State.
+
+    def check_given(self, variable):
+        check_array(variable)
+
+    def state_name(self, variable, place):
+        return str(place)
+
+    def make_state(self, variables):
+        for variable in variables:
+            for name in self.slot_names(variable):
+                self.slot(variable, name)
+        return []
+
     # The step.
 
     def update(self, variable, function, grad):

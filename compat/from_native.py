@@ -208,7 +208,7 @@ class _Migration(object):
             )
         self._warn()
         names = [name for name in self.form.names if name in self.config]
-        arguments = {self.form.names[name]: _short(self.config[name]) for name in names}
+        arguments = {self.form.names[name]: short(self.config[name]) for name in names}
         arguments["learning_rate"] = self._rate()
         arguments.update(self.form.fixed)
         if self.config.get("skip_list"):  # LARS
@@ -236,12 +236,12 @@ class _Migration(object):
         decay = 0.0 if "decay" in self.form.names else self.config.get("decay") or 0.0
         if isinstance(given, dict):
             given = _converted(given) or self._native_schedule()
-        given = float(given) if isinstance(given, int) else _short(given)
+        given = float(given) if isinstance(given, int) else short(given)
         if not decay:
             return given
         if not isinstance(given, float):
             raise UnsupportedError("decay={} of a learning rate that is no number".format(decay))
-        return schedules.InverseTimeDecay(given, rate=_short(decay))
+        return schedules.InverseTimeDecay(given, rate=short(decay))
 
     def _native_schedule(self):
         if self.optimizer is None:
@@ -297,7 +297,7 @@ _WRONG = {
 _warned = set()  # type: set
 
 
-def _short(value):
+def short(value):
     """A number as it was given, where only float32 stands between."""
     if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
         value = value.item()

@@ -173,6 +173,21 @@ class GetUpdatesAdapter(Adapter):
                 raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, found))
         super(GetUpdatesAdapter, self).set_weights([np.asarray(value) for value in weights])
 
+    # State.
+
+    def check_given(self, variable):
+        if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
+            raise VariableError(
+                "{} trains Keras and TensorFlow variables; got {!r}".format(type(self).__name__, variable)
+            )
+
+    def make_state(self, variables):
+        self._create_slots(variables)
+        return []
+
+    def default_session(self, variables):
+        return self._keras.get_session()
+
     # The step.
 
     def update(self, variable, function, grad):
@@ -214,8 +229,7 @@ class GetUpdatesAdapter(Adapter):
                 )
             )
         for variable in params:
-            if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
-                raise VariableError("{} trains Keras and TensorFlow variables; got {!r}".format(owner, variable))
+            self.check_given(variable)
         if len(set(map(self.variable_key, params))) < len(params):
             raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
         home = getattr(self.iterations, "graph", None)  # none where variables are eager

@@ -161,6 +161,20 @@ class Keras3Adapter(NewStyleAdapter):
         if not of_keras and not of_tensorflow:
             raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
 
+    # State.
+
+    def calls_per_update(self):
+        return self.gradient_accumulation_steps or 1
+
+    def not_carried(self):
+        steps = self.gradient_accumulation_steps
+        if steps and int(self.backend.value(self.bare(self._variables[0]), None)) % steps:
+            return (
+                "it is in the middle of the {} steps of gradient_accumulation_steps, whose sums a state has no place "
+                "for; train to the end of them first".format(steps)
+            )
+        return super(Keras3Adapter, self).not_carried()
+
     # The step.
 
     def apply_gradients(self, grads_and_vars):

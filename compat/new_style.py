@@ -285,6 +285,21 @@ class NewStyleAdapter(NativeSchedules):
             variable.assign(self.backend.cast(self.backend.tensor(value), dtype))
         self.__dict__["_waiting"] = None
 
+    # State.
+
+    def check_given(self, variable):
+        self.check_variable(variable)
+
+    def make_state(self, variables):
+        self.__dict__["_waiting"] = None  # it is to be overwritten
+        self.build(variables)
+        return []
+
+    def not_carried(self):
+        if self.use_ema:
+            return "use_ema keeps averages, which a state has no place for; carry them by the API's own files"
+        return None
+
     # The step.
 
     def check_step(self, pairs):

@@ -5,7 +5,7 @@ import contextlib
 
 import numpy as np
 
-from everstep.errors import GradientError, UnknownOpError
+from everstep.errors import GradientError, StateError, UnknownOpError, VariableError
 
 # What a rule may use, with NumPy's names and meaning, on every backend.
 NAMES = frozenset(
@@ -105,7 +105,25 @@ class _NumpyOps(object):
 numpy_ops = _NumpyOps()
 
 
-class NumpyBackend(object):
+class WithoutGraphs(object):
+    """What capture and restore ask of a backend, where values are there without a session.
+
+    `value(variable, session)` is a variable's value as an array, `put(variable, value, session)` gives it another.
+    """
+
+    @contextlib.contextmanager
+    def inside(self, variables):
+        """In the graph that variables live in."""
+        yield
+
+    def session_for(self, variables, session, default):
+        """The session that has the values of variables."""
+
+    def start(self, variables, session):
+        """Gives variables that were just made their first values."""
+
+
+class NumpyBackend(WithoutGraphs):
     """Arrays that are updated in place."""
 
     ops = NUMPY
@@ -232,6 +250,12 @@ class NumpyBackend(object):
     @contextlib.contextmanager
     def after(self, operations):
         yield
+
+    def value(self, variable, session):
+        return np.array(variable)
+
+    def put(self, variable, value, session):
+        variable[Ellipsis] = value
 
 
 class TensorFlowBackend(object):
@@ -450,6 +474,62 @@ class TensorFlowBackend(object):
         wanted = [getattr(operation, "op", operation) for operation in operations]
         return self.tf.control_dependencies([op for op in wanted if isinstance(op, self.tf.Operation)])
 
+    # For capture and restore: see WithoutGraphs.
+
+    @contextlib.contextmanager
+    def inside(self, variables):
+        graphs = [variable.graph for variable in variables if self._in_graph(variable)]
+        if len(set(map(id, graphs))) > 1:
+            raise VariableError("the variables are of several graphs: {!r}".format(variables))
+        with graphs[0].as_default() if graphs else contextlib.closing(_Nothing()):
+            yield
+
+    def session_for(self, variables, session, default):
+        held = [variable for variable in variables if self._in_graph(variable)]
+        if not held:
+            if variables and not self.eager:
+                raise StateError("values are taken and given between steps, not inside of a tf.function")
+            return None
+        session = session or self.tf.get_default_session() or default(held)
+        if session is None:
+            raise StateError(
+                "the variables live in a graph, and only a session has their values: give session=, or call this "
+                "where one is the default (with session.as_default())"
+            )
+        inner = getattr(session, "_tf_sess", None)  # of a MonitoredSession, whose hooks count runs
+        session = inner() if inner else session
+        if getattr(session, "graph", None) is not held[0].graph:
+            raise StateError("{!r} is no session of the graph that {} is in".format(session, held[0].name))
+        return session
+
+    def value(self, variable, session):
+        try:
+            if hasattr(variable, "read_value") and not self._in_graph(variable):
+                return np.array(self.tf.convert_to_tensor(variable.read_value()).numpy())
+            return np.array(session.run(variable) if session else variable.numpy())
+        except Exception as error:  # not initialized; a closed session; a placeholder without a value
+            raise StateError("{} has no value: {}".format(variable.name, str(error).split("\n")[0]))
+
+    def start(self, variables, session):
+        if session:
+            session.run([variable.initializer for variable in variables])
+
+    def put(self, variable, value, session):
+        value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
+        if self._in_graph(variable):  # by the initializer, so that the graph may be finalized
+            session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+        else:
+            variable.assign(value)
+
+    @staticmethod
+    def _in_graph(variable):
+        return getattr(variable, "_in_graph_mode", True)
+
+
+class _Nothing(object):
+    def close(self):
+        """There is nothing to leave."""
+
 
 def _tensorflow_table(tf, select):
     def reduce(function):
@@ -521,7 +601,7 @@ def _tensorflow_table(tf, select):
     }
 
 
-class KerasBackend(object):
+class KerasBackend(WithoutGraphs):
     """Variables of Keras 3 where it runs on JAX or torch: eager values or, in a jitted function, traced ones.
 
     Gradients are dense there, so there is nothing that moves rows.
@@ -629,6 +709,12 @@ class KerasBackend(object):
     @contextlib.contextmanager
     def after(self, operations):
         yield
+
+    def value(self, variable, session):
+        return np.array(self.keras.ops.convert_to_numpy(self.read(variable)))
+
+    def put(self, variable, value, session):
+        variable.assign(self.constant(value, self.dtype(variable)))
 
 
 def _keras_table(ops):

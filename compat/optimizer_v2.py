@@ -248,6 +248,31 @@ class OptimizerV2Adapter(NativeSchedules):
             )
         super(OptimizerV2Adapter, self).set_weights([np.asarray(weight) for weight in weights])
 
+    # State.
+
+    def check_given(self, variable):
+        self._check_variable(variable)
+
+    def own_variables(self):
+        return {} if self._iterations is None else dict(self._own, updates=self._iterations)
+
+    def find_slot(self, variable, name):
+        return self._slots.get(self._keras._var_key(variable), {}).get(name)
+
+    def make_state(self, variables):
+        had_hypers = self._hypers_created
+        with self.backend.tf.name_scope(self._name), self.backend.outside():  # as the base class does at a step
+            self._create_own()
+            self._create_hypers()
+            self._create_slots(variables)
+        return [] if had_hypers else [hyper for hyper in self._hyper.values() if hasattr(hyper, "initializer")]
+
+    def default_session(self, variables):
+        # Keras's own, if Keras made the variables: in another session than theirs they have other values.
+        keras = self._keras.backend
+        known = set(map(id, getattr(keras, "_GRAPH_VARIABLES", {}).get(variables[0].graph, ())))
+        return keras.get_session() if known.issuperset(map(id, variables)) else None
+
     # The step.
 
     def update(self, variable, function, grad):

@@ -19,10 +19,10 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.adapter import Adapter
+from everstep.compat.adapter import Adapter, Place
 from everstep.compat.ops import TensorFlowBackend
 from everstep.compat.step import Step, as_pairs, check_pairs, counters
-from everstep.errors import HyperValueError, SlotError, UnsupportedError, VariableError
+from everstep.errors import HyperValueError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.tree import flat
 
@@ -40,6 +40,7 @@ class TrainAdapter(Adapter):
     target = "tf_train"
     works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
     cannot = ("get_config", "get_weights", "clipnorm", "setting hypers", "tf.distribute over several replicas")
+    sets_hypers = False
 
     @classmethod
     def base_class(cls, optimizer, module):
@@ -160,6 +161,42 @@ class TrainAdapter(Adapter):
                 )
             )
         return found
+
+    # State.
+
+    def check_given(self, variable):
+        self._check_variable(variable, "trains")
+
+    def parts(self, variable):
+        return list(variable) if _is_partitioned(variable) else [variable]
+
+    def place(self, variable):
+        part = _part(variable)
+        if part is None:
+            return None
+        slices = tuple(slice(start, start + size) for start, size in zip(part.var_offset, part.var_shape))
+        return Place(slices, tuple(part.full_shape))
+
+    def own_variables(self):
+        try:
+            made = super(TrainAdapter, self).own_variables()
+        except KeyError:  # in TF 1.4 and 1.5
+            return {}
+        return made if made["updates"] is not None else {}
+
+    def find_slot(self, variable, name):
+        return self.slot(variable, name)
+
+    def make_state(self, variables):
+        if self.backend.eager:
+            self._create_slots(variables)
+        elif not self.own_variables():
+            raise StateError(
+                "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
+                    type(self).__name__
+                )
+            )
+        return []
 
     # The step.
 

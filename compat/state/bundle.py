@@ -1,0 +1,298 @@
+"""TensorFlow's checkpoints: those of `tf.train.Saver`, by name, and those of `tf.train.Checkpoint`, by object.
+
+TensorFlow reads them, any version from 1.4 on. The graph of objects in the second kind is read here, so that a version
+which never had such checkpoints reads them too.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.state.native_file import Handle, NativeFile, numbered, reading
+from everstep.errors import FileError, StateError, UnsupportedError
+
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_SLOT = "/.OPTIMIZER_SLOT/"
+
+
+def tensorflow_for(path):
+    """TensorFlow with the names of TF 1."""
+    try:
+        import tensorflow
+    except ImportError:
+        raise UnsupportedError(
+            "{} is a TensorFlow checkpoint, and TensorFlow (any version from 1.4 on) reads it, which is not installed "
+            "here. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
+                path, path)
+        )
+    return getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+
+
+class Tensors(object):
+    """The tensors of a checkpoint, one kept at a time, as they can only be read whole."""
+
+    def __init__(self, path):
+        self.path, self._kept = path, (None, None)
+        self.tf = tensorflow_for(path)
+        with self.guarded():
+            self._reader = self.tf.train.NewCheckpointReader(str(path))
+            self.shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = self._reader.get_variable_to_dtype_map()
+
+    @contextlib.contextmanager
+    def guarded(self):
+        with reading(self.path):
+            try:
+                yield
+            except self.tf.errors.OpError as error:
+                raise FileError("{} is damaged, or no checkpoint: {}".format(self.path, error.message))
+
+    def get(self, name):
+        if self._kept[0] != name:
+            self._kept = (None, None)  # first, so that there are never two
+            with self.guarded():
+                self._kept = name, self._reader.get_tensor(name)
+        return self._kept[1]
+
+    def handle(self, name):
+        with self.guarded():
+            dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
+        return Handle(name, self.shapes[name], dtype, lambda selection: self.get(name)[selection])
+
+    def numeric(self):
+        for name in sorted(self.shapes):
+            if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
+                yield name, self.handle(name)
+
+
+def find(path):
+    """The prefix of the checkpoint that a path, one of its files or a directory means; None where there is none."""
+    path = str(path)
+    if os.path.isdir(path):
+        latest = tensorflow_for(path).train.latest_checkpoint(path)
+        return latest if latest and find(latest) else None
+    for suffix in (".index", ".data-00000-of-00001"):
+        if path.endswith(suffix) and os.path.isfile(path):
+            path = path[: -len(suffix)]
+    return path if os.path.isfile(path + ".index") else None
+
+
+def read(path):
+    """The NativeFile of a checkpoint's prefix."""
+    tensors = Tensors(path)
+    with reading(path):
+        return _read_objects(tensors, path) if GRAPH in tensors.shapes else _read_named(tensors, path)
+
+
+def _read_named(tensors, path):
+    native = NativeFile(path, "tf-saver", "tf.train.Saver")
+    native.target = "tf_train"
+    native.entries = list(tensors.numeric())
+    native.variables = OrderedDict(native.entries)
+    if not native.entries:
+        native.missing.append("no variables at all")
+    return native
+
+
+def check_new(path):
+    tensorflow_for(path)
+    if find(path):
+        raise StateError(
+            "{} exists; a checkpoint is more than one file, which no system replaces at once: give another path, or "
+            "remove it first".format(path)
+        )
+
+
+_SHARD = 1 << 28  # bytes that are handed to TensorFlow at once
+
+
+def write(path, tensors, moved):
+    """Writes a checkpoint as `tf.train.Saver` does; a large one in several files, so that it is never whole in memory.
+
+    Args:
+        tensors: {name: handle}.
+        moved: called with the number of bytes that were written, again and again.
+    """
+    tf, path = tensorflow_for(path), str(path)
+    from tensorflow.python.ops import gen_io_ops, io_ops  # what Saver is made of; public from 1.14 on, as tf.raw_ops
+
+    check_new(path)
+    try:
+        folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".")
+    except (OSError, IOError) as error:
+        raise StateError("{} cannot be written: {}".format(path, error))
+    try:
+        with reading(path), tf.Graph().as_default(), tf.Session() as session:
+            parts = []
+            for group in _shards(tensors):
+                parts.append(os.path.join(folder, str(len(parts))))
+                values = [np.asarray(tensors[name]) for name in group]
+                holders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
+                saved = io_ops.save_v2(parts[-1], group, [""] * len(group), holders)
+                session.run(saved, dict(zip(holders, values)))
+                moved(sum(value.nbytes for value in values))
+            whole = os.path.join(folder, os.path.basename(path))
+            session.run(gen_io_ops.merge_v2_checkpoints(parts, whole, delete_old_dirs=False))
+        names = [name for name in os.listdir(folder) if name.startswith(os.path.basename(path) + ".")]
+        for name in sorted(names):  # the index, without which there is no checkpoint, last
+            os.rename(os.path.join(folder, name), os.path.join(os.path.dirname(path), name))
+    except (OSError, IOError, tf.errors.OpError) as error:
+        raise StateError("{} cannot be written: {}".format(path, error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shards(tensors):
+    group, size = [], 0
+    for name, handle in tensors.items():
+        own = np.dtype(handle.dtype).itemsize * int(np.prod(handle.shape, dtype=np.float64))
+        if group and size + own > _SHARD:
+            yield group
+            group, size = [], 0
+        group, size = group + [name], size + own
+    yield group
+
+
+# The graph of objects: TrackableObjectGraph, fields by number.
+_NODES, _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 1, 2, 3
+
+
+def _fields(data):
+    """{number: [value]} of a protobuf message: integers and bytes."""
+    found, position = {}, [0]
+
+    def number():
+        value = shift = 0
+        while True:
+            byte = data[position[0]]
+            position[0] += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+
+    while position[0] < len(data):
+        tag = number()
+        if tag & 7 == 0:
+            value = number()
+        elif tag & 7 == 2:
+            length = number()
+            if length > len(data) - position[0]:
+                raise ValueError("a field that is longer than what holds it")
+            value = data[position[0] : position[0] + length]
+            position[0] += length
+        elif tag & 7 in (1, 5):
+            length = 8 if tag & 7 == 1 else 4
+            value = data[position[0] : position[0] + length]
+            position[0] += length
+        else:
+            raise ValueError("a field of kind {}".format(tag & 7))
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+class _Node(object):
+    """One object: `children` {name: place}, its value's `key` and `full_name`, `slots` [(name, variable, slot)]."""
+
+    def __init__(self, data):
+        fields = _fields(data)
+        self.children, self.slots, self.key, self.full_name = OrderedDict(), [], None, ""
+        for child in map(_fields, fields.get(_CHILDREN, ())):
+            self.children[_last(child, 2, b"").decode("utf-8")] = _last(child, 1, 0)
+        for value in map(_fields, fields.get(_ATTRIBUTES, ())):
+            if _last(value, 1, b"") == b"VARIABLE_VALUE":
+                self.full_name, self.key = _text(_last(value, 2, b"")), _text(_last(value, 3, b""))
+        for slot in map(_fields, fields.get(_SLOTS, ())):
+            self.slots.append((_text(_last(slot, 2, b"")), _last(slot, 1, 0), _last(slot, 3, 0)))
+
+
+def _last(fields, number, default):
+    return fields.get(number, [default])[-1]
+
+
+def _text(data):
+    return str(bytes(data).decode("utf-8"))
+
+
+def _read_objects(tensors, path):
+    native = NativeFile(path, "tf-object", "tf.train.Checkpoint")
+    nodes = [_Node(data) for data in _fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
+    found = [node for node in nodes if _is_optimizer(node)]
+    held = {place for node in found for place in _below(node, nodes)}
+    if len(found) > 1:
+        raise FileError("{} has {} optimizers; save each in a checkpoint of its own, or read them where they are live, "
+                        "by everstep.capture".format(path, len(found)))
+
+    def named(places):
+        places = [place for place in places if nodes[place].key in tensors.shapes]
+        names = numbered([nodes[place].full_name or nodes[place].key[: -len(_SUFFIX)] for place in places])
+        return OrderedDict((place, (name, tensors.handle(nodes[place].key))) for place, name in zip(places, names))
+
+    if not found:
+        native.variables = OrderedDict(named(range(len(nodes))).values())
+        native.missing.append("no optimizer among its objects")
+        return native
+    node = found[0]
+    native.target = _target(node)
+    trained = node.children.get("_trainable_variables")
+    native.ordered = trained is not None
+    if trained is not None:
+        native.variables = OrderedDict(named(nodes[trained].children.values()).values())
+    elif not node.slots:
+        others = [place for place in range(len(nodes)) if place not in held and nodes[place].key]
+        native.variables = OrderedDict(item for item in named(others).values() if item[0] != "save_counter")
+    if node.slots:
+        order = list(OrderedDict.fromkeys(variable for _, variable, _ in node.slots))
+        names = named(order)
+        native.variables = OrderedDict(names.values())
+        for slot, variable, place in node.slots:
+            if variable in names and nodes[place].key in tensors.shapes:
+                name = names[variable][0]
+                native.slots.setdefault(name, OrderedDict())[slot] = tensors.handle(nodes[place].key)
+    if "_variables" in node.children:
+        listed = nodes[node.children["_variables"]].children
+        if sorted(listed) != sorted(map(str, range(len(listed)))):
+            raise FileError("{} has an optimizer whose variables are {}".format(path, ", ".join(listed)))
+        for place in map(str, range(len(listed))):
+            entry = nodes[listed[place]]
+            native.entries.append((entry.full_name, tensors.handle(entry.key)))
+    owners = [node] + [nodes[place] for name, place in node.children.items() if name == "_hypers"]
+    for name, place in [item for owner in owners for item in owner.children.items()]:
+        if nodes[place].key in tensors.shapes and name != "_iterations":
+            native.own[_own_name(name)] = tensors.handle(nodes[place].key)
+    return native
+
+
+def _own_name(name):
+    """Of tf.train's, without the name of the optimizer: `Adam/updates`."""
+    return str(name).rpartition("/")[2]
+
+
+def _is_optimizer(node):
+    if node.slots or {"iter", "learning_rate"} <= set(node.children):
+        return True
+    return {"_iterations", "_variables"} <= set(node.children)
+
+
+def _target(node):
+    if "_variables" in node.children:
+        return "keras3" if "_trainable_variables" in node.children else "update_step"
+    return "optimizer_v2" if "iter" in node.children else "tf_train"
+
+
+def _below(node, nodes):
+    """The places of all objects that only an optimizer has."""
+    places = set(place for _, _, place in node.slots)
+    for name, place in node.children.items():
+        places.add(place)
+        if name.startswith("_") and name != "_trainable_variables":
+            places.update(nodes[place].children.values())
+    return places

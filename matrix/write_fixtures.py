@@ -1,0 +1,427 @@
+"""Writes tests/files: checkpoints and model files of the real frameworks, each with what the live optimizer held.
+
+    python matrix/write_fixtures.py        # in a cell; writes what the frameworks of this cell are the fixtures of
+
+Beside each file stands a JSON: who wrote it and how, the variables and slots as the framework's own API gave them
+before it was saved, and one more step (its gradients, and the variables after it), by which a test can tell whether a
+reader understood the file. Runs on Python 2.7 and newer.
+"""
+from __future__ import absolute_import, division, print_function
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "files")
+STEPS = 3
+IDS = np.array([[0], [1], [3]])  # no row twice: stock Keras 3 takes those apart. Rows 2 and 4 have no gradient
+TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25]], np.float32)
+EMBEDDINGS = np.linspace(-0.7, 0.8, 15).reshape(5, 3).astype(np.float32)
+KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
+
+# What slots are called: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Of
+# Keras before tf.keras, which has only a list, the roles in its order.
+SLOTS = {
+    "SGD": [("velocity", "momentum momentums"), ("accumulate/sum", "_accumulated_gradients")],
+    "Momentum": [("velocity", "momentum")],
+    "RMSprop": [("mean_square", "rms _velocities"), ("mean_grad", "mg _average_gradients"),
+                ("velocity", "momentum _momentums")],
+    "Adagrad": [("accumulator", "accumulator _accumulators")],
+    "Adadelta": [("mean_square", "accum accum_grad _accumulated_grads"),
+                 ("mean_square_step", "accum_update accum_var _accumulated_delta_vars")],
+    "Adam": [("m", "m _momentums"), ("v", "v _velocities"), ("v_hat", "vhat _velocity_hats")],
+    "Adamax": [("m", "m _m"), ("u", "v _u")],
+    "Nadam": [("m", "m _momentums"), ("v", "v _velocities")],
+    "Ftrl": [("accumulator", "accum accumulator _accumulators"), ("linear", "linear _linears")],
+}
+SLOTS["RMSProp"] = SLOTS["RMSprop"]
+SLOTS["AdamW"] = SLOTS["Adam"]
+
+TRAIN = [
+    ("momentum", "MomentumOptimizer", dict(learning_rate=0.1, momentum=0.9)),
+    ("rmsprop", "RMSPropOptimizer", dict(learning_rate=0.1, momentum=0.9)),
+    ("rmsprop_centered", "RMSPropOptimizer", dict(learning_rate=0.1, momentum=0.9, centered=True)),
+    ("adam", "AdamOptimizer", dict(learning_rate=0.1)),
+    ("adam_beta", "AdamOptimizer", dict(learning_rate=0.1, beta1=0.8, beta2=0.99)),
+    ("adagrad", "AdagradOptimizer", dict(learning_rate=0.5)),
+    ("adadelta", "AdadeltaOptimizer", dict(learning_rate=1.0, epsilon=1e-3)),
+    ("ftrl", "FtrlOptimizer", dict(learning_rate=0.5, l1_regularization_strength=0.001)),
+]
+KERAS = [
+    ("momentum", "SGD", dict(learning_rate=0.1, momentum=0.9)),
+    ("sgd", "SGD", dict(learning_rate=0.1)),
+    ("rmsprop", "RMSprop", dict(learning_rate=0.1, momentum=0.9, centered=True)),
+    ("amsgrad", "Adam", dict(learning_rate=0.1, amsgrad=True)),
+    ("adam", "Adam", dict(learning_rate=0.1)),
+    ("ftrl", "Ftrl", dict(learning_rate=0.5)),
+    ("nadam", "Nadam", dict(learning_rate=0.1)),
+    ("adadelta", "Adadelta", dict(learning_rate=1.0)),
+    ("adagrad", "Adagrad", dict(learning_rate=0.5)),
+    ("adamax", "Adamax", dict(learning_rate=0.1)),
+]
+NEW = [("accumulated", "SGD", dict(learning_rate=0.1, momentum=0.9, gradient_accumulation_steps=2))]  # from Keras 3.1
+OLD = dict(rmsprop=dict(learning_rate=0.1))  # before tf.keras RMSprop has neither momentum nor a mean gradient
+
+
+def ours():
+    import everstep
+
+    return [
+        ("our_adam", everstep.optimizers.Adam(0.1, amsgrad=True)),
+        ("our_accumulated", everstep.accumulate(everstep.optimizers.SGD(0.1, momentum=0.9), 2)),
+    ]
+
+
+def gradients(embeddings, kernel):
+    """Of mean((embeddings[ids] @ kernel - targets)^2)."""
+    rows = embeddings[IDS[:, 0]]
+    error = 2 * (rows.dot(kernel) - TARGETS) / TARGETS.size
+    return {"values": error.dot(kernel.T), "indices": IDS[:, 0]}, rows.T.dot(error)
+
+
+def plain(value):
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, bytes) and not isinstance(value, str):
+        return value.decode()
+    return np.asarray(value, value.dtype).tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+class Fixtures(object):
+    """Args: folder: below tests/files; versions: {package: version} of the writers."""
+
+    def __init__(self, folder, **versions):
+        self.folder = os.path.join(FILES, folder)
+        if os.path.isdir(self.folder):
+            shutil.rmtree(self.folder)
+        os.makedirs(self.folder)
+        self.versions = dict(versions, python=platform.python_version())
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def tell(self, name, **facts):
+        with open(self.path(name) + ".json", "w") as file:
+            text = json.dumps(plain(dict(facts, versions=self.versions)), indent=0, sort_keys=True)
+            file.write("".join(line.strip() + ("\n" if line.endswith(("{", "},")) else " ")
+                               for line in text.splitlines()).strip() + "\n")
+        print(name)
+
+
+# tf.train
+
+
+def wholes(session, variables):
+    """{name: value}, parts joined."""
+    values = {name: session.run(made) for name, made in variables.items()}
+    return {name: np.concatenate(parts) if len(parts) > 1 else parts[0] for name, parts in values.items()}
+
+
+def write_train(fixtures, tf, cases, version="V2", object_based=False):
+    mine = dict(ours())
+    v2 = getattr(tf.train.SaverDef, version)
+    for case in cases:
+        parts, scope = case.endswith("partitioned"), "net" if case.endswith("scopes") else None
+        options = {name: (made, arguments) for name, made, arguments in TRAIN}.get(case.split("-")[0])
+        with tf.Graph().as_default():
+            with tf.variable_scope(scope or tf.get_variable_scope()):
+                cut = tf.fixed_size_partitioner(2) if parts else None
+                start = tf.constant_initializer
+                if parts:
+                    embeddings = tf.get_variable("embeddings", (5, 3), initializer=start(0.0), partitioner=cut)
+                else:
+                    embeddings = tf.get_variable("embeddings", initializer=tf.constant(EMBEDDINGS))
+                kernel = tf.get_variable("kernel", initializer=tf.constant(KERNEL))
+            held = list(embeddings) if parts else [embeddings]
+            rows = tf.nn.embedding_lookup(held if parts else embeddings, IDS[:, 0], partition_strategy="div")
+            loss = tf.reduce_mean(tf.square(tf.matmul(rows, kernel) - TARGETS))
+            counter = tf.train.get_or_create_global_step() if "global_step" in case else None
+            with tf.variable_scope("train" if scope else tf.get_variable_scope()):
+                if options:
+                    optimizer = getattr(tf.train, options[0])(**options[1])
+                else:
+                    optimizer = mine[case].bind(tf.train)
+                train = optimizer.minimize(loss, global_step=counter)
+            session = tf.Session()
+            session.run(tf.global_variables_initializer())
+            if parts:
+                for part, value in zip(held, (EMBEDDINGS[:3], EMBEDDINGS[3:])):
+                    part.load(value, session)
+
+            variables = {held[0].op.name.replace("/part_0", ""): held, kernel.op.name: [kernel]}
+            for _ in range(STEPS):
+                session.run(train)
+            before, slots = wholes(session, variables), {}
+            for name, made in variables.items():
+                if options:
+                    spelled = [(role, [n for n in names.split() if n in optimizer.get_slot_names()])
+                               for role, names in SLOTS[options[0].replace("Optimizer", "")]]
+                    spelled = [(role, names[0]) for role, names in spelled if names]
+                else:
+                    spelled = [(n, n) for n in optimizer.slot_names(made[0])]
+                slots[name] = wholes(session, {role: [optimizer.get_slot(v, n) for v in made] for role, n in spelled})
+            path = fixtures.path(case + ".ckpt") + ("-1" if object_based else "")
+            if object_based:
+                checkpoint = tf.train.Checkpoint(optimizer=optimizer, embeddings=embeddings, kernel=kernel)
+                path = checkpoint.save(fixtures.path(case + ".ckpt"), session)
+            else:
+                tf.train.Saver(write_version=v2).save(session, path, write_meta_graph=False, write_state=False)
+            grads = dict(zip(sorted(before), gradients(*[before[name] for name in sorted(before)])))
+            session.run(train)
+            fixtures.tell(
+                os.path.basename(path),
+                format="tf-object" if object_based else "tf-saver",
+                api="tf_train",
+                optimizer=options and options[0],
+                arguments=options and options[1],
+                definition=None if options else mine[case].get_config(),
+                updates=STEPS if options else STEPS // 2 if "accumulated" in case else STEPS,
+                variables=before,
+                slots=slots,
+                gradients=grads,
+                next=wholes(session, variables),
+            )
+            session.close()
+    leftover = fixtures.path("checkpoint")
+    if os.path.exists(leftover):
+        os.remove(leftover)
+
+
+# Keras
+
+
+def kernel_model(keras, optimizer, eager=False):
+    layers = keras.layers
+    model = keras.models.Sequential()
+    if keras_major(keras) >= 3:
+        model.add(keras.Input((1,), dtype="int32"))
+        model.add(layers.Embedding(5, 3, name="embedding"))
+    else:
+        model.add(layers.Embedding(5, 3, input_length=1, name="embedding"))
+    model.add(layers.Flatten(name="flatten"))
+    model.add(layers.Dense(2, use_bias=False, name="output"))
+    model.compile(optimizer=optimizer, loss="mse", **({"run_eagerly": True} if eager else {}))
+    model.set_weights([EMBEDDINGS, KERNEL])
+    return model
+
+
+def keras_major(keras):
+    return int(getattr(keras, "__version__", "2").split(".")[0])
+
+
+def made_of(optimizers, name, arguments):
+    try:
+        return getattr(optimizers, name)(**arguments)
+    except (TypeError, ValueError):  # before Keras 2.3
+        arguments = dict(arguments, lr=arguments["learning_rate"])
+        return getattr(optimizers, name)(**{key: arguments[key] for key in arguments if key != "learning_rate"})
+
+
+def roles_of(optimizer, stock, api, variables, value):
+    """{role: the slots of the variables in order}"""
+    if stock is None:
+        return [{name: value(optimizer.get_slot(v, name)) for name in optimizer.slot_names(v)} for v in variables]
+    found = [{} for _ in variables]
+    if api == "get_updates":
+        arrays = [value(weight) for weight in optimizer.weights]
+        arrays = [array for array in arrays if array.ndim == 2]
+        for place, array in enumerate(arrays):
+            role = SLOTS[stock][place // len(variables)][0]
+            found[place % len(variables)][role] = array
+        return found
+    for role, spellings in SLOTS[stock]:
+        for name in spellings.split():
+            for place, variable in enumerate(variables):
+                if api == "optimizer_v2" and name in optimizer.get_slot_names():
+                    found[place][role] = value(optimizer.get_slot(variable, name))
+                elif api in ("update_step", "keras3") and getattr(optimizer, name, None):
+                    held = getattr(optimizer, name)
+                    if isinstance(held, list):
+                        found[place][role] = value(held[place])
+    return found
+
+
+def class_of(keras):
+    return keras.optimizers.Adam
+
+
+def api_of(optimizer):
+    for name, hooks in (("optimizer_v2", "add_slot"), ("keras3", "stateless_apply"), ("update_step", "update_step")):
+        if hasattr(optimizer, hooks):
+            return name
+    return "get_updates"
+
+
+def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=None, named="", eager=False):
+    """Args: cases: names; extensions: of the files to write of each; checkpoint: tf.train.Checkpoint and a format."""
+    optimizers, mine = optimizers or keras.optimizers, dict(ours())
+    for case in cases:
+        _, stock, arguments = ([each for each in KERAS + NEW if each[0] == case] or [(case, None, None)])[0]
+        if hasattr(keras.backend, "clear_session"):
+            keras.backend.clear_session()
+        if stock:
+            arguments = OLD.get(case, arguments) if fixtures.old else arguments
+            optimizer = made_of(optimizers, stock, arguments)
+        else:
+            optimizer = mine[case].bind(optimizers if optimizers is not keras.optimizers else keras)
+        api = api_of(optimizer)
+        model = kernel_model(keras, optimizer, eager=eager or api == "update_step" and case == "nadam")
+
+        def value(variable):
+            return keras.ops.convert_to_numpy(variable) if hasattr(keras, "ops") else keras.backend.get_value(variable)
+
+        for _ in range(STEPS):
+            model.train_on_batch(IDS, TARGETS)
+        optimizer = model.optimizer
+        trained = list(model.trainable_weights)
+        names = [getattr(v, "path", v.name).split(":")[0] for v in trained]
+        before = model.get_weights()
+        slots = dict(zip(names, roles_of(optimizer, stock, api, trained, value)))
+        iterations = int(value(optimizer.iterations))
+        held = optimizer.variables if api in ("update_step", "keras3") else optimizer.weights
+        listed = [getattr(v, "path", v.name) for v in (held() if callable(held) else held)]
+        config = optimizer.get_config()
+        written = []
+        for extension in extensions:
+            name = named + case + extension
+            if extension == ".weights.h5":
+                model.save_weights(fixtures.path(name))
+            elif extension == ".ckpt":
+                path = checkpoint(model=model, optimizer=optimizer).save(fixtures.path(name))
+                name = os.path.basename(path)
+            else:
+                model.save(fixtures.path(name))
+            written.append((extension, name))
+        grads = dict(zip(names, gradients(*before)))
+        model.train_on_batch(IDS, TARGETS)
+        formats = {".h5": "keras-h5", ".hdf5": "keras-h5", ".keras": "keras", ".weights.h5": "keras-weights-h5",
+                   ".ckpt": "tf-object"}
+        for extension, name in written:
+            fixtures.tell(
+                name,
+                format=formats[extension],
+                api=api,
+                optimizer=stock,
+                arguments=arguments,
+                config=json.loads(json.dumps(config, default=lambda number: np.asarray(number).tolist())),
+                updates=iterations,
+                variables=dict(zip(names, before)),
+                order=names,
+                slots=slots,
+                weights=listed,
+                gradients=grads,
+                next=dict(zip(names, model.get_weights())),
+                definition=None if stock else mine[case].get_config(),
+            )
+    leftover = fixtures.path("checkpoint")
+    if os.path.exists(leftover):
+        os.remove(leftover)
+
+
+EVERY = "sgd momentum rmsprop amsgrad ftrl nadam adadelta".split()
+MAIN = "momentum rmsprop amsgrad ftrl nadam".split()
+OURS = ["our_adam", "our_accumulated"]
+WEIGHTS = ["sgd", "momentum", "amsgrad", "nadam", "our_adam"]
+SCOPED = ["adam-partitioned", "adam-scopes", "adam-global_step", "momentum-global_step"]
+
+
+def main():
+    try:
+        import tensorflow
+    except ImportError:
+        tensorflow = None
+    try:
+        import keras
+    except ImportError:
+        keras = None
+    version = ".".join(tensorflow.__version__.split(".")[:2]) if tensorflow else None
+    standalone = keras.__version__ if keras else ""
+
+    def fixtures(folder, old=False, **versions):
+        made = Fixtures(folder, **versions)
+        made.old = old
+        return made
+
+    def tf_version():
+        return tensorflow.__version__
+
+    if version == "1.4":
+        made = fixtures("tf1.4", tensorflow=tf_version())
+        write_train(made, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
+        made = fixtures("tf1.4-v1", tensorflow=tf_version())
+        write_train(made, tensorflow, ["adam", "momentum"], version="V1")
+    if version == "1.15" and sys.version_info[0] == 3:
+        made = fixtures("tf1.15", tensorflow=tf_version())
+        write_train(made, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
+        made = fixtures("tf1.15-objects", tensorflow=tf_version())
+        write_train(made, tensorflow, ["adam", "momentum", "rmsprop_centered", "our_adam"], object_based=True)
+        made = fixtures("tfkeras1.15", tensorflow=tf_version())
+        write_keras(made, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
+    if version == "2.10":
+        v1 = tensorflow.compat.v1
+        made = fixtures("tf2.10", tensorflow=tf_version())
+        write_train(made, v1, ["momentum", "rmsprop_centered", "adam", "ftrl"] + OURS)
+        made = fixtures("tfkeras2.10", tensorflow=tf_version())
+        write_keras(made, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+                    checkpoint=tensorflow.train.Checkpoint)
+        write_keras(made, tensorflow.keras, EVERY + OURS, [".h5"])
+    if version == "2.15":
+        made = fixtures("tfkeras2.15", tensorflow=tf_version())
+        write_keras(made, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+                    checkpoint=tensorflow.train.Checkpoint)
+        write_keras(made, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
+        write_keras(made, tensorflow.keras, MAIN + OURS, [".keras"])
+        write_keras(made, tensorflow.keras, WEIGHTS, [".weights.h5"])
+        made = fixtures("legacy2.15", tensorflow=tf_version())
+        write_keras(made, tensorflow.keras, ["amsgrad", "momentum"] + OURS, [".h5"],
+                    optimizers=tensorflow.keras.optimizers.legacy)
+    if version == "2.21":
+        import tf_keras
+
+        made = fixtures("tf_keras2.21", tensorflow=tf_version(), tf_keras=tf_keras.__version__)
+        write_keras(made, tf_keras, ["amsgrad", "our_adam"], [".h5", ".keras"])
+        write_train(made, tensorflow.compat.v1, ["adam"])
+        made = fixtures("keras3.15-tf", tensorflow=tf_version(), keras=standalone)
+        write_keras(made, keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+                    checkpoint=tensorflow.train.Checkpoint)
+        write_keras(made, keras, MAIN + ["accumulated"] + OURS, [".keras"])
+        write_keras(made, keras, WEIGHTS, [".weights.h5"])
+        write_keras(made, keras, ["amsgrad", "our_adam"], [".h5"])
+    if version == "2.16":
+        made = fixtures("keras3.0-tf", tensorflow=tf_version(), keras=standalone)
+        write_keras(made, keras, ["momentum", "amsgrad", "nadam"] + OURS, [".keras"])
+        write_keras(made, keras, ["nadam", "our_adam"], [".weights.h5"])
+        write_keras(made, keras, ["amsgrad"], [".h5"])  # its optimizers are no objects that a checkpoint takes
+    if not tensorflow and standalone == "3.15.1":
+        backend = keras.backend.backend()
+        made = fixtures("keras3.15-" + backend, keras=standalone, **{backend: __import__(backend).__version__})
+        every = MAIN + ["accumulated"] + OURS
+        write_keras(made, keras, every if backend == "jax" else ["amsgrad", "our_adam"], [".keras"])
+        write_keras(made, keras, ["amsgrad", "our_adam"], [".weights.h5"])
+    if standalone.startswith("2.") and version in ("1.4", "1.13", "1.15", "2.1"):
+        short = ".".join(standalone.split(".")[:2])
+        if version != "1.15" or sys.version_info[0] == 3:
+            made = fixtures("keras{}-tf{}".format(short, version), True, keras=standalone, tensorflow=tf_version())
+            every = ["sgd", "momentum", "rmsprop", "amsgrad", "nadam", "adadelta"]
+            write_keras(made, keras, (every if version != "2.1" else ["amsgrad", "nadam"]) + OURS, [".h5"])
+
+
+if __name__ == "__main__":
+    with_everstep = os.path.join(os.path.dirname(FILES), os.pardir, ".dev")
+    sys.path.insert(0, os.path.abspath(with_everstep))
+    made = tempfile.mkdtemp()  # some frameworks leave files where they are run
+    os.chdir(made)
+    try:
+        main()
+    finally:
+        os.chdir(FILES)
+        shutil.rmtree(made)

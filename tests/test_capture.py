@@ -1,0 +1,685 @@
+"""capture and restore on all targets that this environment has."""
+
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep import errors
+from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
+
+WAYS = harness.here()
+HALF = 50
+SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
+KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
+DEFINITIONS = {
+    "SGD momentum": SGD(0.05, momentum=0.9),
+    "RMSprop centered": RMSprop(0.01, centered=True),
+    "Adam amsgrad": Adam(0.02, amsgrad=True),
+    "Ftrl": Ftrl(0.5, l1=0.01),
+    "DiffGrad": DiffGrad(0.02),
+    "accumulate(Adam)": everstep.accumulate(Adam(0.05), 4),  # 50 steps end in the middle of a window
+    "accumulate(SGD)": everstep.accumulate(SGD(0.2), 4),  # which remembers rows
+    "accumulate(Nadam)": everstep.accumulate(Nadam(0.05), 4),  # with a scalar
+}
+
+
+def start_values():
+    random = np.random.RandomState(1)
+    return {name: np.asarray(random.uniform(0.2, 0.8, SHAPES[name])).astype("float32") for name in sorted(SHAPES)}
+
+
+def make_batches():
+    random, batches = np.random.RandomState(2), []
+    for _ in range(2 * HALF):
+        batch = {name: np.asarray(random.randn(*SHAPES[name]), "float32") for name in SHAPES}
+        batch["table"] = random.randn(3, 3).astype("float32"), random.choice(5, 3).astype("int64")
+        batches.append(batch)
+    return batches
+
+
+BATCHES = make_batches()
+
+
+def new_run(way, definition, start=None, kinds=KINDS, **native):
+    return way.run(lambda: definition.bind(way.module, **native), start or start_values(), kinds)
+
+
+def captured(run, **more):
+    return everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), **more)
+
+
+def restored(run, state, **more):
+    return everstep.restore(run.optimizer, state, run.variables, session=getattr(run, "session", None), **more)
+
+
+def values(run):
+    """All numbers of a run: what a State with the weights holds."""
+    state = captured(run, weights=True)
+    found = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
+    found.update(state.variables)
+    return found, (state.updates, state.steps, state.pending, state.scalars)
+
+
+RUNS = {}
+
+
+def uninterrupted(way, name):
+    """(state at half of the steps, values at the end), each way and definition once."""
+    if (way.name, name) not in RUNS:
+        run = new_run(way, DEFINITIONS[name])
+        for batch in BATCHES[:HALF]:
+            run.step(batch)
+        state = captured(run, weights=True)
+        for batch in BATCHES[HALF:]:
+            run.step(batch)
+        RUNS[way.name, name] = state, values(run)
+        run.close()
+    return RUNS[way.name, name]
+
+
+def fresh(way, definition):
+    """A run that is built, and has trained a little on something else."""
+    run = new_run(way, definition, {name: np.asarray(value + 1, "float32") for name, value in start_values().items()})
+    for batch in BATCHES[:3]:
+        run.step(batch)
+    return run
+
+
+def unbuilt(way, definition):
+    """A run whose optimizer has made nothing yet, and what finishes it."""
+    run = new_run(way, definition)
+    run.optimizer = run.make()
+    return run
+
+
+def finish(run):
+    """Builds what trains with an optimizer that was put into a run."""
+    if isinstance(run, harness.GetUpdatesRun):
+        K = run.keras.backend
+        getattr(K, "symbolic", lambda function: function)(run.make_function)(K)
+    if isinstance(run, harness.GraphRun):
+        run.train_op = run.apply([(run.placeholder(name), run.variables[name]) for name in run.names])
+
+
+@contextlib.contextmanager
+def graph_of(run):
+    with run.graph.as_default() if isinstance(run, harness.GraphRun) else contextlib.closing(Closed()):
+        yield
+
+
+class Closed(object):
+    def close(self):
+        pass
+
+
+def ways(condition=lambda way: True):
+    return pytest.mark.parametrize(
+        "way", [way for way in WAYS if condition(way)], ids=lambda way: getattr(way, "name", None)
+    )
+
+
+def check_second_half(run, wanted, exact):
+    for batch in BATCHES[HALF:]:
+        run.step(batch)
+    found, counts = values(run)
+    assert counts[:3] == wanted[1][:3]
+    assert set(found) == set(wanted[0])
+    for key in found:
+        if exact:
+            assert found[key].tobytes() == wanted[0][key].tobytes(), key
+        elif "touched" not in key:  # rows that a backend without sparse gradients cannot tell
+            assert oracle.distance(found[key], wanted[0][key]) <= 1e-5, key
+
+
+# Of each target the quickest way, to carry a state from and to.
+QUICK = (
+    harness.TrainResourceRun,
+    harness.FunctionRun,
+    harness.GetUpdatesRun,
+    harness.KerasJitRun,
+    harness.KerasFunctionRun,
+    harness.ArraysRun,
+    harness.V2SessionRun,
+    harness.KerasRun,
+)
+
+
+def one_of_each_target():
+    found = {}
+    for run in QUICK:
+        for way in WAYS:
+            if issubclass(way.run, run):
+                found.setdefault(way.target, way)
+    return [found[target] for target in sorted(found)]
+
+
+def cases():
+    for way in WAYS:
+        for name in sorted(DEFINITIONS):
+            if way in one_of_each_target() or name not in ("accumulate(SGD)", "accumulate(Nadam)"):
+                yield way, name
+
+
+@pytest.mark.parametrize("way, name", list(cases()), ids=lambda given: getattr(given, "name", given))
+def test_half_here_and_half_there_are_the_whole(way, name, tmpdir):
+    """Bit for bit on the same API, and through a file from each other one."""
+    others = [other for other in one_of_each_target() if other.target != way.target]
+    others = others if way in one_of_each_target() else []
+    known = [(source, uninterrupted(source, name)) for source in [way] + others]  # before the run: Keras starts anew
+    run = fresh(way, DEFINITIONS[name])
+    for source, (state, wanted) in known:
+        state.save(str(tmpdir.join("state.npz")))
+        restored(run, everstep.State.load(str(tmpdir.join("state.npz"))), weights=True)
+        check_second_half(run, wanted, exact=source is way)
+    run.close()
+
+
+@ways(lambda way: way.run not in (harness.TrainRefRun, harness.TrainResourceRun))
+def test_a_restore_before_anything_is_built(way):
+    state, wanted = uninterrupted(way, "accumulate(Nadam)")
+    run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
+    with graph_of(run):
+        first = captured(run)
+        assert (first.updates, first.pending) == (0, 0) and not np.any(first.slots["dense"]["m"])
+        restored(run, state, weights=True)
+        finish(run)
+    check_second_half(run, wanted, exact=True)
+    run.close()
+
+
+def trained(way, definition, steps=3, **native):
+    run = new_run(way, definition, **native)
+    for batch in BATCHES[:steps]:
+        run.step(batch)
+    return run
+
+
+def quick(*targets):
+    return pytest.mark.parametrize(
+        "way",
+        [way for way in one_of_each_target() if not targets or way.target in targets],
+        ids=lambda way: getattr(way, "name", None),  # there may be none
+    )
+
+
+def in_graphs(way):
+    return issubclass(way.run, harness.GraphRun)
+
+
+# What fails
+
+BROKEN = {
+    "a slot less": lambda state: state.slots["dense"].pop("v"),
+    "another shape in the last variable": lambda state: state.slots["table"].update(v=np.zeros((6, 4))),
+    "another variable": lambda state: state.slots.update(other=state.slots.pop("bias")),
+    "a count less": lambda state: vars(state).update(steps=None),
+    "numbers that float32 has not": lambda state: state.slots["table"].update(v=np.full((6, 3), 0.1)),
+    "of another optimizer": lambda state: state.definition["inner"].update(definition="AdamW"),
+    "no hypers": lambda state: state.definition["inner"].pop("beta_1"),
+    "weights of another shape": lambda state: state.variables.update(table=np.zeros((5, 3))),
+}
+
+
+@quick()
+def test_a_restore_that_fails_changes_nothing(way):
+    definition = everstep.accumulate(Adam(0.02), 4)
+    other = trained(way, definition, 5)
+    states = []
+    hypers = way.target != "tf_train"  # where they cannot be set
+    for name in sorted(BROKEN) if hypers else sorted(set(BROKEN) - {"no hypers"}):
+        state = captured(other, weights=True)
+        BROKEN[name](state)
+        states.append(state)
+    other.close()
+    run = trained(way, definition)
+    before = values(run)
+    for state in states + ["no state"]:
+        with pytest.raises(errors.StateError):
+            restored(run, state, weights=True, hypers=hypers)
+        after = values(run)
+        assert after[1] == before[1]
+        assert all(after[0][key].tobytes() == before[0][key].tobytes() for key in before[0])
+    run.close()
+
+
+@quick()
+def test_a_damaged_file_changes_nothing(way, tmpdir):
+    other = trained(way, Adam(0.02), 5)
+    captured(other, weights=True).save(str(tmpdir.join("state")))
+    other.close()
+    content = bytearray(tmpdir.join("state").read_binary())
+    content[-1500] ^= 1  # in the last array, which is read last
+    tmpdir.join("state").write_binary(bytes(content))
+    run = trained(way, Adam(0.02))
+    before = values(run)
+    with pytest.raises(errors.FileError, match="damaged"):
+        restored(run, everstep.State.load(str(tmpdir.join("state"))), weights=True)
+    assert all(values(run)[0][key].tobytes() == before[0][key].tobytes() for key in before[0])
+    run.close()
+
+
+@quick("update_step", "keras3")
+def test_averages_are_not_lost_without_a_word(way):
+    run = trained(way, Adam(0.02), use_ema=True)
+    with pytest.raises(errors.StateError, match="use_ema keeps averages"):
+        captured(run)
+    run.close()
+
+
+@quick("keras3")
+def test_sums_of_keras_are_not_lost_without_a_word(way):
+    run = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
+    run.step(BATCHES[0])
+    with pytest.raises(errors.StateError, match="in the middle"):
+        captured(run)
+    run.step(BATCHES[1])
+    state = captured(run, weights=True)
+    assert (state.updates, state.steps) == (1, None)
+    for batch in BATCHES[2:6]:
+        run.step(batch)
+    wanted = values(run)
+    assert wanted[1][0] == 3
+    other = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
+    for batch in BATCHES[:3]:
+        other.step(batch)
+    with pytest.raises(errors.StateError, match="in the middle"):
+        restored(other, state)
+    other.step(BATCHES[3])
+    restored(other, state, weights=True)
+    for batch in BATCHES[2:6]:
+        other.step(batch)
+    found = values(other)
+    assert found[1] == wanted[1] and all(found[0][key].tobytes() == wanted[0][key].tobytes() for key in wanted[0])
+
+
+def test_a_variable_that_is_not_given():
+    for way in one_of_each_target():
+        run = trained(way, Adam(0.02))
+        with pytest.raises(errors.StateError, match="has slots of .* too; give all variables"):
+            everstep.capture(run.optimizer, {"dense": run.variables["dense"]}, session=getattr(run, "session", None))
+        run.close()
+
+
+# Hypers, names, variables
+
+
+@quick()
+def test_hypers_as_they_are_now(way):
+    if way.target == "tf_train":
+        run = trained(way, Adam(0.25))
+        assert captured(run).definition["learning_rate"] == 0.25
+        with pytest.raises(errors.StateError, match="cannot be set: on tf_train they are constants"):
+            restored(run, captured(run), hypers=True)
+        run.close()
+        return
+    run = trained(way, Adam(0.02))
+    run.set_rate(0.3)
+    state = captured(run)
+    assert everstep.Definition.from_config(state.definition) == Adam(0.3)
+    run.close()
+    other = trained(way, Adam(0.02, beta_1=0.8))
+    restored(other, state)
+    definition = captured(other).definition
+    assert (definition["learning_rate"], definition["beta_1"]) == (0.02, 0.8)
+    restored(other, state, hypers=True)
+    definition = captured(other).definition
+    assert (definition["learning_rate"], definition["beta_1"]) == (0.3, 0.9)
+    other.close()
+
+
+@quick()
+def test_a_schedule_is_kept(way):
+    definition = Adam(everstep.ExponentialDecay(0.1, decay_steps=10, rate=0.5))
+    run = trained(way, definition)
+    assert everstep.Definition.from_config(captured(run).definition) == definition
+    run.close()
+
+
+@quick()
+def test_a_list_is_called_by_the_names_of_its_variables(way):
+    run = trained(way, Adam(0.02))
+    state = everstep.capture(run.optimizer, list(run.variables.values()), session=getattr(run, "session", None))
+    if way.target == "arrays":
+        assert list(state.slots) == ["0", "1", "2", "3"]
+    else:
+        assert set(state.slots) == set(SHAPES) or way.target == "get_updates"  # K.variable numbers names it has had
+        assert not any(":" in name for name in state.slots)
+    run.close()
+
+
+@quick()
+def test_a_variable_that_never_had_a_gradient(way):
+    """tf.train makes slots of variables with a gradient alone, other APIs of all; the state is the same."""
+    kinds = dict(KINDS, bias=harness.NONE)
+    run = new_run(way, Adam(0.02), kinds=kinds)
+    for batch in BATCHES[:3]:
+        run.step(dict(batch, bias=None))
+    state = captured(run)
+    assert list(state.slots["bias"]) == ["m", "v"] and not np.any(state.slots["bias"]["m"])
+    restored(run, state)
+    if way.target == "tf_train":
+        state.slots["bias"]["m"] = np.ones(3, "float32")
+        with pytest.raises(errors.StateError, match="bias/m: Adam has no such slot yet"):
+            restored(run, state)
+    run.close()
+
+
+def test_several_optimizers_of_one_model():
+    for way in one_of_each_target():
+        if way.target in ("get_updates", "tf_train"):
+            continue  # a run of those has one train function
+        run, other = trained(way, Adam(0.02)), trained(way, SGD(0.02, momentum=0.9))
+        state = captured(other)
+        assert list(state.slots["dense"]) == ["velocity"] and list(captured(run).slots["dense"]) == ["m", "v"]
+        with pytest.raises(errors.StateError, match="is of SGD, this optimizer is Adam"):
+            restored(run, state)
+        with pytest.raises(errors.StateError, match="slots of .*; Adam needs m, v"):
+            restored(run, state, other_definition=True)
+
+
+@quick()
+def test_a_state_of_another_definition_by_choice(way):
+    run = trained(way, Adam(0.02), 5)
+    state = captured(run)
+    run.close()
+    other = trained(way, AdamW(0.02))
+    with pytest.raises(errors.StateError, match="is of Adam, this optimizer is AdamW"):
+        restored(other, state)
+    restored(other, state, other_definition=True)
+    assert captured(other).updates == 5
+    assert (captured(other).slots["dense"]["v"] == state.slots["dense"]["v"]).all()
+    other.close()
+
+
+def dtypes_of_ways():
+    for way in one_of_each_target():
+        yield way, "float16"
+        if "jax" not in way.name:  # which has no float64 unless it is asked for
+            yield way, "float64"
+        if way.target in ("update_step", "keras3") and "torch" not in way.name:
+            yield way, "bfloat16"
+
+
+def numpy_dtype(name):
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+@pytest.mark.parametrize("way, dtype", list(dtypes_of_ways()), ids=lambda given: getattr(given, "name", given))
+def test_variables_of_other_dtypes(way, dtype, tmpdir):
+    start = {"w": np.asarray([[1.5, -2.0], [0.25, 3.0]], numpy_dtype(dtype))}
+    grad = np.asarray([[0.5, 1.0], [2.0, -4.0]], numpy_dtype(dtype))
+    run = way.run(lambda: SGD(0.5, momentum=0.5).bind(way.module), start, {"w": harness.DENSE})
+    run.step({"w": grad})
+    state = captured(run, weights=True)
+    assert state.slots["w"]["velocity"].dtype == ("float64" if dtype == "float64" else "float32")
+    assert state.variables["w"].dtype == ("float32" if dtype == "bfloat16" else dtype)
+    assert state.variables["w"].tolist() == [[1.25, -2.5], [-0.75, 5.0]]
+    state.save(str(tmpdir.join("state")))
+    run.step({"w": grad})
+    restored(run, everstep.State.load(str(tmpdir.join("state"))), weights=True)
+    again = captured(run, weights=True)
+    assert (again.variables["w"] == state.variables["w"]).all()
+    assert (again.slots["w"]["velocity"] == state.slots["w"]["velocity"]).all()
+    if dtype == "bfloat16":
+        state.variables["w"][0, 0] = 1.001
+        with pytest.raises(errors.StateError, match="float32 values that bfloat16 does not hold"):
+            restored(run, state, weights=True)
+    run.close()
+
+
+# Graphs
+
+
+@ways(in_graphs)
+def test_sessions(way):
+    run = trained(way, Adam(0.02))
+    tf, optimizer, variables = run.tf, run.optimizer, run.variables
+    with pytest.raises(errors.StateError, match="give session="):
+        everstep.capture(optimizer, variables)
+    state = captured(run)
+    with run.session.as_default():
+        assert (everstep.capture(optimizer, variables).slots["dense"]["m"] == state.slots["dense"]["m"]).all()
+        everstep.restore(optimizer, state, variables)
+    with tf.Session(graph=tf.Graph()) as other:
+        with pytest.raises(errors.StateError, match="no session of the graph"):
+            everstep.capture(optimizer, variables, session=other)
+    with tf.Session(graph=run.graph) as other:
+        with pytest.raises(errors.StateError, match="has no value"):
+            everstep.capture(optimizer, variables, session=other)
+    operations = len(run.graph.get_operations())
+    run.graph.finalize()
+    captured(run, weights=True)
+    restored(run, state)
+    assert len(run.graph.get_operations()) == operations
+    run.close()
+    with pytest.raises(errors.StateError, match="has no value"):
+        captured(run)
+
+
+@quick("tf_train")
+def test_tf_train_has_no_slots_before_minimize(way):
+    run = trained(way, Adam(0.02))
+    state = captured(run)
+    run.optimizer = Adam(0.02).bind(way.module)
+    assert captured(run).updates == 0 and not np.any(captured(run).slots["dense"]["v"])
+    with pytest.raises(errors.StateError, match="call minimize or apply_gradients before"):
+        restored(run, state)
+    run.close()
+
+
+@quick("tf_train")
+def test_a_monitored_session(way):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default():
+        weights = tf.get_variable("w", initializer=tf.constant([1.0, 2.0]))
+        optimizer = Adam(0.1).bind(way.module)
+        step = tf.train.get_or_create_global_step()
+        train_op = optimizer.minimize(tf.reduce_sum(weights * weights), step)
+        with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(last_step=3)]) as session:
+            session.run(train_op)
+            session.run(train_op)
+            state = everstep.capture(optimizer, [weights], session=session)
+            everstep.restore(optimizer, state, [weights], session=session)
+            assert state.updates == 2 and list(state.slots) == ["w"]
+            session.run(train_op)
+            assert session.should_stop()
+
+
+class Rows(Adam):
+    """With a number for each row, and one for each variable."""
+
+    locality = "row"
+    rows = everstep.slot(shape="row")
+    count = everstep.slot(shape=())
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, new = super(Rows, self).update(ops, grad, var, slots, hyper, t)
+        return change, dict(new, count=slots.count + 1, rows=slots.rows + ops.mean(grad * grad, 1, keepdims=True))
+
+
+def partitioned(way, definition, parts, axis=0, steps=3):
+    """(optimizer, the partitioned variable or, without parts, a plain one, session) after some steps."""
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    graph, random = tf.Graph(), np.random.RandomState(4)
+    with graph.as_default():
+        partitioner = tf.fixed_size_partitioner(parts, axis) if parts else None
+        start = tf.constant_initializer(0.5)
+        with tf.variable_scope("net", partitioner=partitioner):
+            variable = tf.get_variable("w", (5, 4), initializer=start)
+        optimizer = definition.bind(way.module)
+        aim = tf.placeholder("float32", (5, 4))
+        loss = tf.reduce_sum((tf.convert_to_tensor(variable) - aim) ** 2)
+        train_op = optimizer.minimize(loss)
+        session = tf.Session(graph=graph)
+        session.run(tf.global_variables_initializer())
+        for _ in range(steps):
+            session.run(train_op, {aim: random.randn(5, 4)})
+    return optimizer, variable, session, lambda aims: [session.run(train_op, {aim: given}) for given in aims]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@quick("tf_train")
+def test_a_partitioned_variable_is_joined_and_cut_again(way, axis, tmpdir):
+    definition, aims = Adam(0.1, amsgrad=True), np.random.RandomState(5).randn(3, 5, 4)
+    states = []
+    for parts in (3, None):
+        optimizer, variable, session, _ = partitioned(way, definition, parts, axis)
+        states.append(everstep.capture(optimizer, [variable], session=session, weights=True))
+        if parts:
+            other = everstep.capture(optimizer, list(variable), session=session, weights=True)
+            named = everstep.capture(optimizer, {"net/w": list(variable)}, session=session, weights=True)
+            assert other.variables["net/w"].tolist() == named.variables["net/w"].tolist()
+            with pytest.raises(errors.VariableError, match="only some parts of net/w"):
+                everstep.capture(optimizer, list(variable)[:2], session=session)
+        session.close()
+    joined, plain = states
+    assert list(joined.slots) == ["net/w"] and joined.variables["net/w"].shape == (5, 4)
+    for slot, array in plain.slots["net/w"].items():
+        assert oracle.distance(joined.slots["net/w"][slot], array) <= 1e-6
+    joined.save(str(tmpdir.join("state")))
+    state, ends = everstep.State.load(str(tmpdir.join("state"))), []
+    for parts in (3, 2, None):
+        optimizer, variable, session, step = partitioned(way, definition, parts, axis, steps=1)
+        everstep.restore(optimizer, state, [variable], session=session, weights=True)
+        step(aims)
+        ends.append(everstep.capture(optimizer, [variable], session=session, weights=True))
+        session.close()
+    for end in ends[1:]:
+        assert oracle.distance(end.variables["net/w"], ends[0].variables["net/w"]) <= 1e-6
+        assert oracle.distance(end.slots["net/w"]["v_hat"], ends[0].slots["net/w"]["v_hat"]) <= 1e-6
+
+
+@quick("tf_train")
+def test_slots_that_lie_otherwise_than_their_parts(way):
+    optimizer, variable, session, _ = partitioned(way, Rows(0.1), 3)
+    state = everstep.capture(optimizer, [variable], session=session)
+    assert state.slots["net/w"]["rows"].shape[0] == 5 and state.slots["net/w"]["count"] == 3
+    everstep.restore(optimizer, state, [variable], session=session)
+    part = list(variable)[1]
+    with session.graph.as_default():
+        optimizer.get_slot(part, "count").load(7.0, session)
+    with pytest.raises(errors.StateError, match="net/w/count: each part"):
+        everstep.capture(optimizer, [variable], session=session)
+    session.close()
+    optimizer, variable, session, _ = partitioned(way, Rows(0.1), 2, axis=1)
+    with pytest.raises(errors.StateError, match="net/w/rows: each part"):
+        everstep.capture(optimizer, [variable], session=session)
+    session.close()
+
+
+# Models, functions, strategies
+
+
+def two_layers(keras, **arguments):
+    layers, random = keras.layers, np.random.RandomState(6)
+    model = keras.models.Sequential([layers.Dense(4, input_shape=(3,)), layers.Dense(2)])
+    model.set_weights([random.uniform(-1, 1, weight.shape).astype("float32") for weight in model.get_weights()])
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
+@quick("get_updates", "optimizer_v2", "update_step", "keras3")
+@pytest.mark.parametrize("first", ["fresh", "trained"])
+def test_a_keras_model_goes_on(way, first, tmpdir):
+    keras = keras_of(way)
+    harness.start_anew(keras) if way.target == "get_updates" else None
+    random = np.random.RandomState(7)
+    x, y = random.randn(8, 3).astype("float32"), random.randn(8, 2).astype("float32")
+
+    def train(model, steps):
+        for _ in range(steps):
+            model.train_on_batch(x, y)
+
+    def variables(model):
+        names = ["kernel", "bias", "kernel2", "bias2"]
+        return dict(zip(names, model.trainable_weights))
+
+    model = two_layers(keras)
+    model.compile(Adam(0.05).bind(way.module), "mse")
+    train(model, 5)
+    bound = model.optimizer
+    everstep.capture(bound, variables(model), weights=True).save(str(tmpdir.join("state")))
+    train(model, 5)
+    wanted = model.get_weights()
+    other = two_layers(keras)
+    other.compile(Adam(0.05).bind(way.module), "mse")
+    if first == "trained":
+        train(other, 2)
+    everstep.restore(
+        other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True
+    )
+    train(other, 5)
+    for found, weight in zip(other.get_weights(), wanted):
+        assert found.tobytes() == weight.tobytes()
+
+
+def keras_of(way):
+    if way.target == "keras3":
+        return importlib.import_module("keras")
+    if way.target == "optimizer_v2" and way.module.__name__.startswith("tf_keras"):
+        return importlib.import_module("tf_keras")
+    if way.target == "optimizer_v2" and "legacy" in way.module.__name__:
+        return sys.modules["tensorflow"].keras
+    return way.module
+
+
+@quick("optimizer_v2", "update_step")
+def test_inside_of_a_function(way):
+    if in_graphs(way):
+        pytest.skip("TF 1 has no functions")
+    run = trained(way, Adam(0.02))
+    with pytest.raises(errors.StateError, match="not inside of a tf.function"):
+        run.tf.function(lambda: captured(run) and None, autograph=False)()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool")
+@quick("optimizer_v2", "update_step", "keras3")
+def test_under_a_strategy_of_one_replica(way):
+    if in_graphs(way) or "tensorflow" not in way.name and way.target == "keras3":
+        pytest.skip("strategies are TensorFlow's, from 2.0 on")
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    run = getattr(strategy, "run", None) or strategy.experimental_run_v2  # before 2.2
+    grads = [np.random.RandomState(number).randn(3).astype("float32") for number in range(6)]
+
+    def new():
+        with strategy.scope():
+            make = keras_of(way).Variable if way.target == "keras3" else tf.Variable
+            return make(np.ones(3, "float32"), name="w"), Adam(0.1).bind(way.module)
+
+    def step(grad, variable, optimizer):
+        optimizer.apply_gradients([(grad, variable)])
+
+    def train(variable, optimizer, grads):
+        for grad in grads:
+            run(step, (tf.constant(grad), variable, optimizer))
+
+    whole = new()
+    train(*(whole + (grads,)))
+    first = new()
+    train(*(first + (grads[:3],)))
+    state = everstep.capture(first[1], {"w": first[0]}, weights=True)
+    for steps in (0, 2):
+        second = new()
+        train(*(second + (grads[:steps],)))
+        with strategy.scope():
+            everstep.restore(second[1], state, {"w": second[0]}, weights=True)
+        train(*(second + (grads[3:],)))
+        assert second[0].numpy().tobytes() == whole[0].numpy().tobytes()

@@ -1,0 +1,412 @@
+"""Files that the real frameworks wrote (tests/files, by matrix/write_fixtures.py), read, damaged, and written again."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import json
+import os
+import random
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+import everstep
+import oracle
+from everstep.compat.state import files
+from everstep.errors import EverstepError, StateError, UnsupportedError
+
+try:
+    import tensorflow
+except ImportError:
+    tensorflow = None
+pytest.importorskip("h5py", reason="half of the files are HDF5")
+
+FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
+BUNDLES = ("tf-saver", "tf-object")
+OLD_ADADELTA = "that of TF 1.4 steps with the new average"
+# Keras 2.2 on TF 1.13 goes back, at random, through weights that it has already updated: how far that may lead.
+RACES = {"keras2.2-tf1.13": 0.02}
+
+
+class Fixture(object):
+    def __init__(self, name):
+        self.name, self.path = name, os.path.join(FILES, name)
+        with io.open(self.path + ".json", encoding="utf-8") as file:
+            self.facts = json.load(file)
+
+    def __getattr__(self, name):
+        return self.facts[name]
+
+    def how(self):
+        """What a reader needs to be told."""
+        if self.format not in BUNDLES + ("keras-weights-h5",):
+            return {}
+        if self.definition:
+            return {"definition": everstep.Definition.from_config(self.definition)}
+        arguments = ", ".join("{}={!r}".format(str(name), value) for name, value in sorted(self.arguments.items()))
+        return {"optimizer": "{}({})".format(self.optimizer, arguments)}
+
+    def read(self):
+        return everstep.read_checkpoint(self.path, **self.how())
+
+    def names(self, state):
+        """{its name in the fixture: its name in the state}; formats without names are matched by shape."""
+        shapes = {name: np.shape(value) for name, value in self.variables.items()}
+        return {name: next(n for n in state.slots if n == name or state.variables[n].shape == shape)
+                for name, shape in shapes.items()}
+
+
+def fixtures():
+    for folder, _, names in sorted(os.walk(FILES)):
+        for name in sorted(names):
+            if name.endswith(".json"):
+                yield Fixture(os.path.relpath(os.path.join(folder, name[: -len(".json")]), FILES))
+
+
+ALL = list(fixtures())
+HERE = [fixture for fixture in ALL if tensorflow or fixture.format not in BUNDLES]
+BY_NAME = {fixture.name.replace(os.sep, "/"): fixture for fixture in ALL}
+
+
+def ids(fixture):
+    return fixture.name
+
+
+def test_there_is_a_file_of_every_kind():
+    assert len(ALL) > 150
+    assert set(fixture.format for fixture in ALL) == set(files.FORMATS) - {"everstep"}
+    assert set(fixture.api for fixture in ALL) == {"tf_train", "optimizer_v2", "get_updates", "update_step", "keras3"}
+
+
+@pytest.mark.parametrize("fixture", HERE, ids=ids)
+def test_reads_what_the_optimizer_held(fixture):
+    state = fixture.read()
+    names = fixture.names(state)
+    assert sorted(names.values()) == sorted(state.slots)
+    for name, value in fixture.variables.items():
+        np.testing.assert_array_equal(np.asarray(state.variables[names[name]]), np.float32(value))
+    for name, slots in fixture.slots.items():
+        found = state.slots[names[name]]
+        # Keras before 3 keeps a velocity that plain SGD never uses.
+        assert set(slots) - set(found) <= ({"velocity"} if fixture.optimizer == "SGD" else set())
+        for slot, handle in found.items():
+            np.testing.assert_array_equal(np.asarray(handle), np.float32(slots[slot]), err_msg=slot)
+            np.testing.assert_array_equal(np.asarray(handle[1:2]), np.float32(slots[slot])[1:2])
+    assert state.updates in (fixture.updates, 0)
+    if fixture.optimizer in ("Adam", "Nadam", "AdamOptimizer", None) or "global_step" in fixture.name:
+        assert state.updates == fixture.updates
+
+
+@pytest.mark.parametrize("fixture", HERE, ids=ids)
+def test_goes_on_as_the_framework_did(fixture):
+    """One more step of what the file says, on NumPy, is the framework's own next step."""
+    if fixture.name.startswith("tf1.4") and fixture.optimizer == "AdadeltaOptimizer":
+        pytest.skip(OLD_ADADELTA)
+    state = fixture.read()
+    names = fixture.names(state)
+    far = []
+    for late in (0, 1) if fixture.api == "get_updates" else (0,):  # stock reads its counter before or after moving it
+        state.updates += late
+        optimizer = everstep.Definition.from_config(state.definition).bind(np)
+        arrays = {mine: np.array(state.variables[mine]) for mine in names.values()}
+        everstep.restore(optimizer, state, arrays)
+        pairs = []
+        for name, grad in fixture.gradients.items():
+            if isinstance(grad, dict):
+                grad = everstep.IndexedSlices(np.float32(grad["values"]), np.array(grad["indices"]))
+            else:
+                grad = np.float32(grad)
+            pairs.append((grad, arrays[names[name]]))
+        optimizer.apply_gradients(pairs)
+        far.append(max(oracle.distance(arrays[names[name]], np.float32(value)) for name, value in fixture.next.items()))
+    assert min(far) < RACES.get(os.path.dirname(fixture.name), 4e-6)
+
+
+@pytest.mark.parametrize("name", ["keras2.1-tf1.4/amsgrad.h5", "keras3.15-jax/our_adam.keras"])
+def test_arrays_are_read_when_asked_for(name, tmp_path):
+    """A state outlives what is done to the file's name, and saves what the file has."""
+    fixture, copy = BY_NAME[name], str(tmp_path / os.path.basename(name))
+    shutil.copy(fixture.path, copy)
+    state = everstep.read_checkpoint(copy)
+    os.remove(copy)
+    state.save(str(tmp_path / "run.npz"))
+    again = everstep.read_checkpoint(str(tmp_path / "run.npz"))
+    for variable, slots in state.slots.items():
+        for slot, handle in slots.items():
+            np.testing.assert_array_equal(np.asarray(again.slots[variable][slot]), np.asarray(handle))
+
+
+# What is not said is asked for.
+
+
+def refused(path, *words, **how):
+    with pytest.raises(StateError) as info:
+        everstep.read_checkpoint(path, **how)
+    for word in words:
+        assert word in str(info.value), info.value
+
+
+def test_weights_alone_say_what_to_give():
+    path = BY_NAME["keras3.15-jax/amsgrad.weights.h5"].path
+    refused(path, "does not say which optimizer", "definition=")
+    refused(path, "has no argument rho", optimizer="Adam(rho=0.5)")
+    refused(path, "no stock optimizer Adm", optimizer="Adm")
+    refused(path, "Name(argument=number", optimizer="Adam(__import__('os'))")
+    refused(path, "are not the state of", optimizer="Adam(amsgrad=False)")
+    refused(path, "are not the state of", optimizer="RMSprop(momentum=0.9, centered=True)")
+    refused(path, "not both", optimizer="Adam", definition=everstep.optimizers.Adam())
+    refused(path, "one of everstep's", definition="Adam")
+
+
+def rewritten(name, tmp_path, change):
+    """A copy of an HDF5 fixture with something changed."""
+    import h5py
+
+    copy = str(tmp_path / "copy.h5")
+    shutil.copy(BY_NAME[name].path, copy)
+    with h5py.File(copy, "r+") as file:
+        change(file)
+    return copy
+
+
+def test_partial_files_say_what_they_lack(tmp_path):
+    def without(*names):
+        def change(file):
+            for name in names:
+                if name in file.attrs:
+                    del file.attrs[name]
+                else:
+                    del file[name]
+
+        return change
+
+    name = "keras2.3-tf1.15/amsgrad.h5"
+    refused(rewritten(name, tmp_path, without("training_config", "optimizer_weights")), "without its optimizer")
+    refused(rewritten(name, tmp_path, without("optimizer_weights")), "none of its variables")
+
+    def shorter(file):
+        group = file["optimizer_weights"]
+        group.attrs["weight_names"] = group.attrs["weight_names"][:-1]
+
+    refused(rewritten(name, tmp_path, shorter), "are not the state of")
+    weights = "tfkeras2.15/amsgrad.weights.h5"
+    refused(rewritten(weights, tmp_path, without("optimizer")), "weights alone", optimizer="Adam")
+    refused(rewritten(weights, tmp_path, without("optimizer/vars/2")), "0, 1, ...", optimizer="Adam")
+
+
+def test_variables_are_named_where_the_file_leaves_them_open(tmp_path):
+    """Four variables of one shape, in a file that knows no order."""
+    import h5py
+
+    path = str(tmp_path / "model.weights.h5")
+    with h5py.File(path, "w") as file:
+        for place in range(2):
+            layer = file.create_group("layers/dense" + ("_1" if place else "") + "/vars")
+            layer.create_dataset("0", data=np.full((2, 2), place, np.float32))
+        slots = file.create_group("optimizer/vars")
+        values = [np.int64(7), np.float32(0.5)] + [np.full((2, 2), number, np.float32) for number in (1, 2, 3, 4)]
+        for place, value in enumerate(values):
+            slots.create_dataset(str(place), data=value)
+    how = {"optimizer": "Adam"}
+    refused(path, "Give variables=", "dense/0", **how)
+    refused(path, "2 variables", variables=["dense/0"], **how)
+    state = everstep.read_checkpoint(path, variables=["dense_1/0", "dense/0"], **how)
+    assert (state.updates, state.definition["learning_rate"]) == (7, 0.5)
+    assert float(state.slots["dense_1/0"]["v"][0, 0]) == 2.0 and float(state.slots["dense/0"]["m"][0, 0]) == 3.0
+
+
+needs_tensorflow = pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+
+
+@needs_tensorflow
+def test_savers_files_say_what_to_give():
+    adam = BY_NAME["tf1.4/adam.ckpt"].path
+    refused(adam, "AdamOptimizer", "definition=")
+    refused(adam, "no power of beta_1 = 0.5", definition=everstep.optimizers.Adam(beta_1=0.5))
+    refused(adam, "no slots of MomentumOptimizer", "AdamOptimizer", optimizer="Momentum(momentum=0.9)")
+    refused(BY_NAME["tf1.4/rmsprop.ckpt"].path, "rms", "mg", optimizer="RMSProp(centered=True)")
+    refused(BY_NAME["tf1.4/rmsprop_centered.ckpt"].path, "RMSProp_2", optimizer="RMSProp(centered=False)")
+    state = everstep.read_checkpoint(adam, optimizer="Adam", updates=5)
+    assert state.updates == 5
+
+
+@needs_tensorflow
+def test_momentum_is_rescaled_by_the_rate_asked_for():
+    fixture = BY_NAME["tf1.4/momentum.ckpt"]
+    definition = everstep.optimizers.SGD(0.1, momentum=0.9)
+    refused(fixture.path, "learning_rate=", "rate_in_velocity=False", definition=definition)
+    state = everstep.read_checkpoint(fixture.path, definition, learning_rate=0.25)
+    for name, slots in fixture.slots.items():
+        wanted = -np.float32(0.25) * np.float32(slots["velocity"])
+        np.testing.assert_array_equal(np.asarray(state.slots[name]["velocity"]), wanted)
+
+
+@needs_tensorflow
+def test_a_rate_that_decays_is_a_schedule_to_give():
+    from everstep.compat.state import reading
+    from everstep.compat.state.native_file import Handle
+
+    native = files.read_native(BY_NAME["tfkeras2.10/amsgrad.ckpt-1"].path)
+    assert float(np.asarray(native.own["decay"])) == 0.0
+    native.own["decay"] = Handle("decay", (), "f4", lambda selection: np.float32(0.5))
+    with pytest.raises(StateError) as info:
+        reading.to_state(native, optimizer="Adam")
+    assert "InverseTimeDecay(0.1, rate=0.5)" in str(info.value)
+
+
+@needs_tensorflow
+def test_keras_weights_under_names_of_a_saver(tmp_path):
+    """What Saver makes of a stock Keras 2.0 to 2.3 optimizer tells no slots: `training/Adam/Variable_1`."""
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable("w", initializer=tf.ones((2, 3)), use_resource=True)
+        tf.get_variable("training/Adam/Variable_1", initializer=tf.ones((2, 3)), use_resource=True)
+        tf.get_variable("Adam/iterations", initializer=tf.constant(3, tf.int64), use_resource=True)
+        session.run(tf.global_variables_initializer())
+        path = tf.train.Saver().save(session, str(tmp_path / "keras"), write_meta_graph=False)
+    refused(path, "no slots of Adam", optimizer="Adam")
+
+
+@needs_tensorflow
+def test_two_optimizers_in_one_file(tmp_path):
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
+    with tf.Graph().as_default(), tf.Session() as session:
+        weights = tf.get_variable("w", initializer=tf.ones((2, 3)), use_resource=True)
+        first, second = [tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(weights)) for _ in range(2)]
+        session.run(tf.global_variables_initializer())
+        session.run(first)
+        path = tf.train.Saver().save(session, str(tmp_path / "two"), write_meta_graph=False)
+    refused(path, "Two optimizers of that name", optimizer="Adam")
+
+
+@pytest.mark.skipif(tensorflow is not None, reason="what happens without TensorFlow")
+def test_without_tensorflow():
+    with pytest.raises(UnsupportedError) as info:
+        everstep.read_checkpoint(BY_NAME["tf1.4/adam.ckpt"].path, optimizer="Adam")
+    assert "everstep convert" in str(info.value)
+
+
+# Damage.
+
+WHOLE = ["keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/nadam.weights.h5", "keras3.15-jax/amsgrad.keras",
+         "tf1.4/adam.ckpt.index", "tf1.4/adam.ckpt.data-00000-of-00001", "tfkeras2.10/amsgrad.ckpt-1.index",
+         "tf1.4-v1/adam.ckpt"]
+
+
+def read_all(path, name):
+    how = {} if name.endswith((".h5", ".keras")) and not name.endswith("weights.h5") else {"optimizer": "Adam"}
+    how = {"optimizer": "Nadam"} if "nadam" in name else how
+    state = everstep.read_checkpoint(path, **how)
+    for slots in list(state.slots.values()) + [state.variables]:
+        for handle in slots.values():
+            np.asarray(handle)
+    return state
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_damaged_files_are_our_errors(name, tmp_path):
+    """Cut, overwritten and emptied at random places: our error, or, where nothing that matters was hit, a state."""
+    if "ckpt" in name and tensorflow is None:
+        return
+    source = os.path.join(FILES, *name.split("/"))
+    folder = os.path.dirname(source)
+    prefix = os.path.basename(source).split(".ckpt")[0]
+    for other in os.listdir(folder):
+        if other.startswith(prefix + ".") and not other.endswith(".json"):
+            shutil.copy(os.path.join(folder, other), str(tmp_path / other))
+    target = str(tmp_path / os.path.basename(source))
+    shutil.copy(source, target)
+    with io.open(source, "rb") as file:
+        whole = file.read()
+    chance, refusals = random.Random(name), 0
+    asked = target.replace(".index", "").replace(".data-00000-of-00001", "")
+    read_all(asked, name)
+    for trial in range(30):
+        place = chance.randrange(len(whole))
+        if trial % 3 == 0:
+            damaged = whole[:place]
+        else:
+            length = chance.choice([1, 4, 64])
+            noise = bytes(bytearray(chance.randrange(256) for _ in range(length)))
+            damaged = whole[:place] + noise + whole[place + length :]
+        with io.open(target, "wb") as file:
+            file.write(damaged)
+        try:
+            read_all(asked, name)
+        except EverstepError:
+            refusals += 1
+    assert refusals >= 10  # each cut, at the least
+
+
+NO_FILES = [
+    b"",
+    b"everstep",
+    b"\x89HDF\r\n\x1a\n",
+    b"PK\x03\x04",
+    b"\x57\xfb\x80\x8b\x24\x75\x47\xdb",
+    b"\x80\x02]q\x00.",  # a pickle
+    u"w\u00e4".encode("latin-1"),
+]
+
+
+@pytest.mark.parametrize("content", NO_FILES)
+def test_what_is_no_file(content, tmp_path):
+    path = str(tmp_path / "file")
+    with io.open(path, "wb") as file:
+        file.write(content)
+    with pytest.raises(EverstepError) as info:
+        everstep.read_checkpoint(path)
+    assert path in str(info.value)
+
+
+def test_there_is_no_file(tmp_path):
+    refused(str(tmp_path / "none"), "there is no file")
+
+
+def test_a_keras_zip_that_unpacks_to_far_more(tmp_path):
+    path = str(tmp_path / "bomb.keras")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("metadata.json", "{}")
+        archive.writestr("model.weights.h5", b"\0" * (1 << 27))
+    refused(path, "unpacks to")
+
+
+def test_a_packed_keras_zip_is_read(tmp_path):
+    fixture, path = BY_NAME["keras3.15-jax/amsgrad.keras"], str(tmp_path / "packed.keras")
+    with zipfile.ZipFile(fixture.path) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in source.namelist():
+            archive.writestr(name, source.read(name))
+    found, wanted = everstep.read_checkpoint(path), fixture.read()
+    for name, slots in wanted.slots.items():
+        for slot, handle in slots.items():
+            np.testing.assert_array_equal(np.asarray(found.slots[name][slot]), np.asarray(handle))
+
+
+def test_an_array_that_is_larger_than_its_file(tmp_path):
+    def larger(file):
+        name = file["optimizer_weights"].attrs["weight_names"][1]
+        name = name.decode() if isinstance(name, bytes) else name
+        del file["optimizer_weights"][name]
+        file["optimizer_weights"].create_dataset(name, (1 << 40, 3), "f4")
+
+    refused(rewritten("keras2.3-tf1.15/amsgrad.h5", tmp_path, larger), "bytes; the file has")
+
+
+@pytest.mark.parametrize("fixture", HERE, ids=ids)
+def test_inspect(fixture):
+    facts = files.inspect(fixture.path)
+    assert facts["format"] == fixture.format
+    json.dumps(facts)
+    if fixture.format in ("keras-h5", "keras"):
+        assert not facts["missing"] and facts["api"] == fixture.api
+        assert facts["optimizer"] == (fixture.optimizer or fixture.definition["definition"])
+    else:
+        assert "definition=" in facts["missing"][0]
+        if fixture.optimizer and fixture.format in BUNDLES and fixture.api in ("tf_train", "optimizer_v2"):
+            assert fixture.optimizer in (facts["optimizer"] or fixture.optimizer)
+    told = files.inspect(fixture.path, **fixture.how())
+    assert not told["missing"] and told["updates"] in (fixture.updates, None) and bool(told["notes"]) == (
+        told["updates"] is None)
+    assert {slot for _, slot, _, _ in told["slots"]} <= {s for slots in fixture.slots.values() for s in slots}

@@ -1,0 +1,273 @@
+"""Files that everstep writes, loaded by the framework they are for, which then goes on as the first one did."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import os
+
+import numpy as np
+import pytest
+
+import everstep
+import oracle
+import write_fixtures
+from everstep.compat.state import files
+from everstep.errors import StateError, UnsupportedError
+from test_files import BY_NAME, OLD_ADADELTA, tensorflow
+
+needs_tensorflow = pytest.mark.skipif(tensorflow is None, reason="TensorFlow writes its checkpoints")
+SAVERS = sorted(name for name in BY_NAME if name.startswith(("tf1.4/", "tf1.15/")) and "partitioned" not in name
+                and "scopes" not in name)
+
+
+def near(fixture, names, weights, bound=4e-6):
+    for name, value in fixture.next.items():
+        assert oracle.distance(weights[names[name]], np.float32(value)) < bound, name
+
+
+def state_of(fixture, **how):
+    return everstep.read_checkpoint(fixture.path, **(how or fixture.how()))
+
+
+# tf.train.Saver.
+
+
+class Graph(object):
+    """The model of the fixtures, with variables of any name, restored from a checkpoint."""
+
+    def __init__(self, make, names, path):
+        self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            made = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
+                    for name, value in zip(names, (write_fixtures.EMBEDDINGS, write_fixtures.KERNEL))]
+            self.variables = dict(zip(names, made))
+            rows = tf.nn.embedding_lookup(made[0], write_fixtures.IDS[:, 0])
+            loss = tf.reduce_mean(tf.square(tf.matmul(rows, made[1]) - write_fixtures.TARGETS))
+            self.optimizer = make(tf.train)
+            step = self.optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
+            with tf.Session() as session:
+                tf.train.Saver().restore(session, path)
+                self.count = session.run(tf.train.get_global_step())
+                session.run(step)
+                self.weights = session.run(self.variables)
+
+
+def in_model_order(state):
+    return sorted(state.slots, key=lambda name: state.variables[name].shape, reverse=True)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", SAVERS)
+def test_saver_restores_what_was_written(name, tmp_path):
+    fixture, path = BY_NAME[name], str(tmp_path / "model.ckpt-7")
+    if fixture.optimizer == "AdadeltaOptimizer" and ("1.4." in tensorflow.__version__) != ("tf1.4" in name):
+        pytest.skip(OLD_ADADELTA)
+    state = state_of(fixture)
+    everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)
+    with pytest.raises(StateError):
+        everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)  # it is there already
+    assert sorted(os.listdir(str(tmp_path))) == ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
+    graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
+    near(fixture, fixture.names(state), graph.weights)
+
+
+def stock_or_ours(fixture, train):
+    if fixture.optimizer:
+        return getattr(train, fixture.optimizer)(**{str(name): value for name, value in fixture.arguments.items()})
+    return everstep.Definition.from_config(fixture.definition).bind(train)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    "name", ["tfkeras2.10/momentum.h5", "keras3.15-jax/momentum.keras", "keras2.1-tf1.4/momentum.h5"]
+)
+def test_keras_goes_on_in_tf_train(name, tmp_path):
+    fixture, path = BY_NAME[name], str(tmp_path / "model")
+    state = state_of(fixture)
+    everstep.write_checkpoint(state, path, "tf-saver", rename=[r"(.*)/\w+=\1"])
+    names = {theirs: mine.rpartition("/")[0] for theirs, mine in fixture.names(state).items()}
+    graph = Graph(lambda train: train.MomentumOptimizer(0.1, 0.9), ["embedding", "output"], path)
+    near(fixture, names, graph.weights)
+    assert graph.count == 3
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("name", ["tfkeras2.10/our_accumulated.h5", "keras3.15-jax/our_adam.keras"])
+def test_ours_goes_on_in_tf_train(name, tmp_path):
+    fixture, path = BY_NAME[name], str(tmp_path / "model")
+    state = state_of(fixture)
+    everstep.write_checkpoint(state, path, "tf-saver", ours=True)
+    graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
+    near(fixture, fixture.names(state), graph.weights)
+
+
+@needs_tensorflow
+def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
+    from everstep.compat.state import bundle
+
+    monkeypatch.setattr(bundle, "_SHARD", 64)
+    fixture, moved = BY_NAME["tf1.4/adam.ckpt"], []
+    state = state_of(fixture)
+    everstep.write_checkpoint(state, str(tmp_path / "model"), "tf-saver", moved=moved.append)
+    assert len(moved) > 3 and sum(moved) == files.size_of(state) + 16
+    again = everstep.read_checkpoint(str(tmp_path / "model"), optimizer="Adam(learning_rate=0.1)")
+    assert again.updates == 3 and list(again.slots) == list(state.slots)
+    for variable, slots in state.slots.items():
+        for slot, handle in slots.items():
+            np.testing.assert_array_equal(np.asarray(again.slots[variable][slot]), np.asarray(handle))
+
+
+@pytest.mark.parametrize("updates", [0, 1, 10, 811, 20000])
+def test_beta_powers_tell_the_count(updates, tmp_path):
+    """What tf.train multiplies up in float32, step by step."""
+    from everstep.compat.state import native_file, roles
+
+    power = np.float32(0.999)
+    for _ in range(updates):
+        power = power * np.float32(0.999)
+    native, definition = native_file.NativeFile("file", "tf-saver"), everstep.optimizers.Adam()
+    assert roles.count_of_powers(native, definition, {"beta2_power": power}) == updates
+    assert roles.beta_power(0.999, updates) == power
+
+
+# Keras.
+
+
+def keras_modules():
+    if tensorflow is not None:
+        yield "tf.keras", tensorflow.keras
+    for name in ("keras", "tf_keras"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        if tensorflow is None or write_fixtures.class_of(module) is not write_fixtures.class_of(tensorflow.keras):
+            yield name, module
+
+
+def targets():
+    for name, module in keras_modules():
+        api = write_fixtures.api_of(write_fixtures.class_of(module))
+        extensions = [".h5", ".keras", ".weights.h5"] if api in ("update_step", "keras3") else [".h5"]
+        if api == "update_step" and tensorflow.__version__.startswith("2.11."):  # there both are HDF5 models
+            extensions = [".h5"]
+        for extension in extensions:
+            yield name, module, api, extension
+
+
+TARGETS = list(targets())
+FORMAT = {".h5": "keras-h5", ".keras": "keras", ".weights.h5": "keras-weights-h5"}
+SOURCES = [
+    "keras2.1-tf1.4/amsgrad.h5",
+    "tfkeras2.15/amsgrad.keras",
+    "keras3.15-jax/amsgrad.keras",
+    "tf1.4/momentum.ckpt",
+    "tfkeras1.15/nadam.h5",
+]
+
+
+def trained(module, stock, arguments):
+    module.backend.clear_session()
+    try:
+        optimizer = write_fixtures.made_of(module.optimizers, stock, arguments)
+    except TypeError as error:
+        assert "amsgrad" in str(error)
+        pytest.skip("tf.keras of TF 1.4 knows no amsgrad")
+    model = write_fixtures.kernel_model(module, optimizer)
+    model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target[0] + target[3])
+def test_keras_loads_what_was_written(target, source, tmp_path):
+    name, module, api, extension = target
+    fixture = BY_NAME[source]
+    stock = "SGD" if "momentum" in source else fixture.optimizer
+    other_schedule = stock == "Nadam" and api in ("update_step", "keras3")  # see the tests below
+    if other_schedule or fixture.format == "tf-saver" and tensorflow is None:
+        return
+    arguments = {str(key): value for key, value in fixture.arguments.items()}
+    template, path = [str(tmp_path / ("{}{}".format(kind, extension))) for kind in ("template", "written")]
+    model = trained(module, stock, arguments)
+    (model.save_weights if extension == ".weights.h5" else model.save)(template)
+    with io.open(template, "rb") as file:
+        before = file.read()
+    state = state_of(fixture)
+    how = dict(learning_rate=0.1, by_order=True)
+    if extension == ".weights.h5":
+        how["variables"] = ["embedding/0", "dense/0"]
+    notes = everstep.write_checkpoint(state, path, FORMAT[extension], template=template, **how).notes
+    assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 leaves it out
+    with io.open(template, "rb") as file:
+        assert file.read() == before
+    assert sorted(os.listdir(str(tmp_path))) == ["template" + extension, "written" + extension]
+    said = "{}({})".format(stock, ", ".join("{}={!r}".format(*item) for item in arguments.items()))
+    again = files.inspect(path, optimizer=said if extension == ".weights.h5" else None)
+    assert again["updates"] == state.updates and not again["missing"]
+
+    # Keras 3 loads no .h5 file so that it trains on: its own, untouched, has an optimizer built on no variables.
+    never_trains = (api, extension) == ("keras3", ".h5")
+    module.backend.clear_session()
+    if extension == ".weights.h5":
+        model = trained(module, stock, arguments)
+        model.load_weights(path)
+    else:
+        model = module.models.load_model(path, compile=not never_trains)
+    names = fixture.names(state)
+    for value, theirs in zip(model.get_weights(), ("embed", "kernel")):
+        mine = next(n for n in names if theirs in n)
+        np.testing.assert_array_equal(value, np.asarray(state.variables[names[mine]]))
+    if never_trains:
+        return
+    count = model.optimizer.iterations
+    get = module.ops.convert_to_numpy if hasattr(module, "ops") else module.backend.get_value
+    assert int(get(count)) == state.updates
+    model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
+    bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after moving it, at random
+    values = model.get_weights()
+    near(fixture, {n: 0 if "embed" in n else 1 for n in fixture.next}, values, bound)
+
+
+def test_keras_formats_need_a_template(tmp_path):
+    state, path = state_of(BY_NAME["keras2.1-tf1.4/amsgrad.h5"]), str(tmp_path / "model.h5")
+    for format in ("keras-h5", "keras", "keras-weights-h5"):
+        with pytest.raises(StateError) as info:
+            everstep.write_checkpoint(state, path, format)
+        assert "template=" in str(info.value)
+    with pytest.raises(UnsupportedError) as info:
+        everstep.write_checkpoint(state, path, "tf-object")
+    assert "everstep.restore" in str(info.value)
+    with pytest.raises(StateError) as info:
+        everstep.write_checkpoint(state, path, "hdf5")
+    assert "keras-h5" in str(info.value)
+    assert os.listdir(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("source, template, word", [
+    ("keras2.1-tf1.4/nadam.h5", "tfkeras2.15/nadam.keras", "momentum_decay"),
+    ("keras2.1-tf1.4/amsgrad.h5", "tfkeras2.10/momentum.h5", "is of SGD"),
+    ("tfkeras2.10/our_accumulated.h5", "tfkeras2.10/momentum.h5", "accumulate/sum"),
+    ("keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/amsgrad.h5", "by_order"),
+    ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity"),
+])
+def test_what_does_not_fit_writes_nothing(source, template, word, tmp_path):
+    template = BY_NAME[template]
+    with pytest.raises(StateError) as info:
+        state = state_of(BY_NAME[source])
+        everstep.write_checkpoint(state, str(tmp_path / "out"), template.format, template=template.path)
+    assert word in str(info.value), info.value
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_what_tf_train_has_no_place_for(tmp_path):
+    state = state_of(BY_NAME["keras2.1-tf1.4/amsgrad.h5"])
+    with pytest.raises(UnsupportedError) as info:
+        everstep.write_checkpoint(state, str(tmp_path / "out"), "tf-saver")
+    assert "no stock optimizer with the slots of Adam" in str(info.value)
+    state = state_of(BY_NAME["keras2.1-tf1.4/nadam.h5"])
+    with pytest.raises(StateError) as info:
+        everstep.write_checkpoint(state, str(tmp_path / "out"), "tf-saver")
+    assert "momentum_schedule" in str(info.value)
