@@ -289,7 +289,7 @@ class Adapter(object):
     def _bring_up(self, wanted):
         operations = []
         for variable, rows in wanted:
-            if not self.record(variable).shape or not catches_up(self.backend, self.rule(variable)):
+            if not self.record(variable).shape or not catches_up(self.backend.moves_rows, self.rule(variable)):
                 continue
             self.get_slot(variable, ROWS)  # or an error that says what to do first
             with self.backend.at(self.bare(variable)):

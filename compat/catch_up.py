@@ -18,13 +18,13 @@ from everstep.optimizers.definition import assign
 from everstep.optimizers.schedule import Schedule
 from everstep.optimizers.tree import Names, defines, flat, flatten, tree
 
-UPDATES, ROWS, HISTORY = "catch_up/updates", "catch_up/rows", "catch_up/history"
+SLOTS = UPDATES, ROWS, HISTORY = "catch_up/updates", "catch_up/rows", "catch_up/history"
 LENGTH = 4096  # updates that the history goes back; older ones are taken at its oldest values
 
 
-def catches_up(backend, rule):
+def catches_up(moves_rows, rule):
     """Whether rows can miss something that they take later."""
-    return rule.sparse == "catch_up" and not rule.still and backend.moves_rows
+    return moves_rows and rule.sparse == "catch_up" and not rule.still
 
 
 def catch_up_slots(rule, record):

@@ -16,6 +16,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.catch_up import SLOTS as CATCH_UP
 from everstep.compat.catch_up import Missed, catch_up_slots, catches_up
 from everstep.compat.trace import Tracer, Value
 from everstep.errors import GradientError, RuleError, UnsupportedError
@@ -26,6 +27,7 @@ from everstep.optimizers.tree import Names, defines, flat, flatten, tree
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient
+ENGINE_SLOTS = (TOUCHED,) + CATCH_UP  # all that there may be beside a variable's own
 
 
 def skips(definition):
@@ -48,9 +50,15 @@ def engine_slots(backend, rule, record):
     found = OrderedDict()
     if record.shape and remembers_rows(rule):
         found[TOUCHED] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
-    if record.shape and catches_up(backend, rule):
+    if record.shape and catches_up(backend.moves_rows, rule):
         found.update(catch_up_slots(rule, record))
     return found
+
+
+def engine_slot_names(rule, moves_rows):
+    """What `engine_slots` has for a variable with rows, on a backend whose gradients can be sparse or cannot."""
+    names = [TOUCHED] if remembers_rows(rule) else []
+    return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
 
 
 def as_pairs(grads_and_vars):
@@ -400,7 +408,7 @@ class _Work(object):
     def for_update(self, collected, written):
         """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
         work = self._for_update(collected, written)
-        if self.record.shape and catches_up(self.backend, self.rule):
+        if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
             work._catch_up()
         return work
 

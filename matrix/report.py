@@ -1,4 +1,4 @@
-"""Writes battery.md and stock.md from what the cells measured: .tox/results/, left by a run of the matrix.
+"""Writes battery.md, stock.md and grid.md from what the cells measured: .tox/results/, left by a run of the matrix.
 
 Run it after `python matrix/run.py` (or with EVERSTEP_FULL=1 for the whole product): python matrix/report.py
 """
@@ -27,6 +27,14 @@ Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest 
 variable after 100 steps, over all cells: what `everstep.from_native(stock)` makes, bound to the same API, against the
 stock optimizer itself. More than 4e-6 is stock's own fault, and why stands in docs/from_native.md.
 """
+GRID = """# How far a run is that one API began and another ended
+
+Generated: do not edit; run the matrix, then `python matrix/report.py`. Down: who trained 50 steps and wrote
+`everstep.capture`'s state; across: in which way the other 50 were made. Largest `max|difference| / max|wanted|` of any
+variable, definition and cell, from 100 steps of the writer without a break; 0 is bit for bit. tests/test_grid.py holds
+each to 1e-5, and to twice what the two are apart when neither is interrupted.
+"""
+GRID_COLUMNS = ("continued", "uninterrupted")
 MIGRATED = "largest of any cell, on another API: stock optimizers of one name, and the migrated definition"
 
 
@@ -70,6 +78,22 @@ def migrations():
     return found
 
 
+def continued():
+    """({writer: {way: largest}}, {definition: {column: largest}}) of what one API began and another ended."""
+    grid, definitions = {}, {}
+    for cell in cells.read():
+        path = os.path.join(RESULTS, cell + ".grid.json")
+        if os.path.exists(path):
+            with open(path) as file:
+                for writer, way, definition, far, apart, _ in json.load(file):
+                    row = grid.setdefault((writer,), {})
+                    row[way] = max(far, row.get(way, 0))
+                    row = definitions.setdefault((definition,), {})
+                    for column, value in zip(GRID_COLUMNS, (far, apart)):
+                        row[column] = max(value, row.get(column, 0))
+    return grid, definitions
+
+
 def largest(found):
     """{(way, cells it ran in): {case: value}}, the largest of any definition and cell."""
     ran, worst = {}, {}
@@ -92,8 +116,8 @@ def table(title, keys, rows, columns=CASES):
     yield "| {} |".format(" | ".join(keys + tuple(columns)))
     yield "|{}{}".format(" --- |" * len(keys), " ---: |" * len(columns))
     for key, values in sorted(rows.items()):
-        shown = ("" if case not in values else "{:.1e}".format(values[case]) for case in columns)
-        yield "| {} |".format(" | ".join(key + tuple(shown)))
+        shown = ("{:.1e}".format(values[case]) if case in values else "" for case in columns)
+        yield "| {} |".format(" | ".join(key + tuple(shown))).replace("0.0e+00", "0")
 
 
 if __name__ == "__main__":
@@ -103,3 +127,9 @@ if __name__ == "__main__":
         rows = list(table("largest of any cell", ("way", "stock optimizer"), distances(), KINDS))
         rows.extend(table(MIGRATED, ("from", "to", "stock optimizer"), migrations(), APART))
         file.write("\n".join([STOCK] + rows) + "\n")
+    with open(os.path.join(cells.HERE, "grid.md"), "w") as file:
+        grid, definitions = continued()
+        ways = sorted({way for row in grid.values() for way in row})
+        rows = list(table("largest of any definition and cell", ("writer",), grid, ways))
+        rows.extend(table("largest of any writer, reader and cell", ("definition",), definitions, GRID_COLUMNS))
+        file.write("\n".join([GRID] + rows) + "\n")

@@ -215,7 +215,8 @@ def kernel_model(keras, optimizer, eager=False):
 
 
 def keras_major(keras):
-    return int(getattr(keras, "__version__", "2").split(".")[0])
+    """Of `tf.keras` too, which in TF 2.16 does not say its version."""
+    return int(getattr(keras, "__version__", "3" if hasattr(keras, "ops") else "2").split(".")[0])
 
 
 def made_of(optimizers, name, arguments):

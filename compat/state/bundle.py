@@ -7,6 +7,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -199,6 +200,10 @@ def _fields(data):
     return found
 
 
+# A slot of another shape or dtype than its variable's, as everstep's OptimizerV2 keeps it: `touched/0`.
+_TRACKED = re.compile(r"(.+)/[0-9]+\Z")
+
+
 class _Node(object):
     """One object: `children` {name: place}, its value's `key` and `full_name`, `slots` [(name, variable, slot)]."""
 
@@ -249,14 +254,23 @@ def _read_objects(tensors, path):
     elif not node.slots:
         others = [place for place in range(len(nodes)) if place not in held and nodes[place].key]
         native.variables = OrderedDict(item for item in named(others).values() if item[0] != "save_counter")
-    if node.slots:
+    tracked = {name: place for name, place in node.children.items() if _TRACKED.match(name)}
+    if node.slots or tracked:
         order = list(OrderedDict.fromkeys(variable for _, variable, _ in node.slots))
+        if tracked:
+            order.extend(place for place in range(len(nodes)) if place not in held and place not in order)
         names = named(order)
-        native.variables = OrderedDict(names.values())
         for slot, variable, place in node.slots:
             if variable in names and nodes[place].key in tensors.shapes:
                 name = names[variable][0]
                 native.slots.setdefault(name, OrderedDict())[slot] = tensors.handle(nodes[place].key)
+        for slot, place in [(_TRACKED.match(name).group(1), place) for name, place in tracked.items()]:
+            ends = {name: "/{}/{}".format(name, slot) for name, _ in names.values()}
+            fits = [name for name in ends if ("/" + nodes[place].full_name).endswith(ends[name])]
+            if not fits:
+                raise FileError("{} has {}, a slot of no variable in it".format(path, nodes[place].full_name))
+            native.slots.setdefault(max(fits, key=len), OrderedDict())[slot] = tensors.handle(nodes[place].key)
+        native.variables = OrderedDict(item for item in names.values() if item[0] in native.slots)
     if "_variables" in node.children:
         listed = nodes[node.children["_variables"]].children
         if sorted(listed) != sorted(map(str, range(len(listed)))):
@@ -266,7 +280,7 @@ def _read_objects(tensors, path):
             native.entries.append((entry.full_name, tensors.handle(entry.key)))
     owners = [node] + [nodes[place] for name, place in node.children.items() if name == "_hypers"]
     for name, place in [item for owner in owners for item in owner.children.items()]:
-        if nodes[place].key in tensors.shapes and name != "_iterations":
+        if nodes[place].key in tensors.shapes and name != "_iterations" and name not in tracked:
             native.own[_own_name(name)] = tensors.handle(nodes[place].key)
     return native
 

@@ -9,11 +9,12 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.adapter import CONFIG_KEY, Adapter, attribute
+from everstep.compat.catch_up import HISTORY
 from everstep.compat.from_native import from_native, short
 from everstep.compat.native_forms import FORMS
 from everstep.compat.state.roles import ROLES, Slot, blocks, count_of_powers, in_form, roles_of, some
 from everstep.compat.state.state import State
-from everstep.compat.step import TOUCHED, counters, remembers_rows
+from everstep.compat.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.errors import DefinitionError, EverstepError, FileError, StateError, UnsupportedError
 from everstep.optimizers.definition import Definition
 from everstep.optimizers.nadam import Nadam
@@ -161,11 +162,11 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
             raise FileError("{}: {} has no {}; {} needs {}. It has {}".format(
                 native.path, name, " and no ".join(lacks), definition._short(), ", ".join(wanted),
                 ", ".join(found) or "no slots"))
-        extra = sorted(set(found) - set(wanted + [TOUCHED]) - _always(native, definition, form))
+        extra = sorted(set(found) - set(wanted).union(ENGINE_SLOTS) - _always(native, definition, form))
         if extra:
             raise FileError("{}: {} has the slot {}, which {} has not".format(
                 native.path, name, ", ".join(extra), definition._short()))
-        slots[name] = OrderedDict((slot, found[slot]) for slot in wanted + [TOUCHED] if slot in found)
+        slots[name] = OrderedDict((slot, found[slot]) for slot in wanted + list(ENGINE_SLOTS) if slot in found)
     definition = _with_live_hypers(definition, own, form)
     counts = _counts(native, definition, own, form, updates)
     state = State(
@@ -285,11 +286,13 @@ def _layouts(native, definition, ours):
                       if isinstance(owner._values[declaration.name], float)]
             hypers = sorted(hypers, key=lambda name: name != "learning_rate")
             others = [name for name in counters(definition) if name != "updates"] + scalars
-            slots = [Slot(name, name, False) for name in flat(definition, "slot")]
-            if remembers_rows(definition):
-                slots.append(Slot(TOUCHED, TOUCHED, False))
             head = ["updates"] + (hypers if target == "keras3" else []) + others
-            yield Layout(head, [slots] if slots else [], []), None
+            engine = [engine_slot_names(definition, True)]
+            if target == "keras3" and engine[0] != engine_slot_names(definition, False):  # no sparse gradients there
+                engine.append(engine_slot_names(definition, False))
+            for names in engine:
+                slots = [Slot(name, name, False) for name in list(flat(definition, "slot")) + names]
+                yield Layout(head, [slots] if slots else [], []), None
         if not ours:
             try:
                 roles, form = roles_of(target, definition)
@@ -349,7 +352,10 @@ def _fitted(entries, layout, definition):
 
 def _like(found):
     """Whether the slots of one variable have one shape; those that are not used may be a placeholder."""
-    shapes = set(handle.shape for slot, (_, handle) in found.items() if slot.native and slot.name != TOUCHED)
+    counts = [handle for slot, (_, handle) in found.items() if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
+    if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
+        return False
+    shapes = set(handle.shape for slot, (_, handle) in found.items() if slot.native and slot.name not in ENGINE_SLOTS)
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(
         slot.always and handle.shape == (1,) for slot, (_, handle) in found.items())
 
@@ -358,7 +364,7 @@ _Found = namedtuple("_Found", "kept shape names")  # the slots of a variable; it
 
 
 def _kept(found, definition):
-    used = set(flat(definition, "slot")).union([TOUCHED])
+    used = set(flat(definition, "slot")).union(ENGINE_SLOTS)
     kept = OrderedDict((slot.name, handle) for slot, (_, handle) in found.items() if slot.name in used)
     handles = list(kept.values()) or [handle for _, handle in found.values()]
     return _Found(kept, handles[0].shape, [name for name, _ in found.values()])
@@ -476,7 +482,7 @@ def _ways(shapes, sizes):
 def _by_slot_name(native, definition):
     """Object checkpoints of OptimizerV2 and tf.train."""
     own = OrderedDict((_OWN_NAMES.get(name, name), handle) for name, handle in native.own.items())
-    names, form = {name: name for name in list(flat(definition, "slot")) + [TOUCHED]}, None
+    names, form = {name: name for name in list(flat(definition, "slot")) + list(ENGINE_SLOTS)}, None
     has = set(name for found in native.slots.values() for name in found)
     if not has <= set(names) or native.target == "tf_train" and "updates" not in own:
         roles, form = roles_of(native.target, definition)
@@ -563,20 +569,21 @@ def _ours_in_saver(native, definition, target, keys):
     """What a bound optimizer, or a stock OptimizerV2, left in a file of Saver; None where none did."""
     count = _OWN_UPDATES[target]
     counts = [key for key, handle in native.entries
-              if re.match(r"(.*/)?[^/]+/{}(_\d+)?$".format(count), key) and np.dtype(handle.dtype).kind in "iu"]
+              if re.match(r"(.*/)?(?!catch_up/)[^/]+/{}(_\d+)?$".format(count), key)
+              and np.dtype(handle.dtype).kind in "iu"]
     if not counts:
         return None
     if len(counts) > 1:
         raise FileError("{} has the state of more than one optimizer: {}".format(native.path, ", ".join(counts)))
     scope = counts[0].rpartition("/")[0]
     name = scope.rpartition("/")[2]
-    wanted = list(flat(definition, "slot")) + [TOUCHED]
+    wanted = list(flat(definition, "slot")) + list(ENGINE_SLOTS)
     names, form = {slot: slot for slot in wanted}, None
     if target == "optimizer_v2":
         try:
             stock, stock_form = roles_of(target, definition)
             theirs = {slot.native: slot.name for block in blocks(stock) for slot in block}
-            if any(key.startswith(scope + "/") and key.endswith("/" + slot)
+            if any(key.startswith(scope + "/") and key[len(scope) + 1 :].endswith("/" + slot)
                    for key in keys for slot in set(theirs) - set(names)):
                 names, form = theirs, stock_form
         except UnsupportedError:

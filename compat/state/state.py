@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat import catch_up
 from everstep.compat.adapter import Adapter
 from everstep.compat.state import npz
 from everstep.compat.state.matching import match
@@ -171,20 +172,20 @@ def _check_state(state):
 
 def _slot_values(state, access, rename, by_order, weights):
     """(the matching, [(whole, slot or None for the variable itself, value)])"""
-    wanted = OrderedDict(
-        (name, {slot: whole.slot_shape(slot) for slot in whole.slot_names}) for name, whole in access.wholes.items()
-    )
-    found = OrderedDict(
-        (name, {slot: _shape(slot, handle) for slot, handle in slots.items()}) for name, slots in state.slots.items()
-    )
+    found, wanted = OrderedDict(), OrderedDict()
+    for name, whole in access.wholes.items():
+        wanted[name] = {slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in catch_up.SLOTS}
+    for name, slots in state.slots.items():
+        found[name] = {slot: _shape(slot, slots[slot]) for slot in slots if slot not in catch_up.SLOTS}
     matching = match(found, wanted, rename, by_order)
     values = []
     for name, whole in access.wholes.items():
         old = matching.names[name]
-        _check_names("slots of {}".format(name), state.slots[old], whole.slot_names, access.owner + " needs")
+        slots = _with_missed_steps(name, state.slots[old], whole)
+        _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
-            handle, what = state.slots[old][slot], "{}/{}".format(name, slot)
-            values.append((whole, slot, _Checked(what, handle, wanted[name][slot], whole.slot_dtype(slot))))
+            handle, what = slots[slot], "{}/{}".format(name, slot)
+            values.append((whole, slot, _Checked(what, handle, whole.slot_shape(slot), whole.slot_dtype(slot))))
         if weights:
             if old not in state.variables:
                 raise StateError(
@@ -192,6 +193,23 @@ def _slot_values(state, access, rename, by_order, weights):
                 )
             values.append((whole, None, _Checked(name, state.variables[old], whole.shape, whole.dtype)))
     return matching, values
+
+
+def _with_missed_steps(name, slots, whole):
+    """A variable's slots, those of `sparse="catch_up"` only where they are needed; without them no row missed any."""
+    needed, there = (set(names).intersection(catch_up.SLOTS) for names in (whole.slot_names, slots))
+    if needed and not there:
+        return dict(slots, **{slot: whole.first_slot(slot) for slot in needed})
+    if not there or needed:
+        return slots
+    taken, made = [_numbers(slot, slots[slot], np.shape(slots[slot])) if slot in there else None
+                   for slot in (catch_up.ROWS, catch_up.UPDATES)]
+    if taken is None or made is None or np.any(taken != made):
+        raise StateError(
+            "{}: the state has rows with steps that they have yet to take, for which there is no place here: "
+            "optimizer.flush() before it is captured".format(name)
+        )
+    return {slot: handle for slot, handle in slots.items() if slot not in there}
 
 
 def _check_names(what, found, wanted, needer):
@@ -380,6 +398,11 @@ class _Whole(object):
     def slot_dtype(self, slot):
         return self._declaration(slot)[2]
 
+    def first_slot(self, slot):
+        """What a slot starts with that starts with a number."""
+        initial, shape, dtype = self._declaration(slot)
+        return np.full(shape, initial, dtype)
+
 
 def _size(shape):
     return int(np.prod(shape, dtype=np.int64))
@@ -496,8 +519,8 @@ class _Access(object):
         return whole
 
     def _first_value(self, whole, slot):
-        initial, shape, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
-        return self.read_whole(whole).astype(dtype) if initial is VARIABLE else np.full(shape, initial, dtype)
+        initial, _, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
+        return self.read_whole(whole).astype(dtype) if initial is VARIABLE else whole.first_slot(slot)
 
     def places(self, values):
         """[(variable, what gives its value)] of [(whole, slot or None for the variable itself, value)]."""

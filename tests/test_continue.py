@@ -1,0 +1,180 @@
+"""A run that a stock optimizer began in TF 1.4, Keras 2.1.6 or 2.3.1, ended by ours on every API of this environment.
+
+matrix/write_states.py left the frameworks' own files after 50 of 100 steps, and the stock weights after 100. Adam of
+Keras 2.3 reads its counter before or after moving it, at random: its slots do not depend on that, its weights do. There
+the second half is compared with that of the oracle, which begins at step 0 of the definition.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import io
+import json
+import os
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.optimizers import SGD
+from test_battery import ids, start_values
+from test_capture import one_of_each_target
+from test_grid import BATCHES, HALF, KINDS, SHAPES, STATES
+
+try:
+    import h5py
+except ImportError:
+    h5py = None
+try:
+    import tensorflow
+except ImportError:
+    tensorflow = None
+
+BOUND = 5e-6
+TRAIN = [
+    ("adam", "AdamOptimizer", {"learning_rate": 0.1}),
+    ("momentum", "MomentumOptimizer", {"learning_rate": 0.1, "momentum": 0.9}),
+    ("rmsprop", "RMSPropOptimizer", {"learning_rate": 0.1, "momentum": 0.5, "epsilon": 1e-3}),
+    ("rmsprop_centered", "RMSPropOptimizer", {"learning_rate": 0.1, "centered": True, "epsilon": 1e-3}),
+    ("adagrad", "AdagradOptimizer", {"learning_rate": 1.0}),
+    ("ftrl", "FtrlOptimizer", {"learning_rate": 1.0, "l1_regularization_strength": 0.01}),
+]
+KERAS = [
+    ("momentum", "SGD", {"learning_rate": 0.1, "momentum": 0.9}),
+    ("nesterov", "SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("rmsprop", "RMSprop", {"learning_rate": 0.1, "epsilon": 1e-3}),
+    ("adagrad", "Adagrad", {"learning_rate": 1.0}),
+    ("adadelta", "Adadelta", {"learning_rate": 3.0, "epsilon": 1e-3}),
+    ("adam", "Adam", {"learning_rate": 0.1}),
+    ("amsgrad", "Adam", {"learning_rate": 0.1, "amsgrad": True}),
+    ("adamax", "Adamax", {"learning_rate": 0.1}),
+]
+RACE = ("keras2.3", ("Adam", "Adamax"))
+NAMES = {"dense/kernel": "dense", "dense/bias": "bias", "unique/embeddings": "unique"}  # in files of Keras
+RESULTS = {}  # (file, way) -> how far
+
+
+def start():
+    return start_values("float32", SHAPES)
+
+
+def spelled(optimizer, arguments):
+    return "{}({})".format(optimizer, ", ".join("{}={!r}".format(*item) for item in sorted(arguments.items())))
+
+
+def keras_batches():
+    """The batches as a layer has them, whose bias gets the sum of what its 4 rows get; the loss is their mean."""
+    return [dict(batch, bias=batch["dense"].mean(0, dtype="float32")) for batch in BATCHES]
+
+
+def files():
+    """{folder/case: facts}"""
+    found = {}
+    for folder in sorted(os.listdir(os.path.join(STATES, "stock"))):
+        with io.open(os.path.join(STATES, "stock", folder, "ends.json"), encoding="ascii") as file:
+            for case, facts in sorted(json.load(file).items()):
+                if h5py or "keras" not in folder:
+                    found["{}/{}".format(folder, case)] = facts
+    return found
+
+
+FILES = files()
+
+
+def path_of(name, extension):
+    return os.path.join(STATES, "stock", *name.split("/")) + extension
+
+
+def read(name, converted=tensorflow is None, **how):
+    if "keras" in name:
+        return everstep.read_checkpoint(path_of(name, ".h5"))
+    if converted:
+        return everstep.read_checkpoint(path_of(name, ".npz"))
+    return everstep.read_checkpoint(path_of(name, ".ckpt"), **(how or {"optimizer": FILES[name]["optimizer"]}))
+
+
+def ended(way, name, state):
+    """The weights after the second half."""
+    definition = everstep.Definition.from_config(state.definition)
+    if not way.sparse and definition.sparse != "exact":
+        definition = definition.replace(dense_ok=True)
+    names = sorted(FILES[name]["weights"])
+    batches, rename = BATCHES, ()
+    if "keras" in name:
+        batches, rename = keras_batches(), list(NAMES.items())
+    # From other values: those of the file count.
+    run = way.run(
+        lambda: definition.bind(way.module), {each: start()[each] + 1 for each in names}, {n: KINDS[n] for n in names}
+    )
+    try:
+        everstep.restore(
+            run.optimizer, state, run.variables, session=getattr(run, "session", None), rename=rename, weights=True
+        )
+        for batch in batches[HALF:]:
+            run.step({each: batch[each] for each in names})
+        return run.weights()
+    finally:
+        run.close()
+
+
+def wanted_of(name, state):
+    """What to end with."""
+    facts = FILES[name]
+    weights = {each: np.float32(values) for each, values in facts["weights"].items()}
+    if RACE[0] not in name or facts["optimizer"] not in RACE[1]:
+        return weights
+    definition = everstep.Definition.from_config(state.definition)
+    batches = [{each: batch[each] for each in weights} for batch in keras_batches()]
+    first = {each: start()[each] for each in weights}
+    half, whole = [oracle.trajectory(definition, first, batches[:steps])[0] for steps in (HALF, 2 * HALF)]
+    held = {NAMES[each]: np.asarray(value, np.float64) for each, value in state.variables.items()}
+    return {each: held[each] + whole[each] - half[each] for each in weights}
+
+
+def check(name, way, state, label=None):
+    found, wanted = ended(way, name, state), wanted_of(name, state)
+    by_rows = state.definition["sparse"] != "exact" and not way.sparse  # rows that a dense gradient does not name
+    compared = [each for each in wanted if not by_rows or KINDS[each] == harness.DENSE]
+    for each in compared:
+        assert np.abs(wanted[each] - start()[each]).max() > 0.2, each
+    RESULTS[label or name, way.name] = far = max(oracle.distance(found[each], wanted[each]) for each in compared)
+    assert far <= BOUND
+
+
+def test_there_are_files_of_all():
+    wanted = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
+    if h5py:
+        for folder in ("get_updates-keras2.1/", "get_updates-keras2.3/"):
+            wanted.update(folder + case for case, _, _ in KERAS)
+    assert set(FILES) == wanted
+
+
+@pytest.mark.parametrize("way", one_of_each_target(), ids=ids)
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_goes_on(name, way):
+    check(name, way, read(name))
+
+
+@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+@pytest.mark.parametrize("way", one_of_each_target(), ids=ids)
+def test_momentum_goes_on_in_the_form_of_keras(way):
+    """tf.train keeps the sum of gradients, Keras that of gradients times -rate."""
+    definition = SGD(0.1, momentum=0.9, sparse="rows")
+    state = read("tf_train-tf1.4/momentum", definition=definition, learning_rate=0.1)
+    assert everstep.Definition.from_config(state.definition) == definition
+    check("tf_train-tf1.4/momentum", way, state, "tf_train-tf1.4/momentum, rescaled")
+
+
+@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+@pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
+def test_what_was_converted_is_what_is_read(name):
+    found, wanted = read(name, converted=True).to_dict(), read(name).to_dict()
+    np.testing.assert_equal(found, wanted)
+
+
+def test_zz_results():
+    """Prints how far they were."""
+    print()
+    for (name, way), far in sorted(RESULTS.items()):
+        print("{:38} {:26} {:.1e}".format(name, way, far))
