@@ -134,10 +134,10 @@ def inspect_file(options):
     if options.json:
         print(json.dumps(facts, indent=2, sort_keys=True))
         return 0
-    hypers = {name: value for name, value in sorted((facts["definition"] or {}).items()) if name != "module"}
+    hypers = {name: value for name, value in (facts["definition"] or {}).items() if name != "module"}
     rows = [(name, facts[name]) for name in ("format", "writer", "api", "optimizer")]
     rows.append(("definition", hypers.pop("definition", "the file does not say")))
-    rows += [(name, value) for name, value in hypers.items() if not isinstance(value, dict)]
+    rows += [(name, value) for name, value in sorted(hypers.items()) if not isinstance(value, dict)]
     rows += [(name, facts[name]) for name in ("updates", "steps", "pending") if facts[name] is not None]
     rows += sorted(facts["scalars"].items())
     print_table("WHAT IS", [(name, "not known" if value is None else value) for name, value in rows])

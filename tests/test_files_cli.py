@@ -1,14 +1,19 @@
 """`everstep inspect` and `everstep convert`, run as people run them, on files of real frameworks."""
 from __future__ import absolute_import, division, print_function
 
+import io
 import json
 import os
+import re
+import shlex
 
 import numpy as np
 import pytest
 
 import everstep
+import write_fixtures
 from everstep import cli
+from everstep.compat.state import files
 from test_cli import run, table
 from test_files import BY_NAME, tensorflow
 
@@ -99,3 +104,36 @@ def test_progress_is_told_on_large_files(capsys):
     with cli.progress(cli.LARGE - 1) as moved:
         moved(5)
     assert capsys.readouterr().err == ""
+
+
+# docs/files.md
+
+DOCS = os.path.join(os.path.dirname(os.path.dirname(write_fixtures.FILES)), "docs", "files.md")
+with io.open(DOCS, encoding="utf-8") as docs:
+    SESSIONS = re.findall(r"```\n(\$ everstep .*?)```", docs.read(), re.S)
+
+
+def test_all_formats_are_shown():
+    shown = "".join(SESSIONS)
+    for format in files.FORMATS:
+        assert re.search(r"\nformat +{}\n".format(format), shown), format
+    for format in cli.WRITTEN:
+        assert re.search(r" --to {}\s".format(format), shown), format
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "-".join(session.split()[2:4]))
+def test_docs_show_what_is_printed(session, tmp_path):
+    """The docs name files as from the checkout; what they write goes elsewhere."""
+    if tensorflow is None and "ckpt" in session:
+        pytest.skip("TensorFlow reads and writes its checkpoints")
+    places = {"tests/files": write_fixtures.FILES}
+    places.update((name, str(tmp_path / name)) for name in re.findall(r" (run\.[\w.]+)", session))
+    for command, wanted in re.findall(r"^\$ everstep ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
+        arguments = shlex.split(str(command.replace("\\\n", "")))
+        for name, place in places.items():
+            arguments = [place + each[len(name) :] if each.startswith(name) else each for each in arguments]
+        code, printed, complaint = run(*arguments)
+        assert code == 0, complaint
+        for name, place in places.items():
+            printed = printed.replace(place, name)
+        assert printed.strip() == wanted.strip(), command

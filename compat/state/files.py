@@ -9,9 +9,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.state import bundle, keras_h5, keras_zip, reading, writing
-from everstep.compat.state.matching import Match
-from everstep.compat.state.matching import _expanded as expanded
-from everstep.compat.state.matching import _pattern as parsed
+from everstep.compat.state.matching import Match, expanded, parsed
 from everstep.compat.state.native_file import Handle
 from everstep.compat.state.native_file import reading as guarded
 from everstep.compat.state.state import State

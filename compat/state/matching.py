@@ -61,7 +61,7 @@ def match(found, wanted, rename=(), by_order=False):
     for name in wanted:
         if name in open_found:
             take(name, name, "name")
-    for old, new, pattern in [_pattern(given) for given in rename]:
+    for old, new, pattern in [parsed(given) for given in rename]:
         hits = [name for name in open_found if pattern.match(name)]
         if not hits:
             raise StateError(
@@ -71,7 +71,7 @@ def match(found, wanted, rename=(), by_order=False):
             )
         targets = OrderedDict()
         for name in hits:
-            targets.setdefault(_expanded(pattern, old, new, name), []).append(name)
+            targets.setdefault(expanded(pattern, old, new, name), []).append(name)
         for name, olds in targets.items():
             if len(olds) > 1:
                 raise StateError("{}={} makes one name, {}, of {}".format(old, new, name, " and ".join(olds)))
@@ -122,7 +122,7 @@ def _advice(found, wanted, by_order):
     return advice + ("" if by_order else ", or by_order=True where the order is the same")
 
 
-def _pattern(given):
+def parsed(given):
     try:
         old, new = given if isinstance(given, (tuple, list)) else given.rsplit("=", 1)
         return old, new, re.compile("(?:{})\\Z".format(old))
@@ -132,7 +132,7 @@ def _pattern(given):
         raise StateError("{!r} is no regular expression: {}".format(old, error))
 
 
-def _expanded(pattern, old, new, name):
+def expanded(pattern, old, new, name):
     try:
         return pattern.match(name).expand(new)
     except (re.error, IndexError) as error:

@@ -320,12 +320,12 @@ class _Checked(object):
         self()
 
     def __call__(self):
-        return _exactly(self.name, _numbers(self.name, self.handle, self.shape), self.dtype)
+        return exactly(self.name, _numbers(self.name, self.handle, self.shape), self.dtype)
 
     def part(self, place):
         """What belongs to a part of a partitioned variable."""
         value = np.asarray(self.handle[place.slices[0]])[(slice(None),) + place.slices[1:]]
-        return _exactly(self.name, without_bfloat16(value), self.dtype)
+        return exactly(self.name, without_bfloat16(value), self.dtype)
 
 
 def _numbers(name, value, shape):
@@ -351,7 +351,7 @@ def _shape(name, value):
         raise StateError("{}: the state has no array: {}".format(name, error))
 
 
-def _exactly(name, value, dtype):
+def exactly(name, value, dtype):
     """The value in a dtype that holds it; bfloat16, which NumPy has not, as float32."""
     value = np.asarray(value)
     made = value.astype("float32" if dtype == "bfloat16" else dtype)
