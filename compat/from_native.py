@@ -106,7 +106,8 @@ def _unwrapped(definition, target):
 
 def _unknown_to(stock, form):
     """The arguments of a form that this version of its stock class has not."""
-    taken = stock.__init__.__code__.co_varnames if stock is not None else form.names
+    code = stock.__init__.__code__ if stock is not None else None
+    taken = code.co_varnames + code.co_consts if code else form.names  # Keras 2.3 takes some out of its **kwargs
     rate = {"learning_rate", "lr"}.intersection(taken)  # else the constructor is wrapped, and tells nothing
     return [theirs for theirs in form.names if theirs not in taken] if rate else []
 

@@ -251,10 +251,6 @@ def roles_of(optimizer, stock, api, variables, value):
     return found
 
 
-def class_of(keras):
-    return keras.optimizers.Adam
-
-
 def api_of(optimizer):
     for name, hooks in (("optimizer_v2", "add_slot"), ("keras3", "stateless_apply"), ("update_step", "update_step")):
         if hasattr(optimizer, hooks):

@@ -21,6 +21,7 @@ import numpy as np
 import everstep
 from everstep.compat import targets
 
+FULL = bool(os.environ.get("EVERSTEP_FULL"))  # all that the quick battery's cells share between them
 # What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
 TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
@@ -444,7 +445,16 @@ def _way(name, found, run, stock, sparse=True):
 
 
 def here():
-    """The ways in which this environment can train, each once."""
+    """The ways in which this environment can train, each once; the same objects at every call."""
+    if not _ways:
+        _ways.extend(_found_here())
+    return list(_ways)
+
+
+_ways = []
+
+
+def _found_here():
     ways, bases = [], set()
     for name, module in targets.known_modules():
         if module is None:
@@ -517,6 +527,20 @@ def _ways_of_keras3(found, stock):
         _way("keras3 %s %s" % (backend, how), found, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
         for how, run in runs
     ]
+
+
+# The quickest first: a call at a time is slow.
+QUICK = (TrainResourceRun, FunctionRun, GetUpdatesRun, KerasJitRun, KerasFunctionRun, ArraysRun, V2SessionRun, KerasRun)
+
+
+def quickest():
+    """Of each target the quickest way."""
+    found = {}
+    for run in QUICK:
+        for way in here():
+            if issubclass(way.run, run):
+                found.setdefault(way.target, way)
+    return [found[target] for target in sorted(found)]
 
 
 NUMPY = next(way for way in here() if way.target == "arrays")

@@ -26,7 +26,6 @@ from everstep.optimizers.definition import Definition, Wrapper
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 
-FULL = bool(os.environ.get("EVERSTEP_FULL"))
 STEPS = 100
 BOUNDS = {"float32": 1e-5, "float64": 1e-6, "float16": 2e-2}
 WAYS = harness.of_frameworks() or [harness.NUMPY]
@@ -84,7 +83,9 @@ def takes_catch_up(definition):
 CONFIGURED = [(each, settings) for each in definition_classes() for settings in configurations(each)]
 # With each meaning of a sparse gradient; a rule that a zero gradient leaves still has but one.
 SPARSE_CONFIGURED = CONFIGURED + [
-    (each, dict(settings, sparse="rows")) for each, settings in CONFIGURED if FULL or not made(each, settings).still
+    (each, dict(settings, sparse="rows"))
+    for each, settings in CONFIGURED
+    if harness.FULL or not made(each, settings).still
 ]
 SPARSE_CONFIGURED += [
     (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(made(each, settings))
@@ -93,22 +94,22 @@ SPARSE_CONFIGURED += [
 
 def sparse_cases():
     """(way, configured): every definition on every target, in one of its forms; on NumPy in a third of them."""
-    if WAYS == [harness.NUMPY] and not FULL:
+    if WAYS == [harness.NUMPY] and not harness.FULL:
         return [(WAYS[0], configured) for configured in SPARSE_CONFIGURED[harness.TURN % 3 :: 3]]
     found = []
     for place, each in enumerate(definition_classes()):
-        ways = WAYS if FULL else harness.one_of_each_target(WAYS, place + harness.TURN)
+        ways = WAYS if harness.FULL else harness.one_of_each_target(WAYS, place + harness.TURN)
         for turn, way in enumerate(ways, place + harness.TURN):
             # Where gradients are never sparse, "rows" is refused (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
-            found.extend((way, configured) for configured in (forms if FULL else [forms[turn % len(forms)]]))
+            found.extend((way, configured) for configured in (forms if harness.FULL else [forms[turn % len(forms)]]))
     return found
 
 
 def cases(ways, each_of=3):
-    """(way, configured): a third of the definitions, each in one way and one configuration; or the whole product."""
-    if FULL:
+    """(way, configured): a part of the definitions, each in one way and one configuration; or the whole product."""
+    if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
     chosen = [each for place, each in enumerate(definition_classes()) if (place + harness.TURN) % each_of == 0]
     found = []
@@ -119,7 +120,7 @@ def cases(ways, each_of=3):
     return found
 
 
-EACH_OF = 1 if FULL else 5
+EACH_OF = 1 if harness.FULL else 5
 ACCUMULATED = sparse_cases()[harness.TURN % EACH_OF :: EACH_OF]
 
 # The variables: their gradients' kinds, and the rows that sparse ones have.
@@ -228,7 +229,7 @@ def test_equals_oracle(way, configured):
 @pytest.mark.parametrize("way, configured", ACCUMULATED, ids=ids)
 def test_accumulated_equals_joined_batches(way, configured):
     inner = made(*configured)
-    steps = 4 * STEPS if FULL else 2 * STEPS
+    steps = 4 * STEPS if harness.FULL else 2 * STEPS
     differences = run_and_compare(way, everstep.accumulate(inner, steps=4), inner, accumulate=4, steps=steps)
     check(label(*configured), way, differences, case="accumulated")
 
@@ -279,11 +280,11 @@ def test_schedule(way, configured, schedule):
     check(label(*configured), way, run_and_compare(way, definition), case="schedule")
 
 
-@pytest.mark.parametrize("way, configured", cases(WAYS), ids=ids)
+@pytest.mark.parametrize("way, configured", cases(WAYS, each_of=6), ids=ids)
 def test_a_million_elements(way, configured):
     shapes = {"large": (1031, 1024)}
     differences = run_and_compare(
-        way, made(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if FULL else 30
+        way, made(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if harness.FULL else 30
     )
     check(label(*configured), way, differences, case="1M elements")
 

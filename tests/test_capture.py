@@ -139,41 +139,19 @@ def check_second_half(run, wanted, exact):
             assert oracle.distance(found[key], wanted[0][key]) <= 1e-5, key
 
 
-# Of each target the quickest way, to carry a state from and to.
-QUICK = (
-    harness.TrainResourceRun,
-    harness.FunctionRun,
-    harness.GetUpdatesRun,
-    harness.KerasJitRun,
-    harness.KerasFunctionRun,
-    harness.ArraysRun,
-    harness.V2SessionRun,
-    harness.KerasRun,
-)
-
-
-def one_of_each_target():
-    found = {}
-    for run in QUICK:
-        for way in WAYS:
-            if issubclass(way.run, run):
-                found.setdefault(way.target, way)
-    return [found[target] for target in sorted(found)]
-
-
 def cases():
     """The quickest way of each target with each definition, the others with a third of them in turn."""
     for place, way in enumerate(WAYS, harness.TURN):
         for turn, name in enumerate(sorted(DEFINITIONS), place):
-            if way in one_of_each_target() or turn % 3 == 0:
+            if way in harness.quickest() or turn % 3 == 0:
                 yield way, name
 
 
 @pytest.mark.parametrize("way, name", list(cases()), ids=lambda given: getattr(given, "name", given))
 def test_half_here_and_half_there_are_the_whole(way, name, tmpdir):
     """Bit for bit on the same API, and through a file from each other one."""
-    others = [other for other in one_of_each_target() if other.target != way.target]
-    others = others if way in one_of_each_target() else []
+    others = [other for other in harness.quickest() if other.target != way.target]
+    others = others if way in harness.quickest() else []
     known = [(source, uninterrupted(source, name)) for source in [way] + others]  # before the run: Keras starts anew
     run = fresh(way, DEFINITIONS[name])
     for source, (state, wanted) in known:
@@ -206,7 +184,7 @@ def trained(way, definition, steps=3, **native):
 def quick(*targets):
     return pytest.mark.parametrize(
         "way",
-        [way for way in one_of_each_target() if not targets or way.target in targets],
+        [way for way in harness.quickest() if not targets or way.target in targets],
         ids=lambda way: getattr(way, "name", None),  # there may be none
     )
 
@@ -240,7 +218,7 @@ def test_steps_that_rows_have_yet_to_take_are_carried(way):
     run.flush()
     wanted = run.weights()
     run.close()
-    each = one_of_each_target()
+    each = harness.quickest()
     for other in {way, each[each.index(way) - 1]}:
         ended = trained(other, definition.replace(dense_ok=not other.sparse), 0)
         if way.sparse and not other.sparse:
@@ -383,7 +361,7 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
 
 
 def test_a_variable_that_is_not_given():
-    for way in one_of_each_target():
+    for way in harness.quickest():
         run = trained(way, Adam(0.02))
         with pytest.raises(errors.StateError, match="has slots of .* too; give all variables"):
             everstep.capture(run.optimizer, {"dense": run.variables["dense"]}, session=getattr(run, "session", None))
@@ -455,7 +433,7 @@ def test_a_variable_that_never_had_a_gradient(way):
 
 
 def test_several_optimizers_of_one_model():
-    for way in one_of_each_target():
+    for way in harness.quickest():
         if way.target in ("get_updates", "tf_train"):
             continue  # a run of those has one train function
         run, other = trained(way, Adam(0.02)), trained(way, SGD(0.02, momentum=0.9))
@@ -482,7 +460,7 @@ def test_a_state_of_another_definition_by_choice(way):
 
 
 def dtypes_of_ways():
-    for way in one_of_each_target():
+    for way in harness.quickest():
         yield way, "float16"
         if "jax" not in way.name:  # which has no float64 unless it is asked for
             yield way, "float64"
@@ -493,9 +471,8 @@ def dtypes_of_ways():
 def numpy_dtype(name):
     if name != "bfloat16":
         return np.dtype(name)
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)
+    tf = sys.modules.get("tensorflow")  # TF 2.11 brings its own, JAX and TF 2.15 ml_dtypes
+    return np.dtype(tf.bfloat16.as_numpy_dtype if tf else importlib.import_module("ml_dtypes").bfloat16)
 
 
 @pytest.mark.parametrize("way, dtype", list(dtypes_of_ways()), ids=lambda given: getattr(given, "name", given))

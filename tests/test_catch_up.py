@@ -19,7 +19,7 @@ from test_battery import definition_classes, golden, ids, made, takes_catch_up
 
 WAYS = [way for way in harness.here() if way.sparse]
 # A call at a time is a thousand small operations for a row that missed 200 steps: there, shorter runs.
-QUICK = harness.one_of_each_target([way for way in WAYS if "eager" not in way.name])
+QUICK = [way for way in WAYS if "eager" not in way.name]
 SOME = harness.one_of_each_target(WAYS)
 ROWS, STEPS = 40, 1500
 
@@ -59,7 +59,7 @@ def compare(found, wanted):
     return oracle.distance(found[0], wanted[0]), max(slots or [0])
 
 
-@pytest.mark.parametrize("way", QUICK, ids=ids)
+@pytest.mark.parametrize("way", QUICK[harness.TURN % len(QUICK) :][:1], ids=ids)
 def test_adam_over_1500_steps_is_the_dense_run(way):
     """Moments within 2e-5 of the dense run and the variable within 2e-6, with a rate that changes meanwhile."""
     rate = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
@@ -148,8 +148,8 @@ def test_inside_wrappers(way):
         lambda inner: everstep.clip(inner, global_norm=0.5),
         lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
     ):
-        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(90))
-        assert max(compare(train(way, wrap(inner), zipf_batches(90)), wanted)) <= 2e-6
+        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(40))
+        assert max(compare(train(way, wrap(inner), zipf_batches(40)), wanted)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)

@@ -19,7 +19,6 @@ import harness
 import oracle
 from everstep.optimizers import SGD
 from test_battery import ids, start_values
-from test_capture import one_of_each_target
 from test_grid import BATCHES, HALF, KINDS, SHAPES, STATES
 
 try:
@@ -150,14 +149,14 @@ def test_there_are_files_of_all():
     assert set(FILES) == wanted
 
 
-@pytest.mark.parametrize("way", one_of_each_target(), ids=ids)
+@pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_goes_on(name, way):
     check(name, way, read(name))
 
 
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
-@pytest.mark.parametrize("way", one_of_each_target(), ids=ids)
+@pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_momentum_goes_on_in_the_form_of_keras(way):
     """tf.train keeps the sum of gradients, Keras that of gradients times -rate."""
     definition = SGD(0.1, momentum=0.9, sparse="rows")

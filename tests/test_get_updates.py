@@ -5,12 +5,12 @@ The battery compares the numbers for gradients given from outside; here they com
 from __future__ import absolute_import, division, print_function
 
 import importlib
-import os
 
 import numpy as np
 import pytest
 
 import everstep
+import harness
 from everstep.compat.targets import find
 from everstep.errors import (
     ConfigError,
@@ -26,8 +26,6 @@ from everstep.errors import (
 )
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from harness import start_anew
-
-FULL = bool(os.environ.get("EVERSTEP_FULL"))  # the figures of the report; CI takes a part of them
 
 
 def modules_here():
@@ -185,7 +183,7 @@ IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, moment
 
 @pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
 def test_every_step_is_in_order(keras, definition, way):
-    builds, steps = (20, 300) if FULL else (2, 60)
+    builds, steps = (20, 300) if harness.FULL else (2, 60)
     found = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
     if found is None:
         pytest.skip("this Keras makes no variables of this kind")

@@ -1,0 +1,59 @@
+"""What memory a large file takes to convert: python benchmarks/large_state.py [DIRECTORY]
+
+A model of embeddings, 128 MiB each, trained for one step of Adam and saved: 1.9 GB. Each line is a process of
+`everstep convert` between formats, with the most memory that it ever held. Needs Keras 3, h5py and 6 GB of disk.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+TABLES, ROWS, COLUMNS = 5, 1 << 21, 16
+MEASURED = """
+import resource, sys
+from everstep import cli
+empty = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+code = cli.main(sys.argv[1:])
+print("PEAK", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, empty)
+sys.exit(code)
+"""
+
+
+def save_model(path):
+    import keras
+    import numpy
+
+    inputs = keras.Input((1,), dtype="int32")
+    read = [keras.layers.Embedding(ROWS, COLUMNS, name="table_%d" % each)(inputs) for each in range(TABLES)]
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Concatenate()(read))))
+    model.compile("adam", "mse", jit_compile=False)
+    model.train_on_batch(numpy.zeros((2, 1), "int32"), numpy.zeros((2, 1), "float32"))
+    model.save(path)
+
+
+def convert(source, target, *options):
+    start = time.time()
+    run = [sys.executable, "-c", MEASURED, "convert", source, target] + list(options)
+    printed = subprocess.run(run, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
+    peak, empty = (int(number) / 1024 for number in printed.split("PEAK")[1].split())
+    names = "{} -> {}".format(*(os.path.basename(path) for path in (source, target)))
+    sizes = os.path.getsize(source) / 1e6, os.path.getsize(target) / 1e6
+    print("{:24} {:8.0f} {:8.0f} {:8.0f} {:8.0f} {:8.0f}".format(names, *sizes, peak, empty, time.time() - start))
+
+
+def main(folder):
+    saved, state, again = (os.path.join(folder, name) for name in ("saved.keras", "run.npz", "again.keras"))
+    save_model(saved)
+    print("{:24} {:>8} {:>8} {:>8} {:>8} {:>8}".format("", "MB read", "written", "peak MiB", "at start", "seconds"))
+    convert(saved, state, "--to", "everstep")
+    convert(state, again, "--to", "keras", "--template", saved)
+
+
+if __name__ == "__main__":
+    made = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
+    try:
+        main(made)
+    finally:
+        shutil.rmtree(made)
