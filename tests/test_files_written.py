@@ -173,7 +173,7 @@ SOURCES = [
 
 
 def trained(module, stock, arguments):
-    module.backend.clear_session()
+    harness.start_anew(module)
     try:
         optimizer = write_fixtures.made_of(module.optimizers, stock, arguments)
     except TypeError as error:
@@ -217,7 +217,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     # Keras 3 loads no .h5 model so that it trains on: its own, untouched, has an optimizer built on no variables, and
     # 3.0 does not find the loss. The weights in it are loaded.
     never_trains = (api, extension) == ("keras3", ".h5")
-    module.backend.clear_session()
+    harness.start_anew(module)
     if never_trains or extension == ".weights.h5":
         model = trained(module, stock, arguments)
         model.load_weights(path)
@@ -307,7 +307,7 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
     if definition.sparse != "exact":
         definition = definition.replace(dense_ok=True)
     if hasattr(keras.backend, "clear_session"):
-        keras.backend.clear_session()
+        harness.start_anew(keras)
     model = write_fixtures.kernel_model(keras, definition.bind(keras))
     for _ in range(3):
         model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
