@@ -2,8 +2,8 @@
 
 The quick battery covers the pairs: each definition on each target, on the mix of dense, sparse and missing gradients,
 half of them in a cell and the others in the next. Configurations and a target's ways take turns, from definition to
-definition and from cell to cell of the matrix; every other case takes a part of the definitions in each cell, all of them over the matrix. NumPy is run where nothing
-else is. With EVERSTEP_FULL=1 it is the whole product.
+definition and from cell to cell of the matrix; every other case takes a part of the definitions in each cell, all of
+them over the matrix. NumPy is run where nothing else is. With EVERSTEP_FULL=1 it is the whole product.
 The largest differences are printed as a table at the end of the run; EVERSTEP_TABLE=FILE also writes them as JSON.
 """
 
