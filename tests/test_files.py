@@ -20,7 +20,7 @@ try:
     import tensorflow
 except ImportError:
     tensorflow = None
-pytest.importorskip("h5py", reason="half of the files are HDF5")
+h5py = pytest.importorskip("h5py", reason="half of the files are HDF5")
 
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
 BUNDLES = ("tf-saver", "tf-object")
@@ -161,8 +161,6 @@ def test_weights_alone_say_what_to_give():
 
 def rewritten(name, tmp_path, change):
     """A copy of an HDF5 fixture with something changed."""
-    import h5py
-
     copy = str(tmp_path / "copy.h5")
     shutil.copy(BY_NAME[name].path, copy)
     with h5py.File(copy, "r+") as file:
@@ -197,8 +195,6 @@ def test_partial_files_say_what_they_lack(tmp_path):
 
 def test_variables_are_named_where_the_file_leaves_them_open(tmp_path):
     """Four variables of one shape, in a file that knows no order."""
-    import h5py
-
     path = str(tmp_path / "model.weights.h5")
     with h5py.File(path, "w") as file:
         for place in range(2):
@@ -306,7 +302,11 @@ def read_all(path, name):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_damaged_files_are_our_errors(name, tmp_path):
-    """Cut, overwritten and emptied at random places: our error, or, where nothing that matters was hit, a state."""
+    """Cut, overwritten and emptied at random places: our error, or, where nothing that matters was hit, a state.
+
+    HDF5 files are only cut where the HDF5 library is old: it may crash on metadata that is overwritten
+    (https://github.com/HDFGroup/hdf5/issues/577; once in many runs of this test, with 1.10).
+    """
     if "ckpt" in name and tensorflow is None:
         return
     source = os.path.join(FILES, *name.split("/"))
@@ -320,11 +320,12 @@ def test_damaged_files_are_our_errors(name, tmp_path):
     with io.open(source, "rb") as file:
         whole = file.read()
     chance, refusals = random.Random(name), 0
+    cut_only = name.endswith(".h5") and h5py.version.hdf5_version_tuple < (1, 14)
     asked = target.replace(".index", "").replace(".data-00000-of-00001", "")
     read_all(asked, name)
     for trial in range(30):
         place = chance.randrange(len(whole))
-        if trial % 3 == 0:
+        if trial % 3 == 0 or cut_only:
             damaged = whole[:place]
         else:
             length = chance.choice([1, 4, 64])

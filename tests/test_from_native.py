@@ -191,7 +191,10 @@ def test_follows_clipping(way, clip):
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way in keras_ways() and way.sparse], ids=ids)
 def test_clips_the_sum_of_equal_rows(way):
-    """Stock clips each part of a row, which docs/from_native.md lists; ours does what it does with unique rows."""
+    """Stock clips each part of a row, which docs/from_native.md lists; ours does what it does with unique rows.
+
+    So does tf.keras up to TF 1.13, which makes the gradient dense first.
+    """
     kinds = dict(KINDS, unique=harness.NONE)
     stock = run(way, lambda: made(way, "SGD", 0.1, {"clipvalue": 0.5}), 20, kinds)
     definition = migrated(made(way, "SGD", 0.1, {"clipvalue": 0.5}))
@@ -203,7 +206,8 @@ def test_clips_the_sum_of_equal_rows(way):
         np.add.at(whole, rows, values)
         wanted -= np.float32(0.1) * np.clip(whole, -0.5, 0.5)
     assert oracle.distance(ours["duplicates"], wanted) <= BOUND
-    assert oracle.distance(stock["duplicates"], wanted) > 0.01
+    far, made_dense = oracle.distance(stock["duplicates"], wanted), way.name == "get_updates tf.keras"
+    assert far <= BOUND if made_dense else far > 0.01
 
 
 def schedules_of(way):
