@@ -12,22 +12,34 @@ from __future__ import absolute_import, division, print_function
 from everstep import errors, optimizers
 from everstep.compat.from_native import from_native
 from everstep.compat.ops import IndexedSlices
+from everstep.compat.state.averaged import assign_averages, averaged
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
 from everstep.compat.state.state import State, capture, restore
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
-from everstep.optimizers.definition import Definition, Variable, Wrapper, assign, total
+from everstep.optimizers.definition import Composite, Definition, Variable, Wrapper, assign, total
 from everstep.optimizers.schedule import (
     CosineDecay,
+    CosineDecayRestarts,
     ExponentialDecay,
     InverseTimeDecay,
     PiecewiseConstantDecay,
     PolynomialDecay,
     Schedule,
+    Warmup,
 )
 from everstep.optimizers.wrappers.accumulate import accumulate
+from everstep.optimizers.wrappers.centralize import centralize
 from everstep.optimizers.wrappers.clip import clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import decoupled_weight_decay
+from everstep.optimizers.wrappers.gradient_noise import gradient_noise
+from everstep.optimizers.wrappers.learning_rate_multipliers import learning_rate_multipliers
+from everstep.optimizers.wrappers.lookahead import lookahead
+from everstep.optimizers.wrappers.loss_scale import loss_scale
+from everstep.optimizers.wrappers.master_copies import master_copies
+from everstep.optimizers.wrappers.moving_average import moving_average
+from everstep.optimizers.wrappers.partition import partition
+from everstep.optimizers.wrappers.stochastic_weight_averaging import stochastic_weight_averaging
 
 __version__ = "0.1.0"
 
@@ -45,7 +57,7 @@ def custom_objects(module):
     found = find(module)
     objects = {}
     for definition in Definition.registered():
-        if definition is not Wrapper:
+        if definition not in (Composite, Wrapper):
             made = found.native_class(definition)
             objects[definition.__name__] = objects[definition.__name__.lower()] = made
     return objects
@@ -53,6 +65,7 @@ def custom_objects(module):
 
 __all__ = [
     "CosineDecay",
+    "CosineDecayRestarts",
     "Definition",
     "ExponentialDecay",
     "IndexedSlices",
@@ -64,23 +77,35 @@ __all__ = [
     "VARIABLE",
     "Variable",
     "WarmStart",
+    "Warmup",
     "Wrapper",
     "accumulate",
     "assign",
+    "assign_averages",
+    "averaged",
     "capture",
+    "centralize",
     "child",
     "clip",
     "custom_objects",
     "decoupled_weight_decay",
     "errors",
     "from_native",
+    "gradient_noise",
     "hyper",
+    "learning_rate_multipliers",
+    "lookahead",
+    "loss_scale",
+    "moving_average",
     "optimizers",
+    "master_copies",
     "option",
+    "partition",
     "read_checkpoint",
     "restore",
     "scalar",
     "slot",
+    "stochastic_weight_averaging",
     "total",
     "warm_start",
     "write_checkpoint",

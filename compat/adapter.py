@@ -11,12 +11,12 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.catch_up import ROWS, Missed, catches_up
-from everstep.compat.step import Step, counters, engine_slots, skips
+from everstep.compat.step import Flush, LossScale, Step, counters, engine_slots, holds, skips
 from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperValueError, RuleError, UnsupportedError
 from everstep.optimizers.declarations import is_tensor
 from everstep.optimizers.definition import Definition, Variable
 from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import flat, with_hypers
+from everstep.optimizers.tree import defines, flat, with_hypers
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -25,6 +25,8 @@ if MYPY:  # Python 2.7 has no typing
 # Where the part of a partitioned variable lies in the whole: a slice of each axis, and the shape of the whole.
 Place = namedtuple("Place", "slices whole")
 
+_BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm")
+_RATE = ("learning_rate", "lr")
 CONFIG_KEY = "everstep"  # no stock class takes it, so that loading our config as a stock one fails
 
 
@@ -68,6 +70,9 @@ class Adapter(object):
         # Before the base class, whose attributes may have hooks.
         self.__dict__.update(
             definition=definition,
+            is_averaged=False,  # whether everstep.averaged has put averages into the variables
+            _scales=False,  # whether a loss was scaled, where the definition divides by that
+            _checked=False,  # whether the variables of a first step were looked at
             _rules={},  # by variable: its rule and record, and the variable itself, so that its id stays its own
             _calls={},  # by graph: the variables of the first call, for definitions that count calls
         )
@@ -81,6 +86,13 @@ class Adapter(object):
     def check_native(self, definition, native):
         for name in sorted(set(native).intersection(definition.hints)):
             raise DefinitionError("{} does not take {}: {}".format(type(self).__name__, name, definition.hints[name]))
+        bounds = [name for name in _BOUNDS if native.get(name)]
+        if bounds and defines(definition, "loss_scale"):
+            raise UnsupportedError(
+                "{} would bound gradients of the scaled loss; put everstep.clip inside of {}".format(
+                    bounds[0], definition._short()
+                )
+            )
 
     def native_name(self, name):
         """The name that variables on disk begin with: what was given, else that of the innermost rule."""
@@ -131,6 +143,11 @@ class Adapter(object):
     def read_counter(self, name):
         """A counter's value before the step."""
         return self.backend.read(self.counter(name))
+
+    @property
+    def steps(self):
+        """What counts the steps, those that updated nothing too."""
+        return self.counter("steps" if skips(self.definition) else "updates")
 
     # Variables.
 
@@ -253,23 +270,67 @@ class Adapter(object):
 
     # The step.
 
+    def scale_loss(self, loss):
+        """The loss to take gradients of, a tensor, number or function: multiplied where `everstep.loss_scale` divides.
+
+        `minimize`, `compute_gradients`, `get_updates` and `fit` do it themselves.
+        """
+        if not defines(self.definition, "loss_scale"):
+            return loss
+        self.__dict__["_scales"] = True
+        if callable(loss):
+            return lambda: self.scale_loss(loss())
+        return loss * LossScale(self).native(self.backend.dtype(loss) if is_tensor(loss) else "float32")
+
     def take_step(self, pairs, count=True, before=()):
         return Step(self, pairs, before).run(count)
 
     def flush(self, variables=None):
-        """Brings every row up to date, before evaluation or a checkpoint, where `sparse="catch_up"`.
+        """Does what steps so far have left undone, before evaluation or a checkpoint.
+
+        Gradients of an open window make their update, as if it had been full: with `everstep.accumulate`, of the mean
+        (or sum) of the steps that came. Then, where `sparse="catch_up"`, every row is brought up to date. Where nothing
+        was left undone, nothing is changed or counted.
 
         Args:
-            variables: those to bring up to date; all that this optimizer has trained unless given.
+            variables: those that it is done for; all that this optimizer has trained unless given. An open window has
+                all of them.
 
         Returns:
             In a graph the operation that does it; in eager code None, and it is done.
 
         Raises:
             SlotError: the optimizer has not been made to train one of the variables yet.
+            UnsupportedError: there are windows, which belong to other variables.
         """
+        return self.backend.plain(self._flush)(variables)
+
+    def _flush(self, variables):
+        done = self._update_held(variables) if holds(self.definition) else []
         known = [variable for _, _, variable in self._rules.values()] if variables is None else variables
-        return self.backend.plain(self._bring_up)([(variable, None) for variable in known])
+        with self.backend.after(done):
+            return self.backend.group(done + self._bring_up([(variable, None) for variable in known]))
+
+    def _update_held(self, variables):
+        """The update of an open window."""
+        calls = self._calls.get(self._graph_now()) or [key for keys in self._calls.values() for key in keys]
+        if variables is None:
+            known = [v for key, (_, _, v) in self._rules.items() if key in calls] if calls else self.slotted()
+        else:
+            known = [part for variable in variables for part in self.parts(variable)]
+            for variable in known:
+                for name in self.slot_names(variable):
+                    self.get_slot(variable, name)  # or an error that says what to do first
+            if calls and set(calls) != set(map(self.variable_key, known)):
+                raise UnsupportedError(
+                    "{} counts the steps of all its variables together; flush them in one call".format(
+                        self.definition._short()
+                    )
+                )
+        return self.take_flush([self.bare(variable) for variable in known]) if known else []
+
+    def take_flush(self, variables):
+        return Flush(self, variables).run()
 
     def catch_up(self, variable, rows):
         """Brings the rows that a batch is about to read up to date, where `sparse="catch_up"`.
@@ -284,7 +345,8 @@ class Adapter(object):
         Raises:
             SlotError: the optimizer has not been made to train the variable yet.
         """
-        return self.backend.plain(self._bring_up)([(variable, rows)])
+        bring_up = self.backend.plain(self._bring_up)
+        return self.backend.group(bring_up([(variable, rows)]))
 
     def _bring_up(self, wanted):
         operations = []
@@ -296,7 +358,7 @@ class Adapter(object):
                 found = None if rows is None else self.backend.unique(rows)
                 missed = Missed(self, variable, None if rows is None else lambda found=found: found)
                 operations.extend(missed.take())
-        return self.backend.group(operations)
+        return operations
 
     def constrain(self, variable, write):
         """The operation that wrote a variable, with its constraint."""
@@ -305,11 +367,23 @@ class Adapter(object):
     def native_decay(self, variable):
         """The base class's own weight decay of a variable, which is times the rate; None where there is none."""
 
+    def check_first(self, variables):
+        """Raises where the variables of the first step show a mistake in the definition, before anything is made."""
+        if not self._checked:
+            self.definition.check_variables([self.record(variable) for variable in variables])
+            self.__dict__["_checked"] = True
+
     def check_repeat(self, variables):
         """A definition that counts calls needs all its variables in one call; a second group would count twice."""
+        if defines(self.definition, "loss_scale") and not self._scales:
+            raise UnsupportedError(
+                "{} divides gradients by the scale of a loss, and no loss was scaled: take gradients of "
+                "optimizer.scale_loss(loss). What takes them in another way (fit of TF 2.0 to 2.3, a "
+                "LossScaleOptimizer around it) needs a definition without loss_scale".format(self.definition._short())
+            )
         if not skips(self.definition):
             return
-        graph = None if self.backend.eager else self.backend.tf.get_default_graph()
+        graph = self._graph_now()
         keys = [self.variable_key(variable) for variable in variables]
         first = self._calls.setdefault(graph, keys)
         if first != keys or graph is not None and first is not keys:
@@ -317,6 +391,9 @@ class Adapter(object):
                 "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
                 "definition for each group of variables".format(self.definition._short())
             )
+
+    def _graph_now(self):
+        return None if self.backend.eager else self.backend.tf.get_default_graph()
 
     # Hypers as attributes. They are known by instance: a wrapper has those of the definition inside it.
 
@@ -326,7 +403,7 @@ class Adapter(object):
             for hyper in flat(definition, "hyper"):
                 if name == attribute(hyper) or name == "lr" and hyper == "learning_rate":
                     return self.read_hyper(hyper)
-        raise AttributeError("{} has no attribute {!r}".format(type(self).__name__, name))
+        raise AttributeError(self._no_one_rate(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
 
     def __setattr__(self, name, value):
         definition = self.__dict__.get("definition")
@@ -334,7 +411,17 @@ class Adapter(object):
             for hyper in flat(definition, "hyper"):
                 if name == attribute(hyper) or name == "lr" and hyper == "learning_rate":
                     return self.set_hyper(hyper, value)
+            if self._no_one_rate(name):
+                raise HyperValueError(self._no_one_rate(name))
         super(Adapter, self).__setattr__(name, value)
+
+    def _no_one_rate(self, name):
+        """What to say of an attribute that there is not because each branch of the definition has a rate of its own."""
+        hypers = flat(self.definition, "hyper") if "definition" in self.__dict__ and name in _RATE else ()
+        rates = [attribute(hyper) for hyper in hypers if hyper.endswith("/learning_rate")]
+        if rates and "learning_rate" not in hypers:
+            return "{} has no one learning rate; it has {}".format(type(self).__name__, ", ".join(rates))
+        return None
 
     # Config.
 

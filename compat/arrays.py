@@ -79,6 +79,11 @@ class ArraysAdapter(Adapter):
         """The number of updates done."""
         return int(self._counters["updates"])
 
+    @property
+    def steps(self):
+        """The number of steps, those that updated nothing too."""
+        return int(super(ArraysAdapter, self).steps)
+
     # Variables and slots.
 
     def variable_key(self, variable):
@@ -148,13 +153,26 @@ class ArraysAdapter(Adapter):
             raise GradientError("one array is given twice in one call; add its gradients up")
         pairs = check_pairs(self.backend, pairs)
         variables = [variable for _, variable in pairs]
+        self.check_first(variables)
         self.check_repeat(variables)
         for variable in variables:
             for name in self.slot_names(variable):
                 self.slot(variable, name)
-        self._present = {name: self._present_value(name) for name in self._hypers}
+        self._set_out()
         with self.backend.all_or_nothing():
             self.take_step(pairs)
+
+    def scale_loss(self, loss):
+        self._set_out()
+        return super(ArraysAdapter, self).scale_loss(loss)
+
+    def take_flush(self, variables):
+        self._set_out()
+        with self.backend.all_or_nothing():
+            return super(ArraysAdapter, self).take_flush(variables)
+
+    def _set_out(self):
+        self._present = {name: self._present_value(name) for name in self._hypers}
 
     def catch_up(self, variable, rows):
         check_array(variable)

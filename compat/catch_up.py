@@ -172,10 +172,12 @@ class Missed(object):
         shape = (None,) + tuple(self.record.shape[1:])
         slots = {name: self.tracer.leaf(lambda name=name: self.now[name]) for name in self.slots}
         node = tree(self.resting)
+        hypers = {name: self._hyper(place, name) for place, name in enumerate(_kept(self.rule))}
+        hypers["pending"] = self._as_value(1.0)  # however many steps came, they brought these rows nothing
         return (
             self.tracer.leaf(lambda: self.now[None], shape=shape),
             Names(node, slots),
-            Names(node, {name: self._hyper(place, name) for place, name in enumerate(_kept(self.rule))}),
+            Names(node, hypers, ("pending",)),
         )
 
     def _hyper(self, place, name):

@@ -89,7 +89,8 @@ def to_native_config(definition, module):
 def _unwrapped(definition, target):
     """(the definition inside of the wrappers that stock has arguments for, those arguments)."""
     beside = {}
-    if target == "keras3" and isinstance(definition, Accumulate) and definition.reduction == "mean":
+    of_stock = isinstance(definition, Accumulate) and definition.reduction == "mean" and type(definition.steps) is int
+    if target == "keras3" and of_stock:
         beside["gradient_accumulation_steps"] = definition.steps
         definition = definition.inner
     if target in _NEW_STYLE and isinstance(definition, Clip):
@@ -98,9 +99,10 @@ def _unwrapped(definition, target):
         if len(given) == 1:
             beside.update(given)
             definition = definition.inner
-    if target in _NEW_STYLE and isinstance(definition, DecoupledWeightDecay) and definition.times_rate:
-        beside["weight_decay"] = definition.weight_decay
-        definition = definition.inner
+    if target in _NEW_STYLE and isinstance(definition, DecoupledWeightDecay):
+        if definition == decoupled_weight_decay(definition.inner, definition.weight_decay):
+            beside["weight_decay"] = definition.weight_decay
+            definition = definition.inner
     return definition, beside
 
 
@@ -220,15 +222,15 @@ class _Migration(object):
         if decay and "weight_decay" not in self.form.names:
             made = decoupled_weight_decay(made, decay)
         steps = self.config.get("gradient_accumulation_steps")
-        clipped = self._clipped(made)
-        if steps and clipped is not made:
-            raise UnsupportedError("gradient_accumulation_steps with clipping: accumulate has no place for what clips")
-        made = clipped
-        if steps and not isinstance(arguments["learning_rate"], float):
+        if not steps:
+            return self._clipped(made)
+        if not isinstance(arguments["learning_rate"], float):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"
             )
-        return accumulate(made, steps) if steps else made
+        early = self.optimizer is not None and "_clip_gradients" in type(self.optimizer).apply.__code__.co_names
+        # Keras 3.0 clips the gradients of each call, later ones what they come to.
+        return self._clipped(accumulate(made, steps)) if early else accumulate(self._clipped(made), steps)
 
     def _rate(self):
         if "learning_rate" not in self.config:
@@ -326,4 +328,7 @@ def _converted(serialized):
         return schedules.CosineDecay(
             initial, float(steps), config["alpha"], config.get("warmup_target"), float(config.get("warmup_steps") or 0)
         )
+    if kind == "CosineDecayRestarts":
+        first = float(config["first_decay_steps"])
+        return schedules.CosineDecayRestarts(initial, first, config["t_mul"], config["m_mul"], config["alpha"])
     return None

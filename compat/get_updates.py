@@ -196,7 +196,7 @@ class GetUpdatesAdapter(Adapter):
 
     def get_gradients(self, loss, params):
         """The gradients, clipped, sparse ones still sparse."""
-        grads = self._keras.gradients(loss, params)
+        grads = self._keras.gradients(self.scale_loss(loss), params)
         missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
         if missing:
             raise GradientError(
@@ -209,6 +209,7 @@ class GetUpdatesAdapter(Adapter):
     def get_updates(self, loss, params):
         """The operations of one step, in an order of their own: see `compat/step.py`."""
         self._check_arguments(loss, params)
+        self.check_first(params)
         self.check_repeat(params)
         symbolic = getattr(self._keras, "symbolic", None)  # from Keras 2.3 on, for graphs under TF 2
         return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)

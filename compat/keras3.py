@@ -177,6 +177,9 @@ class Keras3Adapter(NewStyleAdapter):
 
     # The step.
 
+    def scale_loss(self, loss):
+        return super(Adapter, self).scale_loss(super(Keras3Adapter, self).scale_loss(loss))
+
     def apply_gradients(self, grads_and_vars):
         """One step. See everstep.compat.new_style for what a second call in the same step does.
 
@@ -252,6 +255,15 @@ class Keras3Adapter(NewStyleAdapter):
         step = Step(self, list(pairs))
         step.run()
         self.__dict__["_applied"] = step.predicate
+
+    def take_flush(self, variables):
+        with self.backend.computing():
+            done = super(Keras3Adapter, self).take_flush(variables)
+        for variable in variables:  # as the base class does after each of its steps
+            kept = self.record(variable).native
+            if getattr(kept, "constraint", None) is not None:
+                kept.assign(kept.constraint(kept))
+        return done
 
     def update_step(self, gradient, variable, learning_rate):
         """For those who hand over single variables and count themselves."""

@@ -23,7 +23,7 @@ from everstep.errors import (
 )
 from everstep.optimizers.declarations import VARIABLE, is_tensor
 from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import flat
+from everstep.optimizers.tree import flat, tree, walk
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 
@@ -89,7 +89,7 @@ class NewStyleAdapter(NativeSchedules):
                 raise DefinitionError(
                     "weight_decay is times the learning rate on this API, and {} has none".format(owner)
                 )
-        if weight_decay and self.definition.sparse == "catch_up":
+        if weight_decay and any(node.definition.sparse == "catch_up" for node in walk(tree(self.definition))):
             raise UnsupportedError(
                 '{} has sparse="catch_up", and weight_decay={} takes something off every row at every step; give '
                 "everstep.decoupled_weight_decay(definition), which rows can miss and take later".format(
@@ -185,6 +185,7 @@ class NewStyleAdapter(NativeSchedules):
         variables = list(variables)
         for variable in variables:
             self.check_variable(variable)
+        self.check_first(variables)
         self.__dict__["_before_slots"] = len(self._variables)
         super(NewStyleAdapter, self).build(variables)
         for variable in variables:
@@ -308,6 +309,7 @@ class NewStyleAdapter(NativeSchedules):
         for _, variable in pairs:
             self.check_variable(variable)
         check_pairs(self.backend, [(grad, self.bare(variable)) for grad, variable in pairs])
+        self.check_first([variable for _, variable in pairs])
         self.check_repeat([variable for _, variable in pairs])
         if self._is_built():
             self._take_waiting()

@@ -183,6 +183,10 @@ class NumpyBackend(WithoutGraphs):
         """(values, indices) of a sparse gradient, None of a dense one."""
         return (grad.values, grad.indices) if isinstance(grad, IndexedSlices) else None
 
+    def no_rows(self, variable):
+        """A sparse gradient of no row."""
+        return IndexedSlices(np.zeros((0,) + variable.shape[1:], variable.dtype), np.zeros(0, np.int64))
+
     def tensor(self, value):
         return np.asarray(value)
 
@@ -200,6 +204,10 @@ class NumpyBackend(WithoutGraphs):
         summed = np.zeros((len(rows),) + values.shape[1:], values.dtype)
         np.add.at(summed, place.reshape(-1), values)
         return summed, rows
+
+    def iota(self, count):
+        """0, 1, 2, ..., so many."""
+        return np.arange(count, dtype=np.int32)
 
     def spread(self, values, rows, count):
         """Rows laid into zeros."""
@@ -281,6 +289,9 @@ class TensorFlowBackend(object):
         executing = getattr(self.tf, "executing_eagerly", None)  # from 1.7 on; before that graphs are all there is
         return bool(executing and executing())
 
+    def computing(self):
+        return self.after(())
+
     def constant(self, number, dtype):
         return self.tf.constant(number, dtype)
 
@@ -361,6 +372,11 @@ class TensorFlowBackend(object):
     def slices(self, grad):
         return (grad.values, grad.indices) if isinstance(grad, self.tf.IndexedSlices) else None
 
+    def no_rows(self, variable):
+        shape = self.shape(variable)
+        values = self.tf.zeros((0,) + shape[1:], self.dtype(variable))
+        return self.tf.IndexedSlices(values, self.tf.zeros((0,), self.tf.int64), self.tf.constant(shape))
+
     def tensor(self, value):
         return self.tf.convert_to_tensor(value)
 
@@ -377,6 +393,9 @@ class TensorFlowBackend(object):
     def sum_duplicates(self, values, indices):
         rows, place = self.tf.unique(indices)
         return self.tf.unsorted_segment_sum(values, place, self.tf.shape(rows)[0]), rows
+
+    def iota(self, count):
+        return self.tf.range(count)
 
     def spread(self, values, rows, count):
         return self.tf.unsorted_segment_sum(values, rows, count)
@@ -664,6 +683,12 @@ class KerasBackend(WithoutGraphs):
 
     def tensor(self, value):
         return self.keras.ops.convert_to_tensor(value)
+
+    def rows_of(self, variable):
+        return variable.shape[0]
+
+    def iota(self, count):
+        return self.keras.ops.arange(count, dtype="int32")
 
     def can_branch(self, variable):
         return True

@@ -119,9 +119,12 @@ class OptimizerV2Adapter(NativeSchedules):
     # Counters and scalars.
 
     def counter(self, name):
-        return self.iterations if name == "updates" else self._own[name]
+        return self.iterations if name == "updates" else self.scalar(name)
 
     def scalar(self, name):
+        if name not in self._own:
+            with self.backend.tf.name_scope(self._name), self.backend.outside():
+                self._create_own()
         return self._own[name]
 
     def _create_own(self):
@@ -292,6 +295,7 @@ class OptimizerV2Adapter(NativeSchedules):
             return self.backend.tf.no_op()
         for _, variable in pairs:
             self._check_variable(variable)
+        self.check_first([variable for _, variable in pairs])
         self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
         self._handed_over = [variable for _, variable in pairs]
         try:
@@ -299,6 +303,10 @@ class OptimizerV2Adapter(NativeSchedules):
             return super(OptimizerV2Adapter, self).apply_gradients(pairs, name=name, **native)
         finally:
             self._handed_over = []
+
+    def take_flush(self, variables):
+        self._distribution = self.backend.tf.distribute.get_strategy()
+        return super(OptimizerV2Adapter, self).take_flush(variables)
 
     def _check_variable(self, variable):
         if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
@@ -311,7 +319,7 @@ class OptimizerV2Adapter(NativeSchedules):
         """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
         keras = self._keras.backend
         with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
-            return self.backend.tf.gradients(loss, params)
+            return self.backend.tf.gradients(self.scale_loss(loss), params)
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a model that is compiled again builds a train function beside the old one
@@ -342,12 +350,15 @@ class OptimizerV2Adapter(NativeSchedules):
     def _clip_gradients(self, grads):
         return grads  # what 2.2 and 2.3 call
 
-    def _compute_gradients(self, *args, **kwargs):
+    def _compute_gradients(self, loss, *args, **kwargs):
         bounds = self._clip_bounds()
         for name in bounds:
             del vars(self)[name]
+        tape = kwargs.get("tape")
         try:
-            return super(OptimizerV2Adapter, self)._compute_gradients(*args, **kwargs)
+            with tape if tape is not None else self.backend.after(()):
+                loss = self.scale_loss(loss)
+            return super(OptimizerV2Adapter, self)._compute_gradients(loss, *args, **kwargs)
         finally:
             vars(self).update(bounds)
 

@@ -19,7 +19,7 @@ import numpy as np
 from everstep.compat.catch_up import SLOTS as CATCH_UP
 from everstep.compat.catch_up import Missed, catch_up_slots, catches_up
 from everstep.compat.trace import Tracer, Value
-from everstep.errors import GradientError, RuleError, UnsupportedError
+from everstep.errors import GradientError, RuleError, StateError, UnsupportedError
 from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, is_tensor, running_rule
 from everstep.optimizers.definition import assign, total
 from everstep.optimizers.schedule import Schedule
@@ -32,12 +32,17 @@ ENGINE_SLOTS = (TOUCHED,) + CATCH_UP  # all that there may be beside a variable'
 
 def skips(definition):
     """Whether there are steps that do not update, so that steps and updates are counted apart."""
-    return defines(definition, "applies")
+    return defines(definition, "applies") or defines(definition, "accepts")
 
 
 def counters(definition):
     """The names of the counters that a definition needs."""
     return ("updates", "pending", "steps") if skips(definition) else ("updates",)
+
+
+def holds(definition):
+    """Whether a step that does not update leaves something to a later one."""
+    return skips(definition) and defines(definition, "collect")
 
 
 def remembers_rows(definition):
@@ -113,12 +118,16 @@ def _broadcasts(found, wanted):
 class Step(object):
     """One call with gradients. `run()` gives the operations that carry it out; in eager code it is then done."""
 
-    def __init__(self, host, pairs, before=()):
+    arrived = 1  # how many steps it is
+
+    def __init__(self, host, pairs, before=(), checked=True):
         """Args: before: tensors that are computed before anything is written, beside the gradients."""
         self.host, self.backend, self.definition = host, host.backend, host.definition
-        self.pairs, self.before = check_pairs(self.backend, pairs), list(before)
+        if host.is_averaged and self.backend.eager:
+            raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
+        self.pairs, self.before = check_pairs(self.backend, pairs) if checked else pairs, list(before)
         self.skips = skips(self.definition)
-        self.predicate = True
+        self.predicate, self.accepted = True, None  # the latter where the definition may not
         self.counts = {}  # counters as they were before the step
         self.scopes = {}  # by compute dtype
         self.known = {}  # totals measured and scalars advanced: what scopes learn while the step goes on
@@ -145,16 +154,19 @@ class Step(object):
         gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         gate.extend(self._measure())
         if self.skips:
-            with running_rule():
-                applies = self.definition.applies(shared.tracer, shared.names(self.definition))
-            self.predicate = backend.wait(backend.cast(shared.native(applies), "bool"), gate)
+            applies = backend.cast(self._applies(shared), "bool")
+            if self.arrived and defines(self.definition, "accepts"):
+                self.accepted = backend.cast(self._asked(shared, "accepts"), "bool")
+                applies = backend.ops["logical_and"](self.accepted, applies)
+            self.predicate = backend.wait(applies, gate)
+        rejected = self._rejected(shared)
         scalars = self._advance(shared)
         operations = []
         for grad, variable in self.pairs:
             operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
         with backend.after(operations):
             if count:
-                operations.extend(list(self._write_scalars(scalars)) + list(self._count()))
+                operations.extend(self._write_scalars(scalars, rejected) + list(self._count()))
         return operations
 
     @staticmethod
@@ -162,6 +174,17 @@ class Step(object):
         """The operations that count one update, for steps that ran one variable at a time."""
         backend, counter = host.backend, host.counter("updates")
         return backend.write(counter, backend.read(counter) + 1)
+
+    def pending(self):
+        """The steps since the last update, this one included."""
+        return self.count("pending") + self.arrived
+
+    def _applies(self, shared):
+        return self._asked(shared, "applies")
+
+    def _asked(self, shared, verb):
+        with running_rule():
+            return shared.native(getattr(self.definition, verb)(shared.tracer, shared.names(self.definition)))
 
     def _learn(self, natives):
         self.known.update(natives)
@@ -191,30 +214,43 @@ class Step(object):
         if not flat(self.definition, "scalar"):
             return {}
         with running_rule():
-            old = Names(tree(self.definition), shared.scalars)
-            found = self.definition.advance(shared.tracer, old, shared.names(self.definition), shared.t)
+            found = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
         found = flatten(self.definition, "scalar", found, "advance")
         new = {name: shared.native(value) for name, value in found.items()}
         self._learn(new)
         return new
 
-    def _write_scalars(self, scalars):
-        backend = self.backend
-        for name, value in scalars.items():
-            variable = self.host.scalar(name)
-            if self.skips:
-                value = backend.choose(self.predicate, value, backend.cast(backend.read(variable), "float32"))
-            yield backend.write(variable, value)
+    def _rejected(self, shared):
+        """The scalars' new values where the step is not accepted."""
+        if self.accepted is None:
+            return {}
+        with running_rule():
+            found = self.definition.reject(shared.tracer, *self._scalars_and_hypers(shared))
+        found = flatten(self.definition, "scalar", found, "reject")
+        return {name: shared.native(value) for name, value in found.items()}
+
+    def _scalars_and_hypers(self, shared):
+        return Names(tree(self.definition), shared.scalars), shared.names(self.definition)
+
+    def _write_scalars(self, scalars, rejected):
+        backend, values = self.backend, dict(scalars)
+        for name, value in scalars.items() if self.skips else ():
+            before = backend.cast(backend.read(self.host.scalar(name)), "float32")
+            kept = backend.choose(self.accepted, before, rejected[name]) if name in rejected else before
+            values[name] = backend.choose(self.predicate, value, kept)
+        with backend.after(list(values.values())):  # one may be made of the old value of another
+            return [backend.write(self.host.scalar(name), value) for name, value in values.items()]
 
     def _count(self):
         applied = self.backend.cast(self.predicate, "int64") if self.skips else 1
+        taken = self.arrived if self.accepted is None else self.backend.cast(self.accepted, "int64")
         moved = {
             "updates": lambda: self.count("updates") + applied,
-            "pending": lambda: (self.count("pending") + 1) * (1 - applied),
-            "steps": lambda: self.count("steps") + 1,
+            "pending": lambda: (self.count("pending") + taken) * (1 - applied),
+            "steps": lambda: self.count("steps") + self.arrived,
         }
         for name in counters(self.definition):
-            if name not in self.host.moved_natively:
+            if name not in self.host.moved_natively or not self.arrived:
                 yield self.backend.write(self.host.counter(name), moved[name]())
 
     # One variable.
@@ -222,7 +258,7 @@ class Step(object):
     def _update_variable(self, variable, grad, gate):
         work = _Work.of_gradient(self, variable, grad)
         collected, written = self._collect(work, gate)
-        work = work.for_update(collected, written)
+        work = work.for_update(collected)
         traced = self._trace(work)
         if not self.skips:
             return self._finish(work, traced, collected, gate + written)
@@ -242,7 +278,7 @@ class Step(object):
 
         What a sparse gradient adds is written at once, since `update` will read other rows too.
         """
-        if not defines(work.rule, "collect"):
+        if not self.arrived or not defines(work.rule, "collect"):
             return {}, []
         with running_rule():
             found = work.rule.collect(work.ops, work.grad, work.slots, work.hypers_before)
@@ -250,6 +286,11 @@ class Step(object):
         natives = OrderedDict((name, work.fit(name, value)) for name, value in changed.items())
         if remembers_rows(work.rule) and work.record.shape:
             natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + work.window()
+        if self.accepted is not None:
+            for name, native in natives.items():
+                old = work.slot_native(name)
+                native = self.backend.cast(native, self.backend.dtype(old))
+                natives[name] = self.backend.choose(self.accepted, native, old)
         if not work.by_rows:
             return natives, []
         return {}, self._write_slots(work, natives, gate)
@@ -287,12 +328,14 @@ class Step(object):
             natives.update((name, work.fit(name, value)) for name, value in slots.items())
             change = work.fit(None, change)
             if work.changed_rows is not None:
-                change = work.on_changed_rows(change, work.lower(work.var) if assigned else change * 0)
+                unchanged = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
+                change = work.on_changed_rows(change, unchanged)
             by_value = work.by_rows or work.missed or backend.dtype(work.variable) != work.dtype
             if not assigned and by_value:
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
-                before = work.stored() if work.missed else work.lower(work.var) if assigned else change * 0
+                still = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
+                before = work.stored() if work.missed else still
                 change = backend.choose(predicate, change, before)
                 for name in natives:
                     old = collected.get(name)
@@ -325,23 +368,56 @@ class Step(object):
             ]
 
 
+class LossScale(Step):
+    """What the loss is multiplied with before the next step: no step at all."""
+
+    def __init__(self, host):
+        super(LossScale, self).__init__(host, [], checked=False)
+
+    def native(self, dtype):
+        shared = self.scope("float32")
+        return self.backend.cast(self._asked(shared, "loss_scale"), dtype)
+
+
+class Flush(Step):
+    """The update that earlier steps left something for, if they did; its gradients are nothing."""
+
+    arrived = 0
+
+    def __init__(self, host, variables):
+        super(Flush, self).__init__(host, [(self._nothing(host, variable), variable) for variable in variables])
+        self.count("steps")  # which names the window: a branch that reads it first would keep it
+
+    @staticmethod
+    def _nothing(host, variable):
+        backend = host.backend
+        if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
+            return backend.no_rows(variable)
+        return backend.ops["zeros_like"](backend.read(variable))
+
+    def pending(self):
+        return self.backend.ops["maximum"](self.count("pending"), 1)  # where there are none nothing is written
+
+    def _applies(self, shared):
+        return self.backend.ops["greater"](self.count("pending"), 0)
+
+
 class _Scope(object):
     """The step-wide values in one compute dtype, each computed once."""
 
-    shared_names = ("pending",)
+    shared_names = ("pending", "updates", "row_number", "place_in_row")
 
     def __init__(self, step, dtype):
         self.step, self.dtype = step, dtype
         self.tracer = Tracer(step.backend, dtype)
-        self.t = self._leaf(lambda: self._next("updates"))
+        updates = self._leaf(lambda: self._cast(step.count("updates")))
+        self.t = updates + 1.0
         self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
         self.values = dict(self.scalars)
+        self.values["updates"] = updates
+        self.values["pending"] = self._leaf(lambda: self._cast(step.pending()))
         self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
-        self.values["pending"] = self._leaf(lambda: self._next("pending"))
         self.learn(step.known)
-
-    def _next(self, counter):
-        return self._cast(self.step.count(counter)) + self.step.backend.constant(1.0, self.dtype)
 
     def names(self, definition, extra=()):
         return Names(tree(definition), dict(self.values, **dict(extra)), self.shared_names)
@@ -362,8 +438,7 @@ class _Scope(object):
     def _hyper(self, name):
         value = self.step.host.hyper(name)
         if isinstance(value, Schedule):
-            done = self._leaf(lambda: self._cast(self.step.count("updates")))
-            return self.as_value(value.value(self.tracer, done))
+            return self.as_value(value.value(self.tracer, self.values["updates"]))
         if isinstance(value, float):  # as every framework's own hypers, which are float32 variables
             return self.as_value(float(np.float32(value)))
         return self._leaf(lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value)))
@@ -405,20 +480,20 @@ class _Work(object):
         summed, rows = backend.sum_duplicates(backend.cast(slices[0], dtype), slices[1])
         return cls(step, variable, lambda: summed, lambda: rows)
 
-    def for_update(self, collected, written):
+    def for_update(self, collected):
         """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
-        work = self._for_update(collected, written)
+        work = self._for_update(collected)
         if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
             work._catch_up()
         return work
 
-    def _for_update(self, collected, written):
+    def _for_update(self, collected):
         if not self.by_rows:
             for name, native in collected.items():
                 if name in self.slot_values:
                     self.slot_values[name] = self.ops.leaf(lambda native=native: native, shape=self._slot_shape(name))
             return self
-        if self._row_rule and not written:
+        if self._row_rule and not defines(self.rule, "collect"):
             return self
         return self._on(lambda: self.backend.rows_equal(self._marks(), self.window()))
 
@@ -508,7 +583,27 @@ class _Work(object):
 
     @property
     def hypers(self):
-        return self.scope.names(self.rule, self._own_sums())
+        row, place = (self.ops.leaf(read, dtype="int32") for read in (self._row_number, self._place_in_row))
+        return self.scope.names(self.rule, dict(self._own_sums(), row_number=row, place_in_row=place))
+
+    def _row_number(self):
+        """The number that each element's row has in the whole variable."""
+        if not self.record.shape:
+            return self.backend.constant(0, "int32")
+        place, rows = self.step.host.place(self.variable), self.rows
+        rows = self.backend.iota(self.backend.rows_of(self.variable)) if rows is None else rows
+        rows = self.backend.cast(rows, "int32") + (place.slices[0].start if place else 0)
+        return self.backend.ops["reshape"](rows, (-1,) + (1,) * (len(self.record.shape) - 1))
+
+    def _place_in_row(self):
+        """The number that each element has in its row of the whole variable."""
+        place, found, size = self.step.host.place(self.variable), self.backend.constant(0, "int32"), 1
+        for axis in range(len(self.record.shape) - 1, 0, -1):
+            number = self.backend.iota(self.record.shape[axis]) + (place.slices[axis].start if place else 0)
+            alone = [-1 if other == axis else 1 for other in range(len(self.record.shape))]
+            found = found + self.backend.ops["reshape"](number * size, tuple(alone))
+            size *= (place.whole if place else self.record.shape)[axis]
+        return found
 
     @property
     def hypers_before(self):

@@ -24,7 +24,7 @@ from everstep.compat.ops import TensorFlowBackend
 from everstep.compat.step import Step, as_pairs, check_pairs, counters
 from everstep.errors import HyperValueError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.declarations import VARIABLE, is_tensor
-from everstep.optimizers.tree import flat
+from everstep.optimizers.tree import defines, flat
 
 _HOOKS = (
     "_apply_dense",
@@ -82,7 +82,7 @@ class TrainAdapter(Adapter):
             graph = None if self.backend.eager else self.backend.tf.get_default_graph()
         if hasattr(self, "_get_non_slot_variable"):
             return self._get_non_slot_variable("{}/{}".format(self._name, name), graph=graph)
-        return self._counts[name, graph]
+        return self._counts.get((name, graph))
 
     def _make_variable(self, name, initial_value, beside):
         full_name = "{}/{}".format(self._name, name)
@@ -120,6 +120,9 @@ class TrainAdapter(Adapter):
         for variable in var_list:
             for name in self.slot_names(variable):
                 self._make_slot(variable, name)
+        self._make_own(var_list)
+
+    def _make_own(self, var_list):
         beside = min(var_list, key=lambda variable: variable.name)
         for name in counters(self.definition):
             self._make_variable(name, np.array(0, np.int64), beside)
@@ -178,10 +181,7 @@ class TrainAdapter(Adapter):
         return Place(slices, tuple(part.full_shape))
 
     def own_variables(self):
-        try:
-            made = super(TrainAdapter, self).own_variables()
-        except KeyError:  # in TF 1.4 and 1.5
-            return {}
+        made = super(TrainAdapter, self).own_variables()
         return made if made["updates"] is not None else {}
 
     def find_slot(self, variable, name):
@@ -204,11 +204,22 @@ class TrainAdapter(Adapter):
         with self.backend.at(variable):
             return list(function(variable, grad))
 
+    def scale_loss(self, loss):
+        if defines(self.definition, "loss_scale") and not self.own_variables():
+            variables = self.backend.tf.trainable_variables()
+            if not variables:
+                raise StateError("there is no variable yet that {} could train".format(type(self).__name__))
+            with self.backend.outside():
+                self._make_own(variables)
+        return super(TrainAdapter, self).scale_loss(loss)
+
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
         """As in stock; a partitioned variable in `var_list` stands for its parts."""
         if isinstance(var_list, (list, tuple)):
             var_list = [part for given in var_list for part in (given if _is_partitioned(given) else [given])]
-        return super(TrainAdapter, self).compute_gradients(loss, var_list, *args, **kwargs)
+        if defines(self.definition, "loss_scale") and var_list:
+            self._make_own(var_list)
+        return super(TrainAdapter, self).compute_gradients(self.scale_loss(loss), var_list, *args, **kwargs)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
         """One step: the operation that runs it (None in eager code, where it has run).
@@ -225,6 +236,7 @@ class TrainAdapter(Adapter):
         pairs = as_pairs(grads_and_vars)
         for variable in [variable for _, variable in pairs] + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
+        self.check_first([variable for _, variable in pairs])
         pairs = check_pairs(self.backend, pairs)
         for _, variable in pairs:
             if _part(variable) and self.rule(variable).locality == "variable":

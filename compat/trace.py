@@ -137,9 +137,9 @@ class Tracer(object):
             raise unknown_op(name)
         return lambda *args, **options: self.apply(name, args, options)
 
-    def leaf(self, read, step_wide=False, shape=None):
-        """A value whose native form `read()` gives, in this tracer's dtype."""
-        return Value(self, None, (), {}, self._dtype, step_wide, read, shape)
+    def leaf(self, read, step_wide=False, shape=None, dtype=None):
+        """A value whose native form `read()` gives, in this tracer's dtype or another."""
+        return Value(self, None, (), {}, dtype or self._dtype, step_wide, read, shape)
 
     def apply(self, op, args, options=None):
         args, options = _arguments(op, args, options or {})

@@ -70,6 +70,15 @@ class UpdateStepAdapter(NewStyleAdapter):
 
     # Hypers.
 
+    @property
+    def learning_rate(self):
+        """The variable of the learning rate; the base class has one also where the definition has none, or several."""
+        if self._no_one_rate("learning_rate"):
+            raise AttributeError(self._no_one_rate("learning_rate"))
+        return super(UpdateStepAdapter, self).learning_rate
+
+    lr = learning_rate
+
     def _schedule_step(self):
         return self.iterations
 
@@ -124,6 +133,11 @@ class UpdateStepAdapter(NewStyleAdapter):
             for variable in variables if not skips(self.definition) else ():  # after the averages, as in stock
                 self.backend.constrain(variable, done)
         return done
+
+    def compute_gradients(self, loss, var_list, tape=None):
+        with tape if tape is not None else self.backend.after(()):
+            loss = self.scale_loss(loss)
+        return super(UpdateStepAdapter, self).compute_gradients(loss, var_list, tape)
 
     def update(self, variable, function, grad):
         function = self.backend.plain(function)

@@ -9,9 +9,9 @@ from __future__ import absolute_import, division, print_function
 import importlib
 import pkgutil
 
-from everstep.optimizers.definition import Definition, Wrapper
+from everstep.optimizers.definition import Composite, Definition, Wrapper
 
-_BASES = (Definition, Wrapper)
+_BASES = (Definition, Composite, Wrapper)
 
 
 def _definitions(path, package):

@@ -37,6 +37,11 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
         return [n for n in names if n not in cls.keyword_only] + [n for n in names if n in cls.keyword_only]
 
+    @classmethod
+    def takes(cls, name):
+        """Whether the constructor has an argument."""
+        return name in cls.argument_names()
+
     def _checked(self, args, kwargs):
         owner = type(self).__name__
         names = self.argument_names()
@@ -99,6 +104,8 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         def comparable(value):
             if isinstance(value, Configured):
                 return value._key()
+            if isinstance(value, tuple):
+                return tuple(map(comparable, value))
             return value if _is_plain(value) else id(value)
 
         return (type(self),) + tuple((name, comparable(value)) for name, value in self._values.items())
@@ -154,7 +161,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         for name, value in config.items():
             if name in (cls.kind, "module"):
                 continue
-            if name not in made.argument_names():
+            if not made.takes(name):
                 raise ConfigError(
                     "{} has no argument {!r}; it takes {}".format(made.__name__, name, ", ".join(made.argument_names()))
                 )

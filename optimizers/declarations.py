@@ -116,22 +116,31 @@ class Hyper(Declaration):
 
 
 class Option(Declaration):
-    """A setting fixed at construction. Its default gives its type; one of None takes anything."""
+    """A setting fixed at construction. Its default gives its type; one of None takes anything.
+
+    With `schedule`, it may be an everstep.Schedule too, which the rule asks itself.
+    """
 
     kind = "option"
     is_argument = True
 
-    def __init__(self, default=REQUIRED, choices=None, minimum=None, maximum=None):
+    def __init__(self, default=REQUIRED, choices=None, minimum=None, maximum=None, schedule=False):
         super(Option, self).__init__()
         self.default = default
         self.choices = choices
         self.minimum = minimum
         self.maximum = maximum
+        self.schedule = schedule
 
     def read(self, instance):
         return instance._values[self.name]
 
     def check(self, owner, value):
+        if self.schedule:
+            from everstep.optimizers.schedule import Schedule
+
+            if isinstance(value, Schedule):
+                return value
         what = "{}.{}".format(owner, self.name)
         wanted = type(self.default)
         if self.choices is not None:

@@ -26,7 +26,7 @@ RESERVED = frozenset(
     "sparse dense_ok definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm "
     "use_locking iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables "
     "get_slot get_slot_names get_weights set_weights get_updates get_gradients minimize compute_gradients "
-    "apply_gradients touched".split()
+    "apply_gradients touched row_number place_in_row".split()
 )
 
 # What people call on a native optimizer: asking a definition for one means that `.bind` was forgotten.
@@ -64,8 +64,20 @@ class Definition(Configured):
     """
 
     kind = "definition"
-    verbs = ("specialize", "measure", "collect", "applies", "advance", "update", "coast")
-    keyword_only = ("sparse", "dense_ok")
+    verbs = (
+        "specialize",
+        "loss_scale",
+        "measure",
+        "accepts",
+        "collect",
+        "applies",
+        "advance",
+        "reject",
+        "update",
+        "coast",
+        "at_evaluation",
+    )
+    keyword_only = ("sparse", "dense_ok")  # type: tuple[str, ...]
     hints = {
         "lr": "lr is called learning_rate on every target",
         "decay": "decay means another thing on each API: give the learning rate as a schedule, such as "
@@ -75,6 +87,7 @@ class Definition(Configured):
     locality = "element"
     still = False
     replays = 200
+    tried = True  # whether the rule runs on the float32 arrays that everstep tries it on
     family = "other"
 
     sparse = option("exact", choices=("exact", "rows", "catch_up", "variable_rows"))
@@ -94,20 +107,34 @@ class Definition(Configured):
         """The rule for one variable (a `Variable` record): this one, or a copy with other options."""
         return self
 
+    def loss_scale(self, ops, hyper):
+        """What the loss was multiplied with before gradients were taken of it: 1, or a value of step-wide ones."""
+        return 1.0
+
     def measure(self, ops, grad, var, slots, hyper):
         """`{name: sum}` over the rows present, seen later as `hyper.NAME`; `total(sum)` adds over all variables."""
         return {}
+
+    def accepts(self, ops, hyper):
+        """Whether this step's gradients are taken. If not it changes nothing but scalars, and neither counts as an
+        update nor as one of the steps to the next."""
+        return True
 
     def collect(self, ops, grad, slots, hyper):
         """New slots from this step's gradient, kept whether or not the step updates."""
         return {}
 
     def applies(self, ops, hyper):
-        """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included."""
+        """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included, and
+        `hyper.updates` the updates so far."""
         return True
 
     def advance(self, ops, scalars, hyper, t):
         """The scalars' new values, once per update; `update` sees them as `hyper.NAME`."""
+        return {}
+
+    def reject(self, ops, scalars, hyper):
+        """The scalars' new values after a step that was not accepted."""
         return {}
 
     def update(self, ops, grad, var, slots, hyper, t):
@@ -119,6 +146,10 @@ class Definition(Configured):
     def coast(self, ops, var, slots, hyper, steps):
         """What `update` would return of `steps` zero gradients together: the closed form, for `sparse="catch_up"`."""
         return 0.0, {}
+
+    def at_evaluation(self, ops, var, slots, hyper):
+        """What the variable is evaluated and exported with, where not itself: what `everstep.averaged` puts there."""
+        return var
 
     @property
     def resting(self):
@@ -134,6 +165,13 @@ class Definition(Configured):
     def children(self):
         """`{name: definition}` of the definitions that this one is made of."""
         return OrderedDict((n, self._values[n]) for n in self.declared_order if self.declarations[n].kind == "child")
+
+    def active(self):
+        """The children that have a part in the variable that this was specialized for: their slots exist."""
+        return self.children()
+
+    def check_variables(self, records):
+        """Raises DefinitionError where the variables of the first step, `Variable` records, show a mistake."""
 
     @property
     def base(self):
@@ -192,19 +230,20 @@ class Definition(Configured):
         return "<everstep definition {}: bind(module) makes an optimizer of it>".format(self._short())
 
 
-class Wrapper(Definition):
-    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
+class Composite(Definition):
+    """A definition made of others: every verb but `update` and `applies` goes to each of them.
 
-    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
+    Class attributes:
+        passes_on: the verbs that it overrides only to give the definitions inside something else, as a clipped
+            gradient: it has them where those have.
     """
 
-    prefix = "wrapper"
     family = "wrappers"
-    inner = child()
+    passes_on = frozenset()  # type: frozenset[str]
 
     def _default(self, name, values):
         if name not in self.keyword_only:
-            return super(Wrapper, self)._default(name, values)
+            return super(Composite, self)._default(name, values)
         found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
         if len(found) > 1:
             raise DefinitionError(
@@ -215,15 +254,23 @@ class Wrapper(Definition):
     @property
     def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
         widest = ("element", "row", "variable")
-        return max((child.locality for child in self.children().values()), key=widest.index)
+        return max((child.locality for child in self.active().values()), key=widest.index)
 
     @property
     def still(self):  # type: ignore[override]
-        return all(child.still for child in self.children().values())
+        return all(child.still for child in self.active().values())
 
     @property
     def replays(self):  # type: ignore[override]
-        return max(child.replays for child in self.children().values())
+        return max(child.replays for child in self.active().values())
+
+    @property
+    def tried(self):  # type: ignore[override]
+        return all(child.tried for child in self.children().values())
+
+    def check_variables(self, records):
+        for inside in self.children().values():
+            inside.check_variables(records)
 
     def specialize(self, variable):
         special = {name: inside.specialize(variable) for name, inside in self.children().items()}
@@ -236,11 +283,45 @@ class Wrapper(Definition):
     def collect(self, ops, grad, slots, hyper):
         return self._each(lambda child, slots, hyper: child.collect(ops, grad, slots, hyper), slots, hyper)
 
+    def advance(self, ops, scalars, hyper, t):
+        advance = lambda child, scalars, hyper: child.advance(ops, scalars, hyper, t)  # noqa: E731
+        return self._each(advance, scalars, hyper, self.children())
+
+    def reject(self, ops, scalars, hyper):
+        return self._each(lambda child, *state: child.reject(ops, *state), scalars, hyper, self.children())
+
+    def at_evaluation(self, ops, var, slots, hyper):
+        for name, inside in self.active().items():
+            var = inside.at_evaluation(ops, var, getattr(slots, name), getattr(hyper, name))
+        return var
+
+    def _each(self, verb, state, hyper, children=None):
+        children = self.active() if children is None else children
+        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in children.items()}
+
+
+class Wrapper(Composite):
+    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
+
+    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
+    """
+
+    prefix = "wrapper"
+    inner = child()
+
+    @property
+    def resting(self):  # type: ignore[override]
+        inner = self.inner.resting
+        return self if inner is self.inner else self.replace(inner=inner)
+
+    def loss_scale(self, ops, hyper):
+        return self.inner.loss_scale(ops, hyper.inner)
+
+    def accepts(self, ops, hyper):
+        return self.inner.accepts(ops, hyper.inner)
+
     def applies(self, ops, hyper):
         return self.inner.applies(ops, hyper.inner)
-
-    def advance(self, ops, scalars, hyper, t):
-        return self._each(lambda child, scalars, hyper: child.advance(ops, scalars, hyper, t), scalars, hyper)
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
@@ -249,9 +330,6 @@ class Wrapper(Definition):
     def coast(self, ops, var, slots, hyper, steps):
         change, inner = self.inner.coast(ops, var, slots.inner, hyper.inner, steps)
         return change, {"inner": inner}
-
-    def _each(self, verb, state, hyper):
-        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in self.children().items()}
 
 
 Declared.reserved = RESERVED

@@ -134,3 +134,84 @@ class CosineDecay(Schedule):
         if not warmup:
             return decayed
         return ops.where(updates < warmup, self.initial + (top - self.initial) * updates / warmup, decayed)
+
+
+class CosineDecayRestarts(Schedule):
+    """Cosines from `initial` to `alpha * initial`, one after the other: SGDR.
+
+    As in Loshchilov & Hutter 2017, arXiv:1608.03983, equation 5. The first takes `decay_steps` updates, each other
+    `multiplier` times as many as the one before, and starts at `peak` times its start. It is a function of the number
+    of updates, so that a run that is resumed is where it was.
+
+    TensorFlow's schedule of this name has t_mul for multiplier and m_mul for peak; there multiplier is 2. With
+    keras-adamw's cosine annealing initial is the rate times eta_max, alpha eta_min / eta_max, decay_steps its
+    total_iterations and done its t_cur; it starts anew where total_iterations end, which is left to the user there.
+
+    Args:
+        initial: the value at first.
+        decay_steps: number of updates of the first cosine.
+        multiplier: at least 1; 1.
+        peak: 1.
+        alpha: 0.
+        done: number of updates by which the first cosine has gone on at the first of them; 0.
+
+    >>> schedule = CosineDecayRestarts(1.0, decay_steps=10, multiplier=2.0)
+    >>> [round(schedule(updates), 3) for updates in (0, 5, 10, 20, 30)]
+    [1.0, 0.5, 1.0, 0.5, 1.0]
+    """
+
+    initial = option(1e-3)
+    decay_steps = option(1.0, minimum=1e-30)
+    multiplier = option(1.0, minimum=1)
+    peak = option(1.0, minimum=0)
+    alpha = option(0.0)
+    done = option(0, minimum=0)
+
+    def value(self, ops, updates):
+        number, start = self.cycle(ops, updates + self.done)
+        part = (updates + self.done - start) / (self.decay_steps * self.multiplier**number)
+        part = ops.minimum(ops.maximum(part, 0), 1)
+        return self.initial * ((1 - self.alpha) * self.peak**number * 0.5 * (1 + ops.cos(np.pi * part)) + self.alpha)
+
+    def cycle(self, ops, updates):
+        """(which cosine, after how many updates it started)"""
+        if self.multiplier == 1:
+            number = ops.floor(updates / self.decay_steps)
+            return number, number * self.decay_steps
+        growth = self.multiplier - 1
+
+        def start(number):
+            return self.decay_steps * (self.multiplier**number - 1) / growth
+
+        # Logarithms and powers are of rounded numbers, but a cosine starts at its first update all the same.
+        now = updates + 1e-3 + 1e-6 * updates
+        number = ops.floor(ops.log(1 + updates * growth / self.decay_steps) / np.log(self.multiplier))
+        number = ops.where(now >= start(number + 1), number + 1, number)
+        number = ops.where(now < start(number), number - 1, number)
+        return number, start(number)
+
+
+class Warmup(Schedule):
+    """A line from `start` to what `of` has at first, in `steps` updates, and then `of`: a number or another schedule.
+
+    The other schedule counts from the first update, as BERT's does, or with `shift` from the end of the line, so that
+    there is no jump: `get_linear_schedule_with_warmup` of Transformers is Warmup(PolynomialDecay(rate, decay_steps=all
+    updates - steps, end=0), steps, shift=True).
+
+    >>> [Warmup(0.5, steps=4)(updates) for updates in (0, 1, 4, 9)]
+    [0.0, 0.125, 0.5, 0.5]
+    >>> Warmup(InverseTimeDecay(1.0, rate=1.0), steps=4, shift=True)(5)
+    0.5
+    """
+
+    of = option(1e-3, schedule=True)
+    steps = option(1.0, minimum=1e-30)
+    start = option(0.0)
+    shift = option(False)
+
+    def value(self, ops, updates):
+        first, then = self.of, self.of
+        if isinstance(self.of, Schedule):
+            first = self.of.value(ops, updates * 0)
+            then = self.of.value(ops, ops.maximum(updates - self.steps, 0) if self.shift else updates)
+        return ops.where(updates < self.steps, self.start + (first - self.start) * updates / self.steps, then)

@@ -21,9 +21,8 @@ class ScheduleFreeAdamW(Definition):
     rate = learning_rate * min(1, t / warmup_steps) * sqrt(1 - beta_2^t)
     step = grad / (sqrt(v) + epsilon) + weight_decay * y
 
-    x is not stored: x = (variable - (1 - beta_1) * z) / beta_1, where z is a slot. Put that into the variables before
-    evaluation, and y = (1 - beta_1) * z + beta_1 * x back before training goes on. Layers that keep running means
-    (batch normalization) need some batches at x first.
+    x is not stored: x = (variable - (1 - beta_1) * z) / beta_1, where z is a slot. `everstep.averaged` puts it into the
+    variables for evaluation. Layers that keep running means (batch normalization) need some batches at x first.
 
     Defaults are those of the authors' code.
 
@@ -45,15 +44,16 @@ class ScheduleFreeAdamW(Definition):
         rate_power: of the greatest rate in the weights of the average; 2.
         correction_in_rate: whether the correction of bias is the rate's; False.
 
-    >>> import numpy
+    >>> import numpy, everstep
     >>> weights = numpy.zeros(1)
     >>> optimizer = ScheduleFreeAdamW(0.1, beta_1=0.5).bind(numpy)
     >>> for _ in range(2):
     ...     optimizer.apply_gradients([(numpy.array([3.0]), weights)])
-    >>> z = optimizer.get_slot(weights, "z")
-    >>> x = (weights - (1 - 0.5) * z) / 0.5
-    >>> print(z.round(4), x.round(4))  # -0.1, -0.2, and their mean
-    [-0.2] [-0.15]
+    >>> print(optimizer.get_slot(weights, "z").round(4))
+    [-0.2]
+    >>> with everstep.averaged(optimizer, [weights]):  # the mean of -0.1 and -0.2
+    ...     print(weights.round(4))
+    [-0.15]
     """
 
     family = "Adam"
@@ -91,3 +91,6 @@ class ScheduleFreeAdamW(Definition):
         share = ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
         # The same as above with x = (y - (1 - beta_1) * z) / beta_1 put in, so that nothing is divided by beta_1.
         return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
+
+    def at_evaluation(self, ops, var, slots, hyper):
+        return (var - (1 - hyper.beta_1) * slots.z) / hyper.beta_1

@@ -40,22 +40,30 @@ def _node(definition, keys, seen):
     return Node(definition, own, inner)
 
 
-def walk(node):
-    """A node and all below it, children before their wrapper, so that a base rule's names come first."""
-    for child in node.children.values():
-        for below in walk(child):
+def walk(node, active=False):
+    """A node and all below it, children before their wrapper, so that a base rule's names come first.
+
+    Args:
+        active: whether children are left out that have no part in the variable that the definition is specialized for.
+    """
+    inside = node.definition.active() if active else node.children
+    for key, child in node.children.items():
+        for below in walk(child, active) if key in inside else ():
             yield below
     yield node
 
 
 def flat(definition, kind):
-    """`{flat name: (owner, declaration)}` of all declarations of a kind; slots only where they exist."""
+    """`{flat name: (owner, declaration)}` of all declarations of a kind; slots only where they exist.
+
+    Hypers and scalars are of the whole optimizer, those of parts that a variable has nothing to do with too.
+    """
     return _once(definition, kind, lambda: _flat(definition, kind))
 
 
 def _flat(definition, kind):
     found = OrderedDict()
-    for node in walk(tree(definition)):
+    for node in walk(tree(definition), active=kind == "slot"):
         owner = node.definition
         for name in owner.declared_order:
             declaration = owner.declarations[name]
@@ -86,6 +94,11 @@ class Names(object):
                 )
             )
         return self._values[flat_name]
+
+    def scaled(self, name, factor):
+        """The same with every value of that name, here and below, times a factor."""
+        times = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
+        return Names(self._node, dict(self._values, **times), self._shared)
 
     def _known(self):
         own = len(self._node.prefix)
@@ -142,15 +155,15 @@ def _with_hypers(node, values):
 
 
 def defines(definition, verb):
-    """Whether a definition, or one inside it, brings its own version of a verb."""
+    """Whether a definition, or one inside it, brings its own version of a verb, beyond passing it on."""
     return _once(definition, verb, lambda: _defines(definition, verb))
 
 
 def _defines(definition, verb):
-    from everstep.optimizers.definition import Definition, Wrapper
+    from everstep.optimizers.definition import Composite, Definition, Wrapper
 
-    for node in walk(tree(definition)):
+    for node in walk(tree(definition), active=True):
         provider = next(base for base in type(node.definition).__mro__ if verb in vars(base))
-        if provider not in (Definition, Wrapper):
+        if provider not in (Definition, Composite, Wrapper) and verb not in getattr(node.definition, "passes_on", ()):
             return True
     return False

@@ -22,7 +22,7 @@ import everstep
 import harness
 import oracle
 from everstep.compat.step import TOUCHED
-from everstep.optimizers.definition import Definition, Wrapper
+from everstep.optimizers.definition import Composite, Definition
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 
@@ -42,7 +42,7 @@ def definition_classes():
         found
         for found in Definition.registered()
         if found.__module__.startswith("everstep.optimizers.")
-        and not issubclass(found, Wrapper)
+        and not issubclass(found, Composite)
         and found is not Definition
     ]
 

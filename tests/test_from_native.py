@@ -91,7 +91,6 @@ def test_what_is_no_stock_optimizer():
     [
         ({"use_ema": True}, "no moving average"),
         ({"gradient_accumulation_steps": 4, "learning_rate": HALVED}, "gradient_accumulation_steps with a schedule"),
-        ({"gradient_accumulation_steps": 4, "clipvalue": 0.5}, "gradient_accumulation_steps with clipping"),
         ({"decay": 0.1, "learning_rate": HALVED}, "decay=0.1 of a learning rate that is no number"),
         ({"sign_decay_fn": max}, "sign_decay_fn is a function"),
     ],
@@ -120,6 +119,7 @@ WRAPPED = [
     everstep.clip(everstep.decoupled_weight_decay(everstep.optimizers.SGD(0.1), 0.01), global_norm=0.5),
     everstep.decoupled_weight_decay(everstep.optimizers.Adafactor(0.1), 0.01),
     everstep.accumulate(everstep.decoupled_weight_decay(everstep.optimizers.Ftrl(0.1), 0.01), 4),
+    everstep.accumulate(everstep.clip(everstep.optimizers.Adam(0.1), norm=0.5), 4),
 ]
 
 

@@ -91,7 +91,7 @@ def capture(optimizer, variables, session=None, weights=False):
         StateError: there is more to the optimizer than the state of these variables, or no value could be read.
         UnsupportedError: it is no bound optimizer.
     """
-    with _opened(optimizer, variables, session) as access:
+    with opened(optimizer, variables, session) as access:
         own = OrderedDict((name, access.read(variable)) for name, variable in access.own().items())
         counts = {name: int(own.get(name, 0)) for name in counters(optimizer.definition)}
         scalars = OrderedDict(
@@ -140,7 +140,9 @@ def restore(
             does not fit, and what to do.
         UnsupportedError: it is no bound optimizer.
     """
-    with _opened(optimizer, variables, session) as access:
+    with opened(optimizer, variables, session) as access:
+        if optimizer.is_averaged:
+            raise StateError("inside of everstep.averaged there is nothing to restore: its end would undo that")
         _check_state(state)
         # Everything is read and checked before anything is made or written.
         if not other_definition:
@@ -258,15 +260,13 @@ def _difference(found, wanted, definition):
     name = wanted["definition"]
     if found.get("definition") != name:
         return found.get("definition"), name
+    for key, child in definition.children().items():
+        inside = found.get(key)
+        difference = _difference(inside if isinstance(inside, dict) else {}, wanted[key], child)
+        if difference:
+            return difference
     for option, declaration in definition.declarations.items():
-        if declaration.kind == "child":
-            inside = found.get(option)
-            difference = _difference(
-                inside if isinstance(inside, dict) else {}, wanted[option], definition.children()[option]
-            )
-            if difference:
-                return difference
-        elif declaration.kind == "option" and option not in definition.keyword_only:
+        if declaration.kind == "option" and option not in definition.keyword_only:
             values = [_plain(config.get(option, declaration.default)) for config in (found, wanted)]
             if values[0] != values[1]:
                 return tuple("{} with {}={!r}".format(name, option, value) for value in values)
@@ -274,6 +274,8 @@ def _difference(found, wanted, definition):
 
 
 def _plain(value):
+    if isinstance(value, dict):
+        return {name: _plain(inside) for name, inside in value.items()}
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -441,7 +443,7 @@ def _given(optimizer, variables):
 
 
 @contextlib.contextmanager
-def _opened(optimizer, variables, session):
+def opened(optimizer, variables, session):
     """The way to what an optimizer holds, with the graph in which that lives as the default one."""
     given = _given(optimizer, variables)
     bare = [optimizer.bare(part) for parts in given.values() for part in parts]
@@ -557,11 +559,11 @@ class _Access(object):
 
     def config(self):
         """The definition's config, with its hypers as they are now; those without a value are left out."""
-        values = {name: self._hyper(name) for name in self.optimizer.hyper_declarations()}
+        values = {name: self.hyper(name) for name in self.optimizer.hyper_declarations()}
         values = {name: value for name, value in values.items() if isinstance(value, (float, Schedule))}
         return with_hypers(self.optimizer.definition, values).get_config(strict=False)
 
-    def _hyper(self, name):
+    def hyper(self, name):
         value = self.optimizer.read_hyper(name)
         try:
             if hasattr(value, "assign") or is_tensor(value) and not isinstance(value, np.ndarray):

@@ -37,6 +37,7 @@ class Clip(Wrapper):
     """
 
     prefix = "clip"
+    passes_on = frozenset(["collect"])
     norm = option(None, minimum=0)
     global_norm = option(None, minimum=0)
     value = option(None, minimum=0)

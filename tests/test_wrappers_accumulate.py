@@ -1,0 +1,264 @@
+"""`everstep.accumulate`: many small steps are one of the joined batch, and what a window keeps is never lost.
+
+tests/test_battery.py runs every definition inside it against the oracle.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, SlotError, UnsupportedError
+from everstep.optimizers import LAMB, SGD, Adafactor, Adam
+from test_battery import ids
+from test_catch_up import Counted
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+START = {
+    "kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
+    "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32"),
+}
+KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
+RULES = {
+    "SGD": SGD(0.1),
+    "momentum": SGD(0.1, momentum=0.9),
+    "Adam": Adam(0.05, epsilon=1e-3),
+    "LAMB": LAMB(0.05, epsilon=1e-3),
+    "Adafactor": Adafactor(0.05, epsilon_1=1e-3),
+}
+
+
+def batches(count, seed=2):
+    """Gradients away from zero; the rows of the table overlap, within a step and between steps."""
+    random = np.random.RandomState(seed)
+    for _ in range(count):
+        values = random.uniform(0.5, 1.5, (4, 3)).astype("float32")
+        yield {
+            "kernel": random.uniform(0.5, 1.5, (4, 3)).astype("float32"),
+            "table": (values, random.randint(0, 5, 4).astype(np.int64)),  # the last row never comes
+        }
+
+
+def joined(window):
+    """The batch that some batches are together, each with a loss that is a mean over as many examples."""
+    values, rows = zip(*[batch["table"] for batch in window])
+    kernel = np.mean([batch["kernel"] for batch in window], axis=0, dtype="float32")
+    return {"kernel": kernel, "table": (np.concatenate(values) / np.float32(len(window)), np.concatenate(rows))}
+
+
+def windows(batches, sizes):
+    batches = list(batches)
+    while batches and sizes:
+        yield batches[: sizes[0]]
+        batches, sizes = batches[sizes[0] :], sizes[1:]
+
+
+def train(way, definition, batches, act=lambda run: None):
+    """(weights after each batch, (updates, steps)); `act` is called with the run at the end."""
+    run = way.run(lambda: definition.bind(way.module), START, KINDS)
+    try:
+        seen = [run.weights()]
+        for batch in batches:
+            run.step(batch)
+            seen.append(run.weights())
+        if act(run):
+            seen.append(run.weights())
+        return seen, counted(run)
+    finally:
+        run.close()
+
+
+def counted(run):
+    """How many updates and steps an optimizer says that it has done."""
+    optimizer = run.optimizer
+    if hasattr(run, "session"):
+        with run.graph.as_default():
+            return tuple(map(int, run.session.run([optimizer.counter("updates"), optimizer.steps])))
+    session = None
+    if isinstance(run, harness.GetUpdatesRun) and not optimizer.backend.eager:
+        session = run.keras.backend.get_session()
+    counts = [optimizer.counter("updates"), optimizer.steps]
+    return tuple(int(optimizer.backend.value(count, session)) for count in counts)
+
+
+def moved(seen):
+    """The steps at which anything changed."""
+    same = [all(np.array_equal(old[name], new[name]) for name in old) for old, new in zip(seen, seen[1:])]
+    return [step for step, nothing in enumerate(same) if not nothing]
+
+
+def distance(found, wanted):
+    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_four_small_batches_are_one(way, rule):
+    whole = [joined(window) for window in windows(batches(16), [4] * 4)]
+    wanted = train(way, RULES[rule], whole)[0][-1]
+    seen, counts = train(way, everstep.accumulate(RULES[rule], steps=4), batches(16))
+    assert moved(seen) == [3, 7, 11, 15] and counts == (4, 16)
+    assert distance(seen[-1], START) > 0.1
+    print("{} {}: {:.1e}".format(way.name, rule, distance(seen[-1], wanted)))
+    assert distance(seen[-1], wanted) <= 1e-6
+
+
+class Growing(everstep.Schedule):
+    """1, 2, 3, ... steps to an update."""
+
+    def value(self, ops, updates):
+        return updates + 1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_steps_by_a_schedule_and_a_flush_of_the_rest(way):
+    """Windows of 1, 2 and 3 steps, then two of four: `flush` makes the update of their mean, and of nothing nothing."""
+    sizes = [1, 2, 3, 2]
+    for rule in (Adam(0.05, epsilon=1e-3), Adam(0.05, epsilon=1e-3, sparse="rows", dense_ok=True)):
+        whole = [joined(window) for window in windows(batches(8), sizes)]
+        wanted = train(way, rule, whole)[0]
+        seen, counts = train(way, everstep.accumulate(rule, Growing()), batches(8), lambda run: run.flush() or True)
+        assert moved(seen) == [0, 2, 5, 8] and counts == (4, 8)
+        for step, whole in ((1, 1), (3, 2), (6, 3), (9, 4)):
+            assert distance(seen[step], wanted[whole]) <= 1e-6
+
+    def twice(run):
+        run.flush()
+        before = run.weights(), counted(run)
+        run.flush()
+        assert distance(run.weights(), before[0]) == 0 and counted(run) == before[1]
+        run.step(next(batches(1)))  # opens a window of four
+        assert distance(run.weights(), before[0]) == 0 and counted(run) == (before[1][0], before[1][1] + 1)
+
+    train(way, everstep.accumulate(SGD(0.1), Growing()), batches(7), twice)
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.sparse], ids=ids)
+@pytest.mark.parametrize("sparse", ["rows", "catch_up"])
+def test_flush_by_rows(way, sparse):
+    """Rows of the window are present in its update, and no others; those that missed updates then take them."""
+    rule = Adam(0.05, epsilon=1e-3)
+    only = [dict(batch, table=(batch["table"][0][:1], np.full(1, row))) for row, batch in enumerate(batches(5))]
+    wanted = train(way, rule.replace(sparse="rows"), [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+    if sparse == "catch_up":
+        wanted = train(way, rule, [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+    definition = everstep.accumulate(rule.replace(sparse=sparse), 2)
+    seen, _ = train(way, definition, only, lambda run: run.flush() or True)
+    assert distance(seen[-1], wanted) <= 1e-6
+    assert distance(seen[-2], wanted) > 1e-3
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_clipped_inside_and_outside(way):
+    """Inside what is clipped is the gradient of the joined batch, outside that of each step."""
+    clip = lambda definition: everstep.clip(definition, global_norm=1.0)  # noqa: E731
+    whole = [joined(window) for window in windows(batches(8), [4, 4])]
+    inside = train(way, everstep.accumulate(clip(SGD(1.0)), 4), batches(8))[0][-1]
+    assert distance(inside, train(way, clip(SGD(1.0)), whole)[0][-1]) <= 1e-6
+
+    def clipped(batch):
+        norm = np.sqrt((batch["kernel"] ** 2).sum() + (summed(batch["table"]) ** 2).sum())
+        return {"kernel": batch["kernel"] / norm, "table": (batch["table"][0] / norm, batch["table"][1])}
+
+    whole = [joined([clipped(batch) for batch in window]) for window in windows(batches(8), [4, 4])]
+    outside = train(way, clip(everstep.accumulate(SGD(1.0), 4)), batches(8))[0][-1]
+    assert distance(outside, train(way, SGD(1.0), whole)[0][-1]) <= 1e-6
+    assert distance(outside, inside) > 1e-3
+
+
+def summed(slices):
+    dense = np.zeros((6, 3), "float32")
+    np.add.at(dense, slices[1], slices[0])
+    return dense
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target == "keras3"], ids=ids)
+@pytest.mark.parametrize("native", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.2}], ids=str)
+@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow takes equal rows:UserWarning")  # none here
+def test_stock_accumulation_with_clipping_is_migrated(way, native):
+    """A rule without t, which of Keras 3.0 counts calls."""
+    stock = way.stock.SGD(0.5, momentum=0.9, gradient_accumulation_steps=4, **native)
+    ours = everstep.from_native(stock)
+    run = way.run(lambda: ours.bind(way.module), START, dict(KINDS, table=harness.DENSE))
+    theirs = way.run(lambda: way.stock.SGD.from_config(stock.get_config()), START, dict(KINDS, table=harness.DENSE))
+    for batch in batches(8):
+        batch["table"] = summed(batch["table"])
+        for each in (run, theirs):
+            each.step(batch)
+    assert distance(run.weights(), theirs.weights()) <= 1e-5
+    assert distance(run.weights(), START) > 0.05
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_an_open_window_is_saved(way):
+    """Saved and loaded twice in a window, which is then flushed: bit for bit what one optimizer does."""
+    definition = everstep.accumulate(Adam(0.05, sparse="rows", dense_ok=True), 4)
+
+    def ended(cuts):
+        runs = [way.run(lambda: definition.bind(way.module), START, KINDS)]
+        for place, batch in enumerate(batches(11)):
+            if place in cuts:
+                assert counted(runs[-1]) == (place // 4, place)
+                runs.append(runs[-1].resumed())
+            runs[-1].step(batch)
+        runs[-1].flush()
+        found = runs[-1].weights(), counted(runs[-1])
+        for run in runs:
+            run.close()
+        return found
+
+    wanted, found = ended([]), ended([5, 10])
+    assert wanted[1] == found[1] == (3, 11)
+    for name, value in wanted[0].items():
+        assert np.array_equal(value, found[0][name]), name
+
+
+@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@pytest.mark.parametrize("sparse", ["exact", "rows"])
+def test_a_step_in_between_moves_its_rows_alone(sparse):
+    """What is read and written at a step that does not update does not grow with the table."""
+    costs = []
+    for rows in (100, 10000):
+        table = np.ones((rows, 3), "float32")
+        optimizer = everstep.accumulate(Adam(0.05, sparse=sparse), 4).bind(np)
+        grad = everstep.IndexedSlices(np.ones((4, 3)), [1, 2, 3, 3])
+        optimizer.apply_gradients([(grad, table)])
+        slots = optimizer._slots[optimizer.variable_key(table)]
+        slots["accumulate/sum"] = slots["accumulate/sum"].view(Counted)
+        Counted.moved = 0
+        optimizer.apply_gradients([(grad, table)])
+        costs.append(Counted.moved)
+        assert np.flatnonzero(np.asarray(slots["accumulate/sum"])[:, 0]).tolist() == [1, 2, 3]
+    assert costs[0] == costs[1] > 0
+
+
+def test_bad_calls():
+    for steps, message in ((0, "at least 1"), (1.5, "a whole number"), (-3, "at least 1"), (len, "a whole number")):
+        with pytest.raises((HyperTypeError, HyperValueError), match=message):
+            everstep.accumulate(SGD(), steps)
+    with pytest.raises(DefinitionError, match="multiply the numbers of steps"):
+        everstep.accumulate(everstep.clip(everstep.accumulate(SGD(), 2), norm=1.0), 2)
+    one, two = np.ones(2), np.ones(2)
+    optimizer = everstep.accumulate(SGD(), 4).bind(np)
+    with pytest.raises(SlotError, match="has no slot"):
+        optimizer.flush([one])
+    optimizer.flush()
+    optimizer.apply_gradients([(np.ones(2), one), (np.ones(2), two)])
+    with pytest.raises(UnsupportedError, match="flush them in one call"):
+        optimizer.flush([one])
+    assert one.tolist() == two.tolist() == [1, 1] and optimizer.iterations == 0
+    optimizer.flush([two, one])
+    np.testing.assert_allclose([one, two], np.full((2, 2), 0.99), rtol=1e-6)
+    assert optimizer.iterations == 1
+
+
+def test_config_keeps_the_schedule():
+    definition = everstep.accumulate(SGD(), everstep.PiecewiseConstantDecay((10,), (2.0, 4.0)))
+    assert everstep.Definition.from_config(definition.get_config()) == definition
+    optimizer = definition.bind(np)
+    assert type(optimizer).from_config(optimizer.get_config()).definition == definition
+    assert everstep.accumulate(SGD(), 4).steps == 4

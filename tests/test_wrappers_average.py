@@ -1,0 +1,514 @@
+"""`moving_average`, `stochastic_weight_averaging`, `lookahead` and `averaged`, against loops in float64."""
+
+from __future__ import absolute_import, division, print_function
+
+import json
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import HyperTypeError, HyperValueError, RuleError, StateError, UnsupportedError
+from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
+from test_battery import ids
+from test_catch_up import compare, train, zipf_batches
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
+SHAPES = {"kernel": (4, 3), "table": (6, 3)}
+KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
+START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
+INNER = SGD(0.1, momentum=0.9)
+STEPS = 11
+
+
+def batches(count=STEPS, seed=2):
+    random = np.random.RandomState(seed)
+    for _ in range(count):
+        table = random.normal(0.3, 1, (4, 3)).astype("float32")
+        yield {
+            "kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
+            "table": (table, random.randint(0, 5, 4).astype(np.int64)),
+        }
+
+
+def ema(decay):
+    """`decay(step)` of the steps from 1 on."""
+
+    def average(step, value, kept):
+        kept["average"] = decay(step) * kept["average"] + (1 - decay(step)) * value
+        return value, kept["average"]
+
+    return average
+
+
+def debiased(step, value, kept):
+    kept["biased"] = 0.9 * kept.get("biased", 0) + 0.1 * value
+    return value, kept["biased"] / (1 - 0.9**step)
+
+
+def overwritten(step, value, kept):
+    kept["average"] = 0.9 * kept["average"] + 0.1 * value
+    return kept["average"] if step in (3, 6, 9) else value, kept["average"]
+
+
+def swa(step, value, kept):
+    if step in (3, 6, 9):
+        kept.setdefault("taken", []).append(value)
+    return value, np.mean(kept["taken"], axis=0) if "taken" in kept else value
+
+
+def looking_ahead(step, value, kept):
+    if step in (4, 8):
+        value = kept["average"] = kept["average"] + 0.25 * (value - kept["average"])
+    return value, kept["average"]
+
+
+# (definition, its slot, what a loop does after each step, whether in every way or in one of each target)
+CASES = [
+    (everstep.moving_average(INNER, 0.9), ema(lambda step: 0.9), False),
+    (everstep.moving_average(INNER, 0.9, "ramp"), ema(lambda step: min(0.9, step / (9.0 + step))), True),
+    (
+        everstep.moving_average(INNER, 0.4, "ramp", start=2),
+        ema(lambda step: min(0.4, (step - 2.0) / (7 + step)) if step > 2 else 0),
+        False,
+    ),
+    (everstep.moving_average(INNER, 0.9, "zero_debias"), debiased, False),
+    (everstep.moving_average(INNER, 0.9, overwrite_every=3), overwritten, False),
+    (everstep.stochastic_weight_averaging(INNER, 2, 3), swa, True),
+    (everstep.lookahead(INNER, 4, 0.25), looking_ahead, True),
+]
+
+
+def by_hand(after, by_rows=False, count=STEPS):
+    """{name: (weights, average)} of momentum and what comes after each step, in float64, row by row."""
+    found = {}
+    for name, shape in SHAPES.items():
+        rows = []
+        for row in range(shape[0]):
+            value = np.full(shape[1:], 0.5)
+            velocity, kept, average = 0.0, {"average": value}, value
+            for step, batch in enumerate(batches(count), 1):
+                grad = batch[name]
+                if isinstance(grad, tuple):
+                    if by_rows and row not in grad[1]:
+                        continue
+                    grad = grad[0][grad[1] == row].astype("float64").sum(0)
+                else:
+                    grad = grad[row].astype("float64")
+                velocity = np.float32(0.9) * velocity - np.float32(0.1) * grad
+                value, average = after(step, value + velocity, kept)
+            rows.append((value, average))
+        found[name] = tuple(np.array(part) for part in zip(*rows))
+    return found
+
+
+def trained(way, definition, count=STEPS):
+    run = way.run(lambda: definition.bind(way.module), START, KINDS)
+    for batch in batches(count):
+        run.step(batch)
+    return run
+
+
+def averages(run):
+    """What `everstep.averaged` puts into the variables of a run."""
+    session = getattr(run, "session", None)
+    with everstep.averaged(run.optimizer, run.variables, session=session):
+        return run.weights()
+
+
+@pytest.mark.parametrize(
+    "way, definition, after",
+    [(way,) + case[:2] for case in CASES for way in (WAYS if case[2] else ONE_EACH)],
+    ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "",
+)
+def test_equals_the_formula(way, definition, after):
+    run, wanted = trained(way, definition), by_hand(after)
+    weights, found = run.weights(), averages(run)
+    for name in SHAPES:
+        assert oracle.distance(weights[name], wanted[name][0]) <= 2e-6, name
+        assert oracle.distance(found[name], wanted[name][1]) <= 2e-6, name
+        assert np.array_equal(run.weights()[name], weights[name])
+    run.close()
+
+
+@pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
+@pytest.mark.parametrize("definition, after", [CASES[1][:2], CASES[6][:2]], ids=["average", "lookahead"])
+def test_rows_absent_are_left_as_they_are(way, definition, after):
+    run, wanted = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
+    assert oracle.distance(run.weights()["table"], wanted["table"][0]) <= 2e-6
+    assert oracle.distance(averages(run)["table"], wanted["table"][1]) <= 2e-6
+    run.close()
+
+
+def test_snapshots_of_rows_that_were_absent():
+    """A row that a snapshot misses keeps its average, which stands for that snapshot too."""
+    table = np.zeros((2, 1))
+    optimizer = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows"), period=1).bind(np)
+    still = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows").replace(momentum=0.5), period=1).bind(np)
+    for rows in ([0, 1], [0], [0, 1]):
+        optimizer.apply_gradients([(everstep.IndexedSlices(-np.ones((len(rows), 1)), rows), table)])
+    assert still.definition.still is False
+    assert table.tolist() == [[3.0], [2.0]]
+    np.testing.assert_allclose(optimizer.get_slot(table, "swa/average"), [[2.0], [(1 + 1 + 2) / 3.0]])
+
+
+# Averages in the variables
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_training_and_nesting_inside(way):
+    run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
+    session, before, eager = getattr(run, "session", None), run.weights(), True
+    with everstep.averaged(run.optimizer, run.variables, session=session):
+        with pytest.raises(StateError, match="in its variables already"):
+            with everstep.averaged(run.optimizer, run.variables, session=session):
+                pass
+        with pytest.raises(StateError, match="inside of everstep.averaged"):
+            everstep.assign_averages(run.optimizer, run.variables, session=session)
+        state = everstep.capture(run.optimizer, run.variables, session=session, weights=True)
+        with pytest.raises(StateError, match="nothing to restore"):
+            everstep.restore(run.optimizer, state, run.variables, session=session)
+    for name in SHAPES:
+        assert np.array_equal(run.weights()[name], before[name])
+        slot = state.slots[sorted(state.slots)[sorted(SHAPES).index(name)]]["moving_average/average"]
+        assert np.array_equal(slot, run.slot(name, "moving_average/average"))
+        assert np.array_equal(slot, state.variables[sorted(state.slots)[sorted(SHAPES).index(name)]])
+    try:
+        with everstep.averaged(run.optimizer, run.variables, session=session):
+            run.step(next(batches()))
+            eager = False
+    except StateError as error:
+        assert ("train outside of it" if eager else "has trained inside") in str(error)
+    else:
+        raise AssertionError("a step inside of averaged() was not noticed")
+    for name in SHAPES:
+        assert np.array_equal(run.weights()[name], before[name])
+    run.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_averages_for_good(way):
+    run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
+    wanted = averages(run)
+    everstep.assign_averages(run.optimizer, run.variables, session=getattr(run, "session", None))
+    found = run.weights()
+    assert all(np.array_equal(found[name], wanted[name]) for name in SHAPES)
+    run.step(next(batches()))  # and training goes on from there
+    run.close()
+
+
+def test_an_error_inside_is_not_hidden():
+    weights = np.ones(2)
+    optimizer = everstep.lookahead(SGD(1.0)).bind(np)
+    optimizer.apply_gradients([(np.ones(2), weights)])
+    with pytest.raises(ZeroDivisionError):
+        with everstep.averaged(optimizer, [weights]):
+            assert weights.tolist() == [1, 1]
+            raise ZeroDivisionError
+    assert weights.tolist() == [0, 0]
+
+
+def test_what_cannot_be_averaged():
+    weights, table = np.ones(2), np.ones((3, 2))
+    plain = Adam().bind(np)
+    with pytest.raises(StateError, match="keeps no averages"):
+        everstep.averaged(plain, [weights]).__enter__()
+    with pytest.raises(UnsupportedError, match="capture and restore"):
+        everstep.averaged(Adam(), [weights]).__enter__()
+    late = everstep.moving_average(Adam(sparse="catch_up")).bind(np)
+    for row in (0, 1):
+        late.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [row]), table)])
+    before = table.copy()
+    with pytest.raises(StateError, match="flush"):
+        everstep.averaged(late, [table]).__enter__()
+    assert np.array_equal(table, before)
+    late.flush()
+    with everstep.averaged(late, [table]):
+        assert not np.array_equal(table, before)
+
+
+def test_schedule_free_is_averaged_too():
+    weights = np.zeros(1)
+    optimizer = ScheduleFreeAdamW(0.1, beta_1=0.5).bind(np)
+    for _ in range(2):
+        optimizer.apply_gradients([(np.array([3.0]), weights)])
+    with everstep.averaged(optimizer, [weights]):
+        np.testing.assert_allclose(weights, [-0.15], rtol=1e-6)
+
+
+def test_the_branches_of_a_partition_that_have_averages():
+    is_bias = lambda variable: len(variable.shape) == 1  # noqa: E731
+    definition = everstep.partition({"bias": (is_bias, everstep.moving_average(SGD(1.0), 0.5))}, default=SGD(1.0))
+    bias, kernel = np.zeros(2), np.zeros((2, 2))
+    optimizer = definition.bind(np)
+    optimizer.apply_gradients([(np.ones(2), bias), (np.ones((2, 2)), kernel)])
+    with everstep.averaged(optimizer, [bias, kernel]):
+        assert bias.tolist() == [-0.5, -0.5] and (kernel == -1).all()
+    assert (bias == -1).all()
+
+
+# Sparse gradients
+
+
+LATE = [
+    lambda inner: everstep.moving_average(inner, 0.9, start=1),
+    lambda inner: everstep.lookahead(inner, 5),
+    lambda inner: everstep.moving_average(everstep.accumulate(inner, 3), 0.9),
+    lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2),
+]
+
+
+@pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
+def test_missed_steps_are_taken(place, way):
+    """Each target takes one of them in a cell, NumPy all."""
+    for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
+        wanted = train(way, wrap(Adam(0.05)), zipf_batches(42))
+        found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
+        assert max(compare(found, wanted)) <= 2e-6
+
+
+@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+def test_long_gaps():
+    """Beyond 200 missed steps: closed forms."""
+
+    def gaps(definition):
+        random = np.random.RandomState(7)
+        table = np.full((3, 2), 0.5)
+        optimizer = definition.bind(np)
+        for step in range(450):
+            rows = np.arange(3) if step % 400 == 20 else np.zeros(1, int)
+            values = random.normal(0.1, 1, (len(rows), 2))
+            optimizer.apply_gradients([(everstep.IndexedSlices(values, rows), table)])
+        if definition.sparse == "catch_up":
+            optimizer.flush()
+        return [table] + [optimizer.get_slot(table, name) for name in optimizer.get_slot_names()]
+
+    for wrap, most in (
+        (lambda inner: everstep.moving_average(inner, 0.99), 1e-7),
+        (lambda inner: everstep.lookahead(inner, 7), 1e-7),
+        (lambda inner: everstep.lookahead(everstep.decoupled_weight_decay(inner, 0.01), 7, 0.3), 2e-3),
+    ):
+        wanted, found = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
+        assert max(map(oracle.distance, found, wanted)) <= most
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: everstep.moving_average(inner, warm_up="ramp"),
+        lambda inner: everstep.moving_average(inner, start=1000),
+        lambda inner: everstep.moving_average(inner, overwrite_every=2),
+        lambda inner: everstep.stochastic_weight_averaging(inner),
+    ],
+)
+def test_what_rows_cannot_take_later(wrap):
+    with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
+        wrap(Adam(sparse="catch_up"))
+
+
+@pytest.mark.parametrize(
+    "wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging]
+)
+def test_variable_rows_is_refused(wrap):
+    with pytest.raises(RuleError, match='cannot take sparse="variable_rows"'):
+        wrap(Adam(sparse="variable_rows"))
+
+
+# Nested, saved, configured
+
+STACKS = [
+    everstep.lookahead(everstep.moving_average(everstep.clip(Adam(0.05), global_norm=1.0), 0.8, "ramp"), 4),
+    everstep.moving_average(everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.1, 0.9), 0.1), 3, 0.4), 0.8),
+    everstep.accumulate(everstep.stochastic_weight_averaging(everstep.lookahead(Adam(0.05), 2), 1, 2), 2),
+    everstep.moving_average(everstep.stochastic_weight_averaging(everstep.accumulate(Adam(0.05), 2), 1, 2), 0.7),
+    everstep.lookahead(everstep.lookahead(everstep.moving_average(INNER, 0.8, "zero_debias"), 2), 6, 0.3),
+]
+_known = {}
+
+
+def reference(place):
+    """What NumPy's float64 comes to, weights and slots."""
+    if place not in _known:
+        start = {name: value.astype("float64") for name, value in START.items()}
+        run = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
+        for batch in batches():
+            run.step(batch)
+        _known[place] = everything(run)
+    return _known[place]
+
+
+def everything(run):
+    """Weights and slots."""
+    found = {name: value for name, value in run.weights().items()}
+    for name in SHAPES:
+        for slot in run.optimizer.slot_names(run.variables[name]):
+            found[name + "/" + slot] = run.slot(name, slot)
+    return found
+
+
+@pytest.mark.parametrize("place, way", [(n, way) for n in range(len(STACKS)) for way in ONE_EACH], ids=ids)
+def test_stacks_of_three(place, way):
+    run = trained(way, STACKS[place])
+    found, wanted = everything(run), reference(place)
+    assert set(found) == set(wanted)
+    for name in wanted:
+        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+    run.close()
+
+
+def test_a_stack_by_hand():
+    """Three halvings in one: average of (lookahead of (decayed))."""
+    weights = np.full(1, 8.0)
+    inner = everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.5), 1.0), 2)
+    optimizer = everstep.moving_average(inner, 0.5).bind(np)
+    for wanted, average in ((4.0, 6.0), (5.0, 5.5)):  # 8 -> 4; 4 -> 2, half the way back to 8
+        optimizer.apply_gradients([(np.zeros(1), weights)])
+        assert weights == wanted and optimizer.get_slot(weights, "moving_average/average") == average
+
+
+@pytest.mark.parametrize("place, way", [(n, way) for n in (0, 3) for way in WAYS], ids=ids)
+def test_save_and_resume_in_the_middle_is_exact(place, way):
+    through = trained(way, STACKS[place])
+    wanted = everything(through)
+    through.close()
+    half = trained(way, STACKS[place], 5)  # in the middle of a period and of a window
+    other = half.resumed()
+    for batch in list(batches())[5:]:
+        other.step(batch)
+    found = everything(other)
+    half.close()
+    other.close()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_state_moves_from_numpy(way):
+    """The first half on NumPy in float32, the second here."""
+    for place in (1, 2):
+        first = trained(harness.NUMPY, STACKS[place], 5)
+        state = everstep.capture(first.optimizer, first.variables, weights=True)
+        run = way.run(lambda place=place: STACKS[place].bind(way.module), START, KINDS)
+        everstep.restore(
+            run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True
+        )
+        for batch in list(batches())[5:]:
+            run.step(batch)
+        found = everything(run)
+        for name, value in reference(place).items():
+            assert oracle.distance(found[name], value) <= 5e-6, name
+        run.close()
+
+
+@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda made: type(made).__name__)
+def test_configs_make_equal_definitions(definition):
+    assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
+    for way in ONE_EACH:
+        if way.target != "tf_train":
+            optimizer = definition.bind(way.module)
+            config = json.loads(json.dumps(optimizer.get_config()))
+            assert type(optimizer).from_config(config).definition == definition
+
+
+BAD = [
+    (lambda: everstep.moving_average(Adam(), 1.5), HyperValueError, "average_decay must be at most 1"),
+    (lambda: everstep.moving_average(Adam(), warm_up="debias"), HyperValueError, "warm_up must be one of"),
+    (lambda: everstep.moving_average(Adam(), start=-1), HyperValueError, "start must be at least 0"),
+    (lambda: everstep.moving_average(Adam(), overwrite_every=1.5), HyperTypeError, "takes a whole number"),
+    (lambda: everstep.moving_average(np.ones(2)), HyperTypeError, "takes an everstep definition"),
+    (lambda: everstep.stochastic_weight_averaging(Adam(), period=0), HyperValueError, "period must be at least 1"),
+    (lambda: everstep.lookahead(Adam(), sync_period=0), HyperValueError, "sync_period must be at least 1"),
+    (lambda: everstep.lookahead(Adam(), slow_step_size=-0.5), HyperValueError, "slow_step_size must be at least 0"),
+    (lambda: everstep.lookahead("adam"), HyperTypeError, "takes an everstep definition"),
+]
+
+
+@pytest.mark.parametrize("make, error, needle", BAD, ids=[needle for _, _, needle in BAD])
+def test_bad_input(make, error, needle):
+    with pytest.raises(error, match=needle):
+        make()
+
+
+# Beside the incumbents
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target in ("update_step", "keras3")], ids=ids)
+@pytest.mark.parametrize("frequency", [None, 3])
+def test_equals_use_ema(way, frequency):
+    """Keras 3 starts from the value after the first update, the new-style Keras before it from the one before."""
+    start = 1 if way.target == "keras3" else 0
+    stock = way.run(
+        lambda: way.stock.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency), START, KINDS
+    )
+    definition = everstep.moving_average(SGD(0.1), 0.9, start=start, overwrite_every=frequency or 0)
+    ours = trained(way, definition)
+    for batch in batches():
+        stock.step(batch)
+    for name in SHAPES:
+        assert oracle.distance(ours.weights()[name], stock.weights()[name]) <= 1e-6
+    stock.optimizer.finalize_variable_values([stock.variables[name] for name in sorted(SHAPES)])
+    everstep.assign_averages(ours.optimizer, ours.variables)
+    for name in SHAPES:
+        assert oracle.distance(ours.weights()[name], stock.weights()[name]) <= 1e-6
+    ours.close()
+    stock.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
+def test_equals_exponential_moving_average(way):
+    """With num_updates: the global step, counted before the update."""
+
+    class Averaging(way.run):
+        def apply(self, pairs):
+            tf = self.tf
+            step = tf.get_variable("step", initializer=tf.constant(0, tf.int64), trainable=False)
+            self.averages = tf.train.ExponentialMovingAverage(0.3, num_updates=step)
+            with tf.control_dependencies([self.optimizer.apply_gradients(pairs)]):
+                average = self.averages.apply(list(self.variables.values()))
+            with tf.control_dependencies([average]):
+                return tf.assign_add(step, 1)
+
+    stock = Averaging(lambda: way.stock.GradientDescentOptimizer(0.1), START, KINDS)
+    ours = trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp"))
+    for batch in batches():
+        stock.step(batch)
+    found = averages(ours)
+    for name in SHAPES:
+        wanted = stock.session.run(stock.averages.average(stock.variables[name]))
+        assert oracle.distance(found[name], wanted) <= 1e-6
+    ours.close()
+    stock.close()
+
+
+def test_equals_averaged_model_of_torch():
+    torch = pytest.importorskip("torch")
+    swa_utils = torch.optim.swa_utils
+
+    def run(every, **options):
+        module = torch.nn.Linear(3, 2).double()
+        with torch.no_grad():
+            module.weight.fill_(0.5)
+        averaged = swa_utils.AveragedModel(module, **options)
+        descent = torch.optim.SGD([module.weight], 0.1)
+        for step, batch in enumerate(batches(), 1):
+            module.weight.grad = torch.tensor(batch["kernel"][:2], dtype=torch.float64)
+            descent.step()
+            if step % every == 0:
+                averaged.update_parameters(module)
+        return averaged.module.weight.detach().numpy()
+
+    def ours(definition):
+        weights = np.full((2, 3), 0.5)
+        optimizer = definition.bind(np)
+        for batch in batches():
+            optimizer.apply_gradients([(batch["kernel"][:2], weights)])
+        everstep.assign_averages(optimizer, [weights])
+        return weights
+
+    swa = everstep.stochastic_weight_averaging(SGD(0.1), start=2, period=3)
+    assert oracle.distance(ours(swa), run(3)) <= 1e-6
+    average = everstep.moving_average(SGD(0.1), 0.9, start=1)
+    assert oracle.distance(ours(average), run(1, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))) <= 1e-6

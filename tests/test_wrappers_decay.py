@@ -1,0 +1,443 @@
+"""`decoupled_weight_decay`, `learning_rate_multipliers` and schedules, against the formulas that they are to reach."""
+
+from __future__ import absolute_import, division, print_function
+
+import json
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import ConfigError, DefinitionError, HyperTypeError, HyperValueError
+from everstep.optimizers import LAMB, SGD, Adam
+from test_battery import ids
+from test_catch_up import compare, train, zipf_batches
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
+SHAPES = {"bias": (3,), "kernel": (4, 3), "table": (6, 3)}
+KINDS = {"bias": harness.DENSE, "kernel": harness.DENSE, "table": harness.SPARSE}
+START = {
+    name: np.random.RandomState(3).uniform(0.5, 1, shape).astype("float32") for name, shape in sorted(SHAPES.items())
+}
+STEPS = 12
+
+
+def batches(count=STEPS):
+    random = np.random.RandomState(2)
+    for _ in range(count):
+        table = random.normal(0.1, 1, (4, 3)).astype("float32")
+        yield {
+            "bias": random.normal(0.1, 1, 3).astype("float32"),
+            "kernel": random.normal(0.1, 1, (4, 3)).astype("float32"),
+            "table": (table, random.randint(0, 5, 4).astype(np.int64)),
+        }
+
+
+def rule(way, name):
+    """A rule for a variable; arrays have no names, there it goes by shape."""
+    return name if way.target != "arrays" else lambda variable: variable.shape == SHAPES[name]
+
+
+def trained(way, definition, **native):
+    run = way.run(lambda: definition.bind(way.module, **native), START, KINDS)
+    for batch in batches():
+        run.step(batch)
+    return run
+
+
+def by_hand(update, by_rows=False):
+    """{name: weights}: `update(name, step, var, delta)` gives the new value; delta is Adam's step at rate 1."""
+    found = {}
+    for name in SHAPES:
+        var = START[name].astype("float64")
+        m, v = np.zeros_like(var), np.zeros_like(var)
+        for step, batch in enumerate(batches(), 1):
+            grad, rows = np.zeros_like(var), Ellipsis
+            if isinstance(batch[name], tuple):
+                np.add.at(grad, batch[name][1], batch[name][0].astype("float64"))
+                rows = np.unique(batch[name][1]) if by_rows else Ellipsis
+            else:
+                grad += batch[name]
+            m[rows] = np.float32(0.9) * m[rows] + (1 - np.float64(np.float32(0.9))) * grad[rows]
+            beta_2 = np.float64(np.float32(0.999))
+            v[rows] = beta_2 * v[rows] + (1 - beta_2) * grad[rows] ** 2
+            size = np.sqrt(1 - beta_2**step) / (1 - np.float64(np.float32(0.9)) ** step)
+            delta = size * m[rows] / (np.sqrt(v[rows]) + 1e-3)
+            var[rows] = update(name, step, var[rows], delta)
+        found[name] = var
+    return found
+
+
+def annealed(step):
+    """keras-adamw's eta_t, one cosine of 30 updates."""
+    return 0.5 * (1 + np.cos(np.pi * (step - 1) / 30))
+
+
+ADAM, RATE = Adam(0.05, epsilon=1e-3), 0.05
+# What each peer does, from its source, and how it is said here.
+FORMULAS = {
+    "Keras": (
+        lambda way: everstep.decoupled_weight_decay(ADAM, 0.1),
+        lambda name, step, var, delta: var - var * 0.1 * RATE - RATE * delta,
+    ),
+    "Addons": (
+        lambda way: everstep.decoupled_weight_decay(
+            ADAM.replace(sparse="rows", dense_ok=True), 0.1, times_rate=False, include=lambda variable: True
+        ),
+        lambda name, step, var, delta: (var - 0.1 * var) - RATE * delta,
+    ),
+    "BERT": (
+        lambda way: everstep.decoupled_weight_decay(ADAM, 0.1, exclude=["LayerNorm", rule(way, "bias")]),
+        lambda name, step, var, delta: var - RATE * (delta + (0 if name == "bias" else 0.1) * var),
+    ),
+    "keras-adamw": (
+        lambda way: everstep.decoupled_weight_decay(
+            everstep.decoupled_weight_decay(
+                ADAM.replace(learning_rate=everstep.CosineDecay(RATE, decay_steps=30)),
+                [(rule(way, "table"), 0.4), (rule(way, "kernel"), 0.2)],
+                base_rate=RATE,
+                beside=True,
+            ),
+            0.0,
+            base_rate=RATE,
+            l1=0.01,
+            include=rule(way, "kernel"),
+            beside=True,
+        ),
+        lambda name, step, var, delta: (
+            var
+            - annealed(step)
+            * (
+                RATE * delta
+                + {"kernel": 0.2, "table": 0.4, "bias": 0}[name] * var
+                + (0.01 if name == "kernel" else 0) * np.sign(var)
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("peer", sorted(FORMULAS))
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_reaches_the_formulas_of_peers(way, peer):
+    make, update = FORMULAS[peer]
+    run = trained(way, make(way))
+    wanted = by_hand(update, by_rows=peer == "Addons" and way.sparse)
+    found = run.weights()
+    for name in SHAPES:
+        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+    run.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target in ("update_step", "keras3")], ids=ids)
+def test_equals_native_weight_decay_with_exclusions(way):
+    def stock():
+        made = way.stock.Adam(RATE, epsilon=1e-3, weight_decay=0.1)
+        made.exclude_from_weight_decay(var_names=["bias"])
+        return made
+
+    run = way.run(stock, START, KINDS)
+    for batch in batches():
+        run.step(batch)
+    ours = trained(way, everstep.decoupled_weight_decay(ADAM, 0.1, exclude="bias"))
+    for name in SHAPES:
+        assert oracle.distance(ours.weights()[name], run.weights()[name]) <= 2e-6, name
+    run.close()
+    ours.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_multipliers(way):
+    """Each variable at its own rate, the shared one untouched; the first rule that holds counts."""
+    factors = [(rule(way, "kernel"), 0.5), (rule(way, "table"), 3.0)]
+    factors += [("table|kernel", 9.0)] if way.target != "arrays" else []
+    definition = everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(ADAM, 0.1), factors)
+    run = trained(way, definition)
+    rates = {"bias": RATE, "kernel": RATE * 0.5, "table": RATE * 3}
+    wanted = by_hand(lambda name, step, var, delta: var - rates[name] * (0.1 * var + delta))
+    found = run.weights()
+    for name in SHAPES:
+        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+    if way.target != "tf_train":
+        run.set_rate(0.0)
+        run.step(next(batches()))
+        after = run.weights()
+        assert all(np.array_equal(after[name], found[name]) for name in SHAPES)
+    run.close()
+
+
+def test_a_decay_around_multipliers_goes_by_the_shared_rate():
+    weights = np.ones(2)
+    always = lambda variable: True  # noqa: E731
+    inner = everstep.learning_rate_multipliers(SGD(0.5), {always: 0.5})
+    everstep.decoupled_weight_decay(inner, 0.5).bind(np).apply_gradients([(np.ones(2), weights)])
+    assert weights.tolist() == [1 - 0.5 * 0.5 - 0.25] * 2
+
+
+def test_multipliers_of_a_partition_and_of_a_rule_that_measures():
+    kernel, bias = np.ones((2, 2)), np.ones(2)
+    is_bias = lambda variable: len(variable.shape) == 1  # noqa: E731
+    definition = everstep.partition({"bias": (is_bias, SGD(1.0))}, default=SGD(0.5))
+    optimizer = everstep.learning_rate_multipliers(definition, {is_bias: 0.25}, otherwise=0.5).bind(np)
+    optimizer.apply_gradients([(np.ones((2, 2)), kernel), (np.ones(2), bias)])
+    assert kernel[0, 0] == 0.75 and bias[0] == 0.75
+    optimizer.bias_learning_rate = 2.0
+    optimizer.apply_gradients([(np.ones((2, 2)), kernel), (np.ones(2), bias)])
+    assert kernel[0, 0] == 0.5 and bias[0] == 0.25
+    half, own = np.ones((2, 2)), np.ones((2, 2))
+    everstep.learning_rate_multipliers(LAMB(0.1), (), otherwise=0.5).bind(np).apply_gradients([(kernel, half)])
+    LAMB(0.05).bind(np).apply_gradients([(kernel, own)])
+    np.testing.assert_allclose(half, own, rtol=1e-12)
+
+
+# Decay
+
+
+def test_a_schedule_of_its_own_and_a_live_decay():
+    weights = np.full(1, 16.0)
+    halving = everstep.ExponentialDecay(0.5, decay_steps=1, rate=0.5)
+    optimizer = everstep.decoupled_weight_decay(SGD(1.0), halving, times_rate=False).bind(np)
+    for wanted in (8.0, 6.0):
+        optimizer.apply_gradients([(np.zeros(1), weights)])
+        assert weights == wanted
+    optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.5, times_rate=False).bind(np)
+    optimizer.decoupled_weight_decay = 0.25
+    optimizer.apply_gradients([(np.zeros(1), weights)])
+    assert weights == 4.5
+
+
+def test_which_variable_the_rule_sees():
+    """Of a proximal rule, which gives the new value itself, too."""
+    for beside, wanted in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
+        weights = np.ones(1)
+        inner = Halving(1.0)
+        optimizer = everstep.decoupled_weight_decay(inner, 0.5, beside=beside).bind(np)
+        optimizer.apply_gradients([(np.zeros(1), weights)])
+        assert weights == wanted
+
+
+class Halving(everstep.Definition):
+    learning_rate = everstep.hyper(1.0)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return everstep.assign(var / 2), {}
+
+
+def test_l1_stops_at_zero_but_for_one_step():
+    weights = np.array([0.25, -0.25, 0.0])
+    optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.0, l1=0.125).bind(np)
+    for wanted in ([0.125, -0.125, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]):
+        optimizer.apply_gradients([(np.zeros(3), weights)])
+        assert weights.tolist() == wanted
+
+
+@pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
+def test_missed_decay_is_taken(way):
+    for wrap in (
+        lambda inner: everstep.decoupled_weight_decay(inner, 0.1, l1=0.01),
+        lambda inner: everstep.decoupled_weight_decay(everstep.clip(inner, value=0.5), 0.1),
+        lambda inner: everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(inner, 0.1), (), 0.5),
+    )[:: 1 if way.target == "arrays" else 2]:
+        wanted = train(way, wrap(Adam(0.05)), zipf_batches(40))
+        found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(40))
+        assert max(compare(found, wanted)) <= 2e-6
+
+
+def test_long_gaps_of_l1():
+    """Beyond 200 missed steps: exact until 0 is reached, and then within a step of it."""
+    def gap(sparse):
+        table = np.array([[0.9, -0.9], [0.3, -2.0]])
+        inner = SGD(0.5, momentum=0.5, sparse=sparse)
+        optimizer = everstep.decoupled_weight_decay(inner, 1e-3, l1=2e-3).bind(np)
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.full((2, 2), 1e-3), [0, 1]), table)])
+        for _ in range(600):
+            optimizer.apply_gradients([(everstep.IndexedSlices(np.full((1, 2), 1e-3), [0]), table)])
+        optimizer.flush()
+        return table
+
+    wanted, found = gap("exact"), gap("catch_up")
+    assert abs(found[1, 0]) <= 1e-3 and abs(wanted[1, 0]) <= 1e-3
+    assert abs(found[1, 1] - wanted[1, 1]) <= 1e-9 and -2 < wanted[1, 1] < -0.5
+
+
+def test_a_table_that_does_not_decay_costs_its_rows():
+    table = np.ones((100, 1))
+    optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.5, exclude=lambda variable: True).bind(np)
+    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [3]), table)])
+    assert optimizer.rule(table).still and not optimizer.definition.still
+    assert table.sum() == 99 and table[3] == 0
+
+
+# Rules
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
+def test_a_rule_that_chooses_nothing(way):
+    for definition in (
+        everstep.learning_rate_multipliers(SGD(0.1), {"kernal": 0.5}),
+        everstep.decoupled_weight_decay(SGD(0.1), {"kernal": 0.5}),
+        everstep.decoupled_weight_decay(SGD(0.1), include="kernal"),
+    ):
+        with pytest.raises(DefinitionError, match="'kernal' of .* chooses no variable; there are: .*kernel"):
+            trained(way, definition)
+    trained(way, everstep.decoupled_weight_decay(SGD(0.1), exclude=["LayerNorm", "bias"])).close()
+
+
+def test_collections():
+    variable = everstep.Variable("w", (2,), "float32", 0, ("slow", "trainable_variables"), None)
+    made = everstep.learning_rate_multipliers(SGD(), [("collection:slow", 0.5), ("w", 2.0)])
+    assert made.specialize(variable).otherwise == 0.5
+    assert made.specialize(variable._replace(collections=())).otherwise == 2.0
+    assert made.specialize(variable._replace(collections=(), name="b")).otherwise == 1.0
+
+
+def test_configs():
+    made = [
+        everstep.decoupled_weight_decay(Adam(), 0.01, False, l1=0.1, exclude=["bias", "norm"]),
+        everstep.decoupled_weight_decay(Adam(), OrderedDict([("a", 0.1), ("b", 0.2)]), base_rate=0.1, exclude="c"),
+        everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(Adam(), include="kernel"), {"first": 0.5}),
+        SGD(everstep.Warmup(everstep.CosineDecayRestarts(0.1, 10, 2.0, 0.5, 0.1, 3), 5, shift=True)),
+    ]
+    assert made[1].factors == (("c", 0.0), ("a", 0.1), ("b", 0.2)) and made[1].otherwise == 0
+    for definition in made:
+        assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
+        for way in ONE_EACH:
+            if way.target != "tf_train":
+                optimizer = definition.bind(way.module)
+                config = json.loads(json.dumps(optimizer.get_config()))
+                assert type(optimizer).from_config(config).definition == definition
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        everstep.decoupled_weight_decay(SGD(0.5), exclude=["bias", lambda variable: True]),
+        everstep.learning_rate_multipliers(SGD(0.5), {(lambda variable: True): 2.0}),
+    ],
+    ids=["decay", "multipliers"],
+)
+def test_functions_do_not_go_into_a_config(definition):
+    assert definition == definition.replace(otherwise=1.0) and hash(definition) == hash(definition.replace())
+    with pytest.raises(ConfigError, match="by the function .* cannot be written to a config"):
+        definition.get_config()
+    optimizer, weights = definition.bind(np), np.ones(2)
+    with pytest.raises(HyperTypeError, match="chosen by a function, which a config does not hold"):
+        type(optimizer).from_config(json.loads(json.dumps(optimizer.get_config())))
+    optimizer.apply_gradients([(weights, weights)])
+    other = definition.bind(np)
+    everstep.restore(other, everstep.capture(optimizer, [weights]), [weights])  # a state needs no rules
+    assert other.iterations == 1
+
+
+BAD = [
+    (lambda: everstep.decoupled_weight_decay(SGD(), -1), HyperValueError, "weight_decay must be at least 0"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), l1=-1.0), HyperValueError, "l1 must be at least 0"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), {"a": -1}), HyperValueError, "'a' must be at least 0"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), {"(a": 1}), HyperValueError, "takes a regular expression"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), exclude=[3]), HyperTypeError, "a regular expression, 'collection"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), {"a": 1}, include="b"), DefinitionError, "goes without include"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), 0.1, False, 0.5), DefinitionError, "needs times_rate=True"),
+    (
+        lambda: everstep.decoupled_weight_decay(everstep.lookahead(SGD()), beside=True),
+        DefinitionError,
+        "put it around decoupled_weight_decay",
+    ),
+    (
+        lambda: everstep.decoupled_weight_decay(everstep.partition({"a": SGD()}, default=SGD())),
+        DefinitionError,
+        "no one learning rate",
+    ),
+    (lambda: everstep.learning_rate_multipliers(SGD(), {"a": "b"}), HyperTypeError, "'a' takes a number"),
+    (lambda: everstep.learning_rate_multipliers(SGD(), {"a": -0.5}), HyperValueError, "'a' must be at least 0"),
+    (lambda: everstep.learning_rate_multipliers(SGD(), "a"), HyperTypeError, "takes {rule: number}"),
+    (lambda: everstep.learning_rate_multipliers(SGD(), 5), HyperTypeError, "takes {rule: number}"),
+    (lambda: everstep.learning_rate_multipliers(NoRate(), {"a": 1.0}), DefinitionError, "no learning rate to"),
+    (lambda: everstep.CosineDecayRestarts(0.1, multiplier=0.5), HyperValueError, "multiplier must be at least 1"),
+    (lambda: everstep.Warmup("a"), HyperTypeError, "takes a number"),
+]
+
+
+class NoRate(everstep.Definition):
+    def update(self, ops, grad, var, slots, hyper, t):
+        return grad, {}
+
+
+@pytest.mark.parametrize("make, error, needle", BAD, ids=[needle for _, _, needle in BAD])
+def test_bad_input(make, error, needle):
+    with pytest.raises(error, match=needle):
+        make()
+
+
+# Schedules
+
+
+def restarts(updates, initial, first, multiplier, peak, alpha):
+    """SGDR's equation 5 by going through the cycles."""
+    start, length, top = 0.0, float(first), 1.0
+    while updates >= start + length:
+        start, length, top = start + length, length * multiplier, top * peak
+    cosine = 0.5 * (1 + np.cos(np.pi * (updates - start) / length))
+    return initial * ((1 - alpha) * top * cosine + alpha)
+
+
+RESTARTS = [(0.1, 10, 2.0, 1.0, 0.0), (0.1, 7, 1.0, 0.5, 0.1), (0.1, 3, 1.5, 0.9, 0.0), (0.1, 100, 3.0, 1.0, 0.2)]
+
+
+@pytest.mark.parametrize("settings", RESTARTS)
+def test_warm_restarts(settings):
+    schedule = everstep.CosineDecayRestarts(*settings)
+    for updates in list(range(400)) + [3279, 3280, 10229, 10230, 10231]:
+        wanted = restarts(updates, *settings)
+        assert abs(schedule(updates) - wanted) <= 1e-9 * 0.1
+        assert abs(schedule.replace(done=5)(updates) - restarts(updates + 5, *settings)) <= 1e-9 * 0.1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_schedules_are_the_same_everywhere(way):
+    """Bare descent of gradient 1 adds a schedule up: warm-up, then restarts, each cosine from its very first update."""
+    schedule = everstep.Warmup(everstep.CosineDecayRestarts(0.5, 5, 2.0), 4, shift=True)
+    run = way.run(lambda: SGD(schedule).bind(way.module), {"w": np.zeros(2, "float32")}, {"w": harness.DENSE})
+    total = 0.0
+    for updates in range(24):
+        run.step({"w": -np.ones(2, "float32")})
+        total += 0.5 * updates / 4 if updates < 4 else restarts(updates - 4, 0.5, 5, 2.0, 1.0, 0.0)
+        assert np.abs(run.weights()["w"] - total).max() <= 2e-6 * total + 1e-7, updates
+    run.close()
+
+
+def test_restarts_in_float32():
+    """What a cosine starts with is not lost to a rounded logarithm, however late."""
+    for settings in RESTARTS[:1] + RESTARTS[3:]:
+        schedule, starts, at = everstep.CosineDecayRestarts(*settings), [], 0
+        while at < 300000:
+            at += int(settings[1] * settings[2] ** len(starts))
+            starts.append(at)
+        weights = np.zeros(1, "float32")
+        for start in starts:
+            optimizer = SGD(schedule).bind(np)
+            optimizer._counters["updates"][...] = start
+            weights[:] = 0
+            optimizer.apply_gradients([(-np.ones(1, "float32"), weights)])
+            np.testing.assert_allclose(weights, 0.1, rtol=1e-4)
+
+
+def test_bert_warmup():
+    schedule = everstep.Warmup(everstep.PolynomialDecay(0.1, decay_steps=100, end=0.0), steps=10)
+    for updates in range(120):
+        decayed = 0.1 * (1 - min(updates, 100) / 100.0)
+        assert abs(schedule(updates) - (0.1 * updates / 10.0 if updates < 10 else decayed)) <= 1e-12
+    assert everstep.Warmup(0.1, steps=10, start=0.05)(5) == 0.07500000000000001
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("update_step", "keras3")], ids=ids)
+def test_equals_the_restarts_of_keras(way):
+    stock = way.stock.schedules.CosineDecayRestarts(0.1, 7, t_mul=1.5, m_mul=0.9, alpha=0.1)
+    ours = everstep.CosineDecayRestarts(0.1, 7.0, 1.5, 0.9, 0.1)
+    for updates in (0, 3, 6, 8, 15, 30, 50):
+        assert abs(float(stock(updates)) - ours(updates)) <= 1e-6
+    assert everstep.from_native(way.stock.SGD(stock)).learning_rate == ours

@@ -1,0 +1,369 @@
+"""`clip`, `centralize` and `gradient_noise`: what a rule sees instead of its gradient."""
+
+from __future__ import absolute_import, division, print_function
+
+import json
+import math
+import zlib
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
+from everstep.optimizers import LAMB, SGD, Adafactor, Adam
+from test_battery import ids
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
+SHAPES = {"bias": (3,), "conv": (2, 2, 3, 2), "single": (), "table": (6, 3)}
+KINDS = {"bias": harness.DENSE, "conv": harness.DENSE, "single": harness.DENSE, "table": harness.SPARSE}
+START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
+STEPS = 6
+
+
+def batches(count=STEPS):
+    random = np.random.RandomState(2)
+    for _ in range(count):
+        batch = {name: np.asarray(random.normal(0.3, 1, shape), "float32") for name, shape in sorted(SHAPES.items())}
+        batch["table"] = batch["table"][:4], random.randint(0, 5, 4).astype(np.int64)
+        yield batch
+
+
+def whole(name, grad):
+    if not isinstance(grad, tuple):
+        return np.asarray(grad, np.float64)
+    dense = np.zeros(SHAPES[name])
+    np.add.at(dense, grad[1], grad[0].astype("float64"))
+    return dense
+
+
+def trained(way, definition, count=STEPS):
+    run = way.run(lambda: definition.bind(way.module), START, KINDS)
+    for batch in batches(count):
+        run.step(batch)
+    return run
+
+
+def descent(change, by_rows=False):
+    """{name: weights} of descent at rate 0.1 by `change({name: gradient}, step)`; all names of a step together."""
+    weights = {name: value.astype("float64") for name, value in START.items()}
+    for step, batch in enumerate(batches(), 1):
+        changed = change({name: whole(name, grad) for name, grad in batch.items()}, step)
+        for name, value in weights.items():
+            rows = np.unique(batch[name][1]) if by_rows and isinstance(batch[name], tuple) else Ellipsis
+            value[rows] -= np.float32(0.1) * changed[name][rows]
+    return weights
+
+
+def check(run, wanted, most=3e-6):
+    found = run.weights()
+    for name in SHAPES:
+        assert oracle.distance(found[name], wanted[name]) <= most, name
+    run.close()
+
+
+# Clipping
+
+
+def bounded(norm=None, global_norm=None, value=None):
+    def change(grads, step):
+        if global_norm:
+            size = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
+            grads = {name: grad * min(1, global_norm / size) for name, grad in grads.items()}
+        if norm:
+            grads = {name: grad * min(1, norm / math.sqrt((grad**2).sum())) for name, grad in grads.items()}
+        if value:
+            grads = {name: np.clip(grad, -value, value) for name, grad in grads.items()}
+        return grads
+
+    return change
+
+
+@pytest.mark.parametrize("bounds", [dict(norm=0.7), dict(global_norm=1.5, value=0.4)], ids=str)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_clip(way, bounds):
+    check(trained(way, everstep.clip(SGD(0.1), **bounds)), descent(bounded(**bounds)))
+
+
+class Counted(np.ndarray):
+    """An array that counts the elements it gives and takes."""
+
+    moved = 0
+
+    def __getitem__(self, place):
+        found = super(Counted, self).__getitem__(place)
+        Counted.moved += np.size(found)
+        return np.asarray(found)
+
+    def __setitem__(self, place, value):
+        Counted.moved += np.size(value)
+        super(Counted, self).__setitem__(place, value)
+
+
+@pytest.mark.parametrize("bounds", [dict(norm=0.7), dict(global_norm=0.7), dict(value=0.4)], ids=str)
+@pytest.mark.parametrize("inner", [SGD(0.1), Adam(0.1, sparse="rows")], ids=lambda inner: type(inner).__name__)
+def test_clip_costs_the_rows_present(inner, bounds):
+    moved = []
+    for rows in (100, 10000):
+        table = np.ones((rows, 3), "float32").view(Counted)
+        optimizer = everstep.clip(inner, **bounds).bind(np)
+        grad = everstep.IndexedSlices(np.ones((4, 3)), [1, 2, 3, 3])
+        optimizer.apply_gradients([(grad, table)])
+        Counted.moved = 0
+        optimizer.apply_gradients([(grad, table)])
+        moved.append(Counted.moved)
+    assert moved[0] == moved[1] > 0
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
+def test_clip_makes_no_gradient_of_an_embedding_whole(way):
+    """No op of the graph has a result of the table's size but reads of the table."""
+    run = way.run(lambda: everstep.clip(SGD(0.1), global_norm=0.7).bind(way.module), START, KINDS)
+    reads = {"ReadVariableOp", "VarHandleOp", "Const", "VariableV2", "Identity", "IdentityN"}
+    made = [
+        op.name
+        for op in run.graph.get_operations()
+        if op.type not in reads and not op.name.startswith(("table/", "save/", "Const"))
+        for output in op.outputs
+        if output.get_shape().ndims == 2 and output.get_shape().as_list() == [6, 3]
+    ]
+    assert not made
+    run.close()
+
+
+# Centralizing
+
+
+def centered(grads, step):
+    return {
+        name: grad - grad.mean(tuple(range(grad.ndim - 1)), keepdims=True) if grad.ndim > 1 else grad
+        for name, grad in grads.items()
+    }
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_centralize(way):
+    check(trained(way, everstep.centralize(SGD(0.1))), descent(centered))
+
+
+def test_centralize_from_a_rank_on():
+    run = trained(harness.NUMPY, everstep.centralize(SGD(0.1), minimum_rank=3))
+    check(run, descent(lambda grads, step: dict(grads, conv=centered(grads, step)["conv"])))
+
+
+def test_sparse_gradients_become_whole_ones_by_centering():
+    found = []
+    for sparse in ("exact", "rows"):
+        table = np.zeros((4, 2))
+        optimizer = everstep.centralize(SGD(1.0, sparse=sparse)).bind(np)
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [1]), table)])
+        found.append(table.tolist())
+    assert found[0] == found[1] == [[0.25, 0.25], [-0.75, -0.75], [0.25, 0.25], [0.25, 0.25]]
+    line = np.zeros(4)  # a table of single numbers is none to centralize
+    optimizer = everstep.centralize(SGD(1.0, sparse="rows")).bind(np)
+    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones(1), [1]), line)])
+    assert line.tolist() == [0, -1, 0, 0]
+
+
+# Noise
+
+
+def noise(name, shape, step, seed=0):
+    """By whole numbers of Python, one element after the other."""
+    prime = 23159
+
+    def crc(number):
+        return (zlib.crc32("{}/{}/{}".format(name, seed, number).encode("ascii")) & 0xFFFFFFFF) % prime
+
+    def network(pair, keys):
+        left, right = pair
+        for key in keys:
+            left, right = right, (left + pow(right + key, 3, prime)) % prime
+        return left, right
+
+    of_step = network((step % prime, step // prime), [crc(n) for n in range(6)])
+    keys = [(of_step[0] * crc(6 + n) + of_step[1] * crc(n)) % prime for n in range(6)]
+    found = np.zeros(shape)
+    width = int(np.prod(shape[1:], dtype=int))
+    for place in range(found.size):
+        row, column = (place // width, place % width) if shape else (0, 0)
+        left, right = network((row % prime, column % prime), keys[:3])
+        left, right = network(((left + row // prime) % prime, (right + column // prime) % prime), keys[3:])
+        radius = math.sqrt(-2 * math.log((left + 0.5) / prime))
+        found.reshape(-1)[place] = radius * math.cos(2 * math.pi * (right + 0.5) / prime)
+    return found
+
+
+def noisy(way, seed=0):
+    def change(grads, step):
+        size = math.sqrt(0.3 / step**0.55)
+        named = {name: name if way.target != "arrays" else "array_%d" % n for n, name in enumerate(sorted(SHAPES))}
+        return {name: grad + size * noise(named[name], grad.shape, step, seed) for name, grad in grads.items()}
+
+    return change
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_noise(way):
+    """Whole rows of a table get it with "exact", those present with "rows"; each has its own."""
+    check(trained(way, everstep.gradient_noise(SGD(0.1), 0.3)), descent(noisy(way)))
+    if way.sparse:
+        rows = everstep.gradient_noise(SGD(0.1, sparse="rows"), 0.3, seed=7)
+        check(trained(way, rows), descent(noisy(way, 7), by_rows=True))
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_have_the_noise_of_the_whole(way, axis):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default(), tf.Session() as session:
+        split = tf.fixed_size_partitioner(2, axis)
+        table = tf.get_variable("table", [6, 4], tf.float32, tf.zeros_initializer(), partitioner=split)
+        optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(way.module)
+        step = optimizer.apply_gradients([(tf.zeros(part.get_shape()), part) for part in table])
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        assert oracle.distance(session.run(tf.concat(list(table), axis)), -noise("table", (6, 4), 1)) <= 1e-5
+
+
+def drawn(shape, count=1, seed=0):
+    """Noise of variance 1 of some steps."""
+    found, weights = [], np.zeros(shape)
+    optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0, seed).bind(np)
+    for _ in range(count):
+        weights[...] = 0
+        optimizer.apply_gradients([(np.zeros(shape), weights)])
+        found.append(-weights)
+    return np.array(found)
+
+
+@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+def test_noise_is_normal_and_of_no_pattern():
+    """Bounds of four standard deviations of each measure, for 250,000 numbers."""
+    first, second = drawn((500, 500), 2)
+    other = drawn((500, 500), 1, seed=1)[0]
+    count = float(first.size)
+    assert abs(first.mean()) <= 4 / math.sqrt(count)
+    assert abs(first.var() - 1) <= 4 * math.sqrt(2 / count)
+    assert abs((first**3).mean()) <= 4 * math.sqrt(15 / count)
+    assert abs((first**4).mean() - 3) <= 4 * math.sqrt(96 / count)
+    pairs = [(first[:, :-lag], first[:, lag:]) for lag in (1, 2, 3, 8, 64)]
+    pairs += [(first[:-lag], first[lag:]) for lag in (1, 2, 3, 8, 64)]
+    pairs += [(first, second), (first, other), (first[1:], second[:-1]), (first, first.T * (1 - np.eye(500)))]
+    for one, two in pairs:
+        assert abs((one * two).mean()) <= 4 / math.sqrt(one.size)
+        assert abs(((one**2 - 1) * (two**2 - 1)).mean()) <= 4 * 2 / math.sqrt(one.size) + 0.005
+    edges = [-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5]
+    below = np.array([0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges])
+    expected = count * np.diff(np.concatenate([[0], below, [1]]))
+    found = np.histogram(first, np.concatenate([[-9], edges, [9]]))[0]
+    assert ((found - expected) ** 2 / expected).sum() <= 32  # of 11 degrees of freedom: one in a thousand
+    assert len(np.unique(first)) > 0.99 * count
+
+
+def test_far_steps_and_rows_have_noise_of_their_own():
+    """Beyond the prime in which it counts, too."""
+    weights = np.zeros((60000, 1))
+    optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(np)
+    optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
+    assert len(np.unique(weights)) > 59900
+    for row in (0, 23158, 23159, 46318, 59999):
+        name, shape = "array_0", (60000, 1)
+        assert abs(weights[row, 0] + noise_at(name, shape, row)) <= 1e-9
+    seen = []
+    for updates in (0, 23158, 23159, 1000000):
+        optimizer._counters["updates"][...] = updates
+        weights[:] = 0
+        optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
+        seen.append(weights[0, 0])
+    assert len(set(seen)) == 4
+
+
+def noise_at(name, shape, row):
+    return noise(name, (row + 1,) + shape[1:], 1)[row, 0]
+
+
+# Together
+
+
+STACKS = [
+    everstep.accumulate(everstep.clip(everstep.centralize(Adam(0.05)), norm=0.5), 2),
+    everstep.clip(everstep.gradient_noise(everstep.centralize(SGD(0.1, 0.9)), 0.1), global_norm=1.0),
+    everstep.lookahead(everstep.accumulate(everstep.gradient_noise(Adam(0.05), 0.1), 2), 2),
+    everstep.moving_average(everstep.learning_rate_multipliers(everstep.centralize(Adafactor(0.05)), (), 0.5), 0.8),
+    everstep.gradient_noise(everstep.decoupled_weight_decay(everstep.lookahead(SGD(0.1)), 0.1), 0.1),
+]
+
+
+@pytest.mark.parametrize("place, way", [(n, way) for n in range(len(STACKS)) for way in ONE_EACH], ids=ids)
+def test_stacks_save_and_resume(place, way):
+    through = trained(way, STACKS[place])
+    wanted = through.weights()
+    through.close()
+    half = trained(way, STACKS[place], 3)
+    other = half.resumed()
+    for batch in list(batches())[3:]:
+        other.step(batch)
+    found = other.weights()
+    half.close()
+    other.close()
+    for name in SHAPES:
+        assert np.array_equal(found[name], wanted[name])
+        assert np.isfinite(found[name]).all() and not np.array_equal(found[name], START[name])
+
+
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
+def test_stacks_are_the_same_everywhere(place, way):
+    """Those without noise, which goes by names that arrays have not."""
+    start = {name: value.astype("float64") for name, value in START.items()}
+    reference = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
+    for batch in batches():
+        reference.step(batch)
+    check(trained(way, STACKS[place]), reference.weights(), 5e-6)
+
+
+def test_one_clip_of_the_mean():
+    """accumulate(clip) clips the mean of a window, clip(accumulate) each gradient."""
+    weights, other = np.zeros(1), np.zeros(1)
+    inside = everstep.accumulate(everstep.clip(SGD(1.0), value=1.0), 2).bind(np)
+    outside = everstep.clip(everstep.accumulate(SGD(1.0), 2), value=1.0).bind(np)
+    for grad in (3.0, -3.5):
+        inside.apply_gradients([(np.array([grad]), weights)])
+        outside.apply_gradients([(np.array([grad]), other)])
+    assert weights == 0.25 and other == 0.0
+
+
+def test_configs():
+    for definition in STACKS:
+        assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
+        for way in ONE_EACH:
+            if way.target != "tf_train":
+                optimizer = definition.bind(way.module)
+                config = json.loads(json.dumps(optimizer.get_config()))
+                assert type(optimizer).from_config(config).definition == definition
+
+
+BAD = [
+    (lambda: everstep.centralize(SGD(), minimum_rank=1), HyperValueError, "minimum_rank must be at least 2"),
+    (lambda: everstep.centralize(everstep.clip(LAMB(), norm=1.0)), DefinitionError, "measures gradients"),
+    (lambda: everstep.centralize(everstep.accumulate(SGD(), 2)), DefinitionError, "put centralize inside"),
+    (lambda: everstep.centralize(Adam(sparse="catch_up")), RuleError, "needs the whole variable"),
+    (lambda: everstep.gradient_noise(SGD(), eta=-1.0), HyperValueError, "eta must be at least 0"),
+    (lambda: everstep.gradient_noise(SGD(), seed=0.5), HyperTypeError, "takes a whole number"),
+    (lambda: everstep.gradient_noise(everstep.clip(LAMB(), norm=1.0)), DefinitionError, "before there is noise"),
+    (lambda: everstep.gradient_noise(everstep.accumulate(SGD(), 2)), DefinitionError, "put gradient_noise inside"),
+    (lambda: everstep.gradient_noise(Adam(sparse="catch_up")), RuleError, "rows would miss noise"),
+]
+
+
+@pytest.mark.parametrize("make, error, needle", BAD, ids=[needle for _, _, needle in BAD])
+def test_bad_input(make, error, needle):
+    with pytest.raises(error, match=needle):
+        make()

@@ -1,0 +1,305 @@
+"""`everstep.partition`: several optimizers in one model do what each does alone on its own variables."""
+
+from __future__ import absolute_import, division, print_function
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperTypeError, HyperValueError, StateError
+from everstep.optimizers import LAMB, SGD, Adagrad, Adam, Nadam
+from everstep.optimizers.tree import flat
+from test_battery import ids
+from test_catch_up import zipf_batches
+from test_wrappers_accumulate import distance, joined, windows
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SHAPES = {"dense_kernel": (4, 3), "dense_bias": (3,), "embed": (6, 3), "head": (2, 2)}
+KINDS = dict({name: harness.DENSE for name in SHAPES}, embed=harness.SPARSE)
+START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
+
+
+def batches(count):
+    random = np.random.RandomState(2)
+    for _ in range(count):
+        batch = {name: random.normal(0.5, 1, shape).astype("float32") for name, shape in sorted(SHAPES.items())}
+        batch["embed"] = batch["embed"][:4], random.randint(0, 5, 4).astype(np.int64)
+        yield batch
+
+
+def named(way, name):
+    """A rule for a variable; arrays have no names, there it goes by shape."""
+    if way.target != "arrays":
+        return name
+    shape = [SHAPES[each] for each in SHAPES if name in each][0]
+    return lambda variable: variable.shape == shape
+
+
+def split(way, default=None):
+    """Three definitions and a default, of four variables: one with a wrapper and a total, one with a scalar."""
+    return everstep.partition(
+        {
+            "table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
+            "biases": (named(way, "bias"), everstep.clip(SGD(0.1, momentum=0.9), global_norm=0.5)),
+            "top": (named(way, "head"), Nadam(0.02)),
+        },
+        default=default or Adam(0.05),
+    )
+
+
+def alone(way, definition, name, count=20):
+    """What a definition makes of one variable that it trains alone."""
+    run = way.run(lambda: definition.bind(way.module), {name: START[name]}, {name: KINDS[name]})
+    for batch in batches(count):
+        run.step({name: batch[name]})
+    found = run.weights()[name]
+    run.close()
+    return found
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_each_variable_is_trained_as_if_alone(way):
+    definition = split(way)
+    run = way.run(lambda: definition.bind(way.module), START, KINDS)
+    for batch in batches(20):
+        run.step(batch)
+    found = run.weights()
+    slots = {name: sorted(run.optimizer.slot_names(run.variables[name])) for name in START}
+    run.close()
+    assert slots["dense_kernel"] == ["default/m", "default/v"]
+    assert slots["dense_bias"] == ["biases/velocity"]  # nothing is kept for what only passes a clipped gradient on
+    assert slots["embed"] == ["table/accumulator"] and slots["head"] == ["top/m", "top/v"]
+    for branch, name in (("table", "embed"), ("biases", "dense_bias"), ("top", "head"), ("default", "dense_kernel")):
+        wanted = alone(way, definition.children()[branch], name)
+        assert oracle.distance(found[name], wanted) <= 1e-6, name
+        assert oracle.distance(wanted, START[name]) > 0.02
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
+def test_each_rate_is_set_by_itself(way):
+    run = way.run(lambda: split(way).bind(way.module), START, KINDS)
+    optimizer, feed = run.optimizer, list(batches(2))
+    run.step(feed[0])
+    before = run.weights()
+    with pytest.raises(HyperValueError, match="no one learning rate; it has biases_learning_rate, .*default_learning_"):
+        optimizer.learning_rate = 0.1
+    with pytest.raises(HyperValueError, match="no one learning rate"):
+        optimizer.lr = 0.1
+    if way.target in ("update_step", "optimizer_v2", "get_updates"):
+        assert not hasattr(optimizer, "lr")  # what callbacks of these Keras ask first
+    rates = [name.replace("/", "_") for name in flat(optimizer.definition, "hyper") if name.endswith("learning_rate")]
+    assert rates == [name + "_learning_rate" for name in ("biases", "table", "top", "default")]
+    for name in rates:
+        if name == "table_learning_rate":
+            continue
+        if hasattr(run, "session"):
+            initializer = getattr(optimizer, name).initializer
+            run.session.run(initializer, {initializer.inputs[1]: 0.0})
+        else:
+            setattr(optimizer, name, 0.0)
+    run.step(feed[1])
+    after = run.weights()
+    run.close()
+    # The velocity of a rate of 0 goes on.
+    assert [name for name in sorted(START) if not np.array_equal(before[name], after[name])] == ["dense_bias", "embed"]
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_saved_resumed_and_carried(way):
+    """In the middle of a window of an accumulation around it, bit for bit, by the API's own means and by a State."""
+    definition = everstep.accumulate(split(way, default=SGD(0.1, momentum=0.9)), 3)
+
+    def ended(cut):
+        runs = [way.run(lambda: definition.bind(way.module), START, KINDS)]
+        for place, batch in enumerate(batches(9)):
+            if place == cut:
+                runs.append(runs[-1].resumed())
+            runs[-1].step(batch)
+        found = runs[-1].weights()
+        for run in runs:
+            run.close()
+        return found
+
+    wanted, found = ended(None), ended(4)
+    for name, value in wanted.items():
+        assert np.array_equal(value, found[name]), name
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_wrappers_around_and_inside(way):
+    """Around it a norm is of all variables and steps of all are skipped; inside a norm is of the branch's."""
+    inside = everstep.partition(
+        {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
+        default=everstep.clip(SGD(1.0), global_norm=0.2),
+    )
+    around = everstep.partition({"ours": (named(way, "dense_kernel"), SGD(1.0))}, SGD(1.0))
+    around = everstep.clip(around, global_norm=1)
+    batch = next(batches(1))
+
+    def moved(definition, feed):
+        run = way.run(lambda: definition.bind(way.module), START, KINDS)
+        for batch in feed:
+            run.step(batch)
+        found = {name: START[name] - value for name, value in run.weights().items()}
+        run.close()
+        return found
+
+    def norm(moved, names):
+        return np.sqrt(sum((moved[name].astype("float64") ** 2).sum() for name in names))
+
+    found = moved(inside, [batch])
+    assert abs(norm(found, ["dense_kernel"]) - 0.1) < 1e-6
+    assert abs(norm(found, set(START) - {"dense_kernel"}) - 0.2) < 1e-6
+    assert abs(norm(moved(around, [batch]), START) - 1.0) < 1e-6
+
+    definition = split(way)
+    whole = [all_joined(window) for window in windows(batches(8), [4, 4])]
+    wanted, found = moved(definition, whole), moved(everstep.accumulate(definition, 4), batches(8))
+    assert distance(found, wanted) <= 1e-5
+
+
+def all_joined(window):
+    found = {name: np.mean([batch[name] for batch in window], axis=0) for name in START if name != "embed"}
+    both = [{"kernel": batch["dense_kernel"], "table": batch["embed"]} for batch in window]
+    return dict(found, embed=joined(both)["table"])
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.sparse], ids=ids)
+def test_each_branch_has_its_own_meaning_of_sparse(way):
+    """One table catches up, one goes by rows, one is exact, in one model."""
+    sizes = {"first": 40, "second": 39, "third": 38}
+    start = {name: np.full((rows, 3), 0.5, "float32") for name, rows in sizes.items()}
+    definition = everstep.partition(
+        {
+            "first": (lambda variable: variable.shape[0] == 40, Adam(0.05, sparse="catch_up")),
+            "second": (lambda variable: variable.shape[0] == 39, Adam(0.05, sparse="rows")),
+        },
+        default=Adam(0.05),
+    )
+    kinds = {name: harness.SPARSE for name in start}
+
+    def train(definition, names):
+        run = way.run(lambda: definition.bind(way.module), {name: start[name] for name in names}, kinds)
+        for batch in zipf_batches(60, rows=38):
+            run.step({name: batch["table"] for name in names})
+        run.flush()
+        found = run.weights()
+        run.close()
+        return found
+
+    found = train(definition, sorted(start))
+    exact, rows = train(Adam(0.05), ["first", "third"]), train(Adam(0.05, sparse="rows"), ["second"])
+    for name, wanted in (("first", exact), ("third", exact), ("second", rows)):
+        assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
+    assert oracle.distance(found["second"][:38], found["third"]) > 1e-2
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_mistakes_are_told_before_anything_is_changed(way):
+    if way.target == "arrays":
+        return  # no names; below
+    cases = [
+        (everstep.partition({"typo": Adam()}, SGD()), "branch typo of the partition .typo. takes no variable"),
+        (everstep.partition({"collection:none": Adam()}, SGD()), "branch none .* takes no variable"),
+        (everstep.partition({"dense": Adam(), "bias": SGD()}, SGD()), "is of the branches bias and dense"),
+        (everstep.partition({"dense": Adam(), "embed": SGD()}), "head.* is of no branch"),
+    ]
+    for definition, message in cases:
+        with pytest.raises(DefinitionError, match=message):
+            made = way.run(lambda definition=definition: definition.bind(way.module), START, KINDS)
+            made.step(next(batches(1)))
+    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may take none
+    run.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target == "tf_train"][:1], ids=ids)
+def test_collections(way):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default(), tf.Session() as session:
+        rows, others = (tf.get_variable(name, initializer=tf.ones(2)) for name in ("a", "b"))
+        tf.add_to_collection("slow", rows)
+        optimizer = everstep.partition({"collection:slow": SGD(0.1)}, default=Adam(0.5)).bind(way.module)
+        train_op = optimizer.minimize(tf.reduce_sum(rows) + tf.reduce_sum(others))
+        session.run(tf.global_variables_initializer())
+        session.run(train_op)
+        np.testing.assert_allclose(session.run([rows, others]), [[0.9, 0.9], [0.5, 0.5]], rtol=1e-5)
+        made = {variable.op.name for variable in optimizer.variables()}
+        assert made == {"Partition/updates", "b/Partition/default/m", "b/Partition/default/v"}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target not in ("arrays", "tf_train")], ids=ids)
+def test_config_through_the_api(way):
+    rate = everstep.ExponentialDecay(0.1, 10, 0.5)
+    deep = everstep.partition({"bias": SGD()}, Adam())
+    embed = Adagrad(0.3, sparse="rows", dense_ok=True)
+    definition = everstep.partition({"embed": embed, "deep": ("^dense", deep)}, default=Nadam(rate))
+    definition = everstep.clip(definition, value=1.0)
+    if way.target == "get_updates":
+        harness.start_anew(way.module)
+    optimizer = definition.bind(way.module)
+    optimizer.embed_learning_rate = 0.25
+    config = json.loads(json.dumps(optimizer.get_config(), default=float))
+    other = type(optimizer).from_config(config)
+    assert other.definition.inner.children()["embed"].learning_rate == 0.25
+    again = other.definition.inner.replace(embed=definition.inner.children()["embed"])
+    assert other.definition.replace(inner=again) == definition
+    native = getattr(way.module, "optimizers", way.module)
+    if not hasattr(native, "serialize"):  # a module of legacy classes, whose package does it
+        native = sys.modules[native.__name__.rpartition(".")[0]]
+    serialized = native.serialize(optimizer)
+    loaded = native.deserialize(serialized, custom_objects=everstep.custom_objects(way.module))
+    assert type(loaded) is type(optimizer) and loaded.definition == other.definition
+
+
+def test_config_and_state():
+    way = harness.NUMPY
+    definition = split(way)
+    with pytest.raises(ConfigError, match="a function chooses the variables of branch biases, table, top"):
+        definition.get_config()
+    arrays = {name: value.copy() for name, value in START.items()}
+    optimizer = definition.bind(np)
+    for batch in batches(3):
+        batch["embed"] = everstep.IndexedSlices(*batch["embed"])
+        optimizer.apply_gradients([(batch[name], arrays[name]) for name in sorted(arrays)])
+    state = everstep.capture(optimizer, arrays)
+    assert sorted(state.slots["dense_kernel"]) == ["default/m", "default/v"]
+    assert list(state.scalars) == ["top/momentum_product"]
+    other = split(way, default=Adam(0.01)).bind(np)
+    everstep.restore(other, state, {name: value.copy() for name, value in arrays.items()})
+    with pytest.raises(StateError, match="is of Adam, this optimizer is SGD"):
+        everstep.restore(split(way, default=SGD()).bind(np), state, arrays)
+    by_name = everstep.partition({"array_0": SGD(), "c": ("array_1|array_2", Adam(sparse="rows"))}, LAMB())
+    assert everstep.Definition.from_config(json.loads(json.dumps(by_name.get_config()))) == by_name
+    assert by_name.replace(c=SGD()).children()["c"] == SGD()
+    assert by_name.replace(sparse="exact").children()["c"] == Adam()
+
+
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
+        (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
+        (lambda: everstep.partition({"(": SGD()}), DefinitionError, "no name for a branch"),
+        (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
+        (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
+        (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
+        (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' is no name"),
+        (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' is no name"),
+        (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' is no name"),
+        (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
+        (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
+        (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
+        (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
+    ],
+)
+def test_bad_rules(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,289 @@
+"""Mixed precision: `everstep.loss_scale`, variables of 16 bits, and each API's own LossScaleOptimizer around ours."""
+
+from __future__ import absolute_import, division, print_function
+
+import sys
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
+from everstep.optimizers import SGD, Adam
+from test_battery import ids
+from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
+
+WAYS = harness.here()
+ONE_EACH = harness.one_of_each_target(WAYS)
+
+
+def scaled(way, definition, batches, scales, act=lambda run: None):
+    """(weights after each step, counts, the last scale) where gradients are those of the loss times its scale.
+
+    Args:
+        scales: what the scale is at each step, by hand; a batch of None has gradients that are not finite.
+    """
+    run = way.run(lambda: scaling(definition.bind(way.module)), START, KINDS)
+    try:
+        seen = [run.weights()]
+        for batch, scale in zip(batches, scales):
+            scale = 1 if way.target == "get_updates" else scale  # which takes the gradients of a loss itself
+            bad = batch is None
+            batch = next(globals()["batches"](1)) if bad else batch
+            kernel, (values, rows) = batch["kernel"] * np.float32(scale), batch["table"]
+            if bad:
+                values = np.where(np.arange(4)[:, None] == 2, np.float32(np.inf), values)
+            run.step({"kernel": kernel, "table": (values * np.float32(scale), rows)})
+            seen.append(run.weights())
+        return seen, counted(run), scalar(run, "loss_scale/factor") * definition.initial_scale, act(run)
+    finally:
+        run.close()
+
+
+def scaling(optimizer):
+    """An optimizer that has been asked for the scale: gradients here do not come from a loss."""
+    if optimizer.target != "tf_train":
+        optimizer.scale_loss(1.0)
+    else:
+        optimizer._scales = True  # its scale stands beside variables that there are not yet
+    return optimizer
+
+
+def scalar(run, name):
+    if hasattr(run, "session"):
+        with run.graph.as_default():
+            return float(run.session.run(run.optimizer.scalar(name)))
+    session = None
+    if isinstance(run, harness.GetUpdatesRun) and not run.optimizer.backend.eager:
+        session = run.keras.backend.get_session()
+    return float(run.optimizer.backend.value(run.optimizer.scalar(name), session))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_what_is_not_finite_changes_nothing(way):
+    """Scale by hand: two updates double it, a step that is not finite halves it."""
+    inner, feed = Adam(0.05, epsilon=1e-3), list(batches(5))
+    steps = [feed[0], None, feed[1], feed[2], None, None, feed[3], feed[4]]
+    scales = [64, 64, 32, 32, 64, 32, 16, 16]
+    definition = everstep.loss_scale(inner, initial_scale=64.0, growth_interval=2)
+    seen, counts, scale, _ = scaled(way, definition, steps, scales)
+    assert moved(seen) == [0, 2, 3, 6, 7] and counts == (5, 8) and scale == 32
+    assert distance(seen[-1], train(way, inner, feed)[0][-1]) <= 1e-6
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_scale_that_never_changes(way):
+    feed = list(batches(3))
+    definition = everstep.loss_scale(SGD(0.1, momentum=0.9), initial_scale=64.0, growth_interval=0)
+    seen, counts, scale, _ = scaled(way, definition, feed[:1] + [None] + feed[1:], [64] * 4)
+    assert counts == (3, 4) and scale == 64
+    assert distance(seen[-1], train(way, definition.inner, feed)[0][-1]) <= 1e-6
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_around_accumulation_and_clipping(way):
+    """A step that is not finite is none of the window's, which is as long as without it."""
+    feed = list(batches(8))
+    inner = everstep.accumulate(everstep.clip(SGD(1.0), global_norm=1.0), 4)
+    if way.sparse:
+        inner = inner.replace(inner=inner.inner.replace(inner=Adam(0.05, sparse="rows")))
+    definition = everstep.loss_scale(inner, initial_scale=64.0)
+    steps = feed[:2] + [None] + feed[2:5] + [None] + feed[5:]
+    seen, counts, scale, _ = scaled(way, definition, steps, [64] * 3 + [32] * 4 + [16] * 3)
+    assert moved(seen) == [4, 9] and counts == (2, 10) and scale == 16
+    assert distance(seen[-1], train(way, inner, feed)[0][-1]) <= 1e-6
+
+
+def test_the_scale_has_bounds():
+    weights = np.zeros(1)
+    optimizer = everstep.loss_scale(SGD(1.0), initial_scale=4.0).bind(np)
+    for _ in range(5):
+        optimizer.scale_loss(1.0)
+        optimizer.apply_gradients([(np.array([np.nan]), weights)])
+    assert optimizer.scale_loss(1.0) == 1.0 and optimizer.iterations == 0 and optimizer.steps == 5
+    optimizer = everstep.loss_scale(SGD(0.0), initial_scale=2.0**100, growth_interval=1, growth=2.0**20).bind(np)
+    for _ in range(5):
+        optimizer.scale_loss(1.0)
+        optimizer.apply_gradients([(np.array([1.0]), weights)])
+    assert optimizer.scale_loss(1.0) == 2.0**126
+
+
+def test_what_is_refused():
+    with pytest.raises(UnsupportedError, match="no loss was scaled: take gradients of optimizer.scale_loss"):
+        everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))])
+    for make in (
+        lambda: everstep.loss_scale(everstep.loss_scale(SGD())),
+        lambda: everstep.accumulate(everstep.loss_scale(SGD()), 2),
+        lambda: everstep.partition({"a": everstep.loss_scale(SGD())}),
+        lambda: everstep.loss_scale(SGD(), growth_interval=1.5),
+        lambda: everstep.loss_scale(SGD(), initial_scale=0.5),
+    ):
+        with pytest.raises((DefinitionError, HyperTypeError, HyperValueError)):
+            make()
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("optimizer_v2", "keras3")], ids=ids)
+def test_native_clipping_is_refused(way):
+    with pytest.raises(UnsupportedError, match="clipnorm would bound gradients of the scaled loss"):
+        everstep.loss_scale(SGD()).bind(way.module, clipnorm=1.0)
+
+
+# Where an API takes the gradients of a loss itself.
+
+
+def slopes(way, definition, slopes, wrap=lambda optimizer: optimizer):
+    """What a variable of ones comes to where the loss is its sum times a number, by the API's own `minimize`."""
+    if way.target == "get_updates":
+        K = way.module.backend
+        harness.start_anew(way.module)
+        variable, slope = K.variable(np.ones(2)), K.placeholder(())
+        optimizer = wrap(definition.bind(way.module))
+        symbolic = getattr(K, "symbolic", lambda function: function)
+        loss = symbolic(lambda: K.sum(variable) * slope)()
+        updates = optimizer.get_updates(loss=loss, params=[variable])
+        step = symbolic(lambda: K.function([slope], [loss], updates=updates))()
+        for value in slopes:
+            step([value])
+        return K.get_value(variable)
+    if way.target == "keras3":
+        import keras
+
+        layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((2,)), layer])
+        optimizer = wrap(definition.bind(way.module))
+        model.compile(optimizer, lambda slope, output: slope * output)
+        model.fit(np.ones((len(slopes), 2)), np.reshape(slopes, (-1, 1)), batch_size=1, shuffle=False, verbose=0)
+        return model.get_weights()[0][:, 0]
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    if "session" not in way.name and way.run not in (harness.TrainRefRun, harness.TrainResourceRun):
+        variable, value = tf.Variable(np.ones(2, "float32")), tf.Variable(0.0)
+        optimizer = wrap(definition.bind(way.module))
+        for number in slopes:
+            value.assign(number)
+            optimizer.minimize(lambda: tf.reduce_sum(variable) * value, var_list=[variable])
+        return variable.numpy()
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable("v", initializer=tf.ones(2), use_resource=way.run is not harness.TrainRefRun)
+        slope = tf.placeholder(variable.dtype.base_dtype, [])
+        optimizer = wrap(definition.bind(way.module))
+        loss = lambda: tf.reduce_sum(variable) * slope  # noqa: E731
+        train_op = optimizer.minimize(loss() if way.target == "tf_train" else loss, var_list=[variable])
+        session.run(tf.global_variables_initializer())
+        for value in slopes:
+            session.run(train_op, {slope: value})
+        return session.run(variable)
+
+
+MINIMIZING = [way for way in WAYS if way.target != "arrays" and "function" not in way.name and "jit" not in way.name]
+
+
+@pytest.mark.parametrize("way", MINIMIZING, ids=ids)
+def test_minimize_scales_the_loss(way):
+    definition = everstep.loss_scale(SGD(0.1, momentum=0.5), initial_scale=2.0**10, growth_interval=1)
+    found = slopes(way, definition, [1.0, np.inf, 1.0, 1.0])
+    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+
+
+def native_scaling(way):
+    """The API's own LossScaleOptimizer, as a function of the optimizer inside; None where there is none."""
+    if way.target in ("arrays", "get_updates"):
+        return None
+    if way.target == "keras3":
+        return lambda optimizer: way.stock.LossScaleOptimizer(optimizer, initial_scale=1024.0)
+    import tensorflow as tf
+
+    if way.target == "tf_train":
+        tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
+        train = getattr(tf.train, "experimental", None)
+        name = "MixedPrecisionLossScaleOptimizer"
+        made, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
+        made = made or getattr(getattr(tf, "mixed_precision", None), name, None)
+        scale = scale or getattr(getattr(tf, "mixed_precision", None), "DynamicLossScale", None)
+        return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+    package = sys.modules[way.module.__name__.split(".optimizers")[0]]
+    precision = getattr(package, "mixed_precision", None)
+    made = getattr(precision, "LossScaleOptimizer", None)
+    if made:
+        return lambda optimizer: made(optimizer, initial_scale=1024.0)
+    made = getattr(getattr(precision, "experimental", None), "LossScaleOptimizer", None)
+    scale = getattr(getattr(tf.train, "experimental", None), "DynamicLossScale", None)
+    return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+
+
+@pytest.mark.parametrize("way", [way for way in MINIMIZING if native_scaling(way)], ids=ids)
+def test_the_api_s_own_loss_scaling_around_ours(way):
+    if way.run is harness.TrainRefRun and "tf_train eager" in [each.name for each in WAYS]:
+        with pytest.raises(VariableError, match="is a ref variable"):  # which it steps in a branch, in TF 2 a function
+            slopes(way, SGD(0.1), [1.0], native_scaling(way))
+        return
+    found = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))
+    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+
+
+# Variables of 16 bits.
+
+
+def halves(way, definition, dtype="float16", count=40):
+    """(variables, slots of the copies) after small steps on variables of a dtype."""
+    start = {name: value.astype(dtype) for name, value in START.items()}
+    run = way.run(lambda: definition.bind(way.module), start, KINDS)
+    try:
+        for batch in batches(count):
+            values, rows = batch["table"]
+            kernel, values = (np.asarray(value).astype("float16").astype(dtype) for value in (batch["kernel"], values))
+            run.step({"kernel": kernel, "table": (values, rows)})
+        names = run.optimizer.slot_names(run.variables["kernel"])
+        copies = {name: run.slot(name, "master/value") for name in START} if "master/value" in names else None
+        return run.weights(), copies
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_copies_hold_what_16_bits_lose(way):
+    start = {name: value.astype("float16").astype("float32") for name, value in START.items()}
+    for inner in (SGD(1e-5), everstep.decoupled_weight_decay(Adam(1e-5), 0.1)):
+        wanted = halves_in_float32(way, inner, start)
+        found, copies = halves(way, everstep.master_copies(inner))
+        lost, _ = halves(way, inner)
+        for name in START:
+            assert copies[name].dtype == np.float32 and found[name].dtype == np.float16
+            assert oracle.distance(copies[name], wanted[name]) <= 1e-6
+            assert np.array_equal(found[name], copies[name].astype("float16"))
+            assert np.abs(wanted[name] - start[name]).max() > 1e-4
+            assert np.array_equal(lost[name], START[name].astype("float16"))
+
+
+def halves_in_float32(way, definition, start):
+    run = way.run(lambda: definition.bind(way.module), start, KINDS)
+    for batch in batches(40):
+        values, rows = batch["table"]
+        kernel, values = (value.astype("float16").astype("float32") for value in (batch["kernel"], values))
+        run.step({"kernel": kernel, "table": (values, rows)})
+    found = run.weights()
+    run.close()
+    return found
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_what_changes_the_variable_changes_the_copy(way):
+    """A decay around it, seen by the copy; in float32 there is none."""
+    decay = lambda definition: everstep.decoupled_weight_decay(definition, 1e-4, times_rate=False)  # noqa: E731
+    around, wanted = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
+    found, copies = halves(way, around)
+    assert distance(copies, wanted) <= 1e-3 and distance(copies, START) > 4e-3
+    assert halves(way, everstep.master_copies(SGD(1e-4)), "float32")[1] is None
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_all_of_it_together(way):
+    """Scaled, accumulated, clipped, with copies: float16 as near to float32 as its gradients are."""
+    rule = everstep.accumulate(everstep.clip(everstep.master_copies(Adam(1e-3)), global_norm=1.0), 4)
+    found, copies = halves(way, rule)
+    wanted = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
+    assert distance(copies, wanted) <= 1e-3
+    assert distance(wanted, START) > 5e-3
