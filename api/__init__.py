@@ -11,6 +11,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
 from everstep.compat.from_native import from_native
+from everstep.compat.multistage import disable_multistage, enable_multistage
 from everstep.compat.ops import IndexedSlices
 from everstep.compat.state.averaged import assign_averages, averaged
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
@@ -38,6 +39,7 @@ from everstep.optimizers.wrappers.lookahead import lookahead
 from everstep.optimizers.wrappers.loss_scale import loss_scale
 from everstep.optimizers.wrappers.master_copies import master_copies
 from everstep.optimizers.wrappers.moving_average import moving_average
+from everstep.optimizers.wrappers.multistage import multistage
 from everstep.optimizers.wrappers.partition import partition
 from everstep.optimizers.wrappers.stochastic_weight_averaging import stochastic_weight_averaging
 
@@ -89,6 +91,8 @@ __all__ = [
     "clip",
     "custom_objects",
     "decoupled_weight_decay",
+    "disable_multistage",
+    "enable_multistage",
     "errors",
     "from_native",
     "gradient_noise",
@@ -96,9 +100,10 @@ __all__ = [
     "learning_rate_multipliers",
     "lookahead",
     "loss_scale",
-    "moving_average",
-    "optimizers",
     "master_copies",
+    "moving_average",
+    "multistage",
+    "optimizers",
     "option",
     "partition",
     "read_checkpoint",

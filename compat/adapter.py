@@ -12,7 +12,15 @@ import numpy as np
 
 from everstep.compat.catch_up import ROWS, Missed, catches_up
 from everstep.compat.step import Flush, LossScale, Step, counters, engine_slots, holds, skips
-from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperValueError, RuleError, UnsupportedError
+from everstep.errors import (
+    ConfigError,
+    DefinitionError,
+    EverstepError,
+    GradientError,
+    HyperValueError,
+    RuleError,
+    UnsupportedError,
+)
 from everstep.optimizers.declarations import is_tensor
 from everstep.optimizers.definition import Definition, Variable
 from everstep.optimizers.schedule import Schedule
@@ -40,6 +48,7 @@ class Adapter(object):
     native_base = None  # type: Any
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]  # counters that the base class moves by itself
+    takes_gradients = False  # whether this API's optimizers take gradients of a loss
     sets_hypers = True  # whether hypers can be set after the optimizer is made
 
     @classmethod
@@ -58,7 +67,7 @@ class Adapter(object):
         return cls(definition=definition, **native)
 
     def __init__(self, *args, **kwargs):
-        definition = kwargs.pop("definition", None)
+        definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
         if definition is None:
             own = self.definition_class.argument_names()
             definition = self.definition_class(*args, **{name: kwargs.pop(name) for name in own if name in kwargs})
@@ -67,11 +76,15 @@ class Adapter(object):
                 "{} binds a {}; got {!r}".format(type(self).__name__, self.definition_class.__name__, definition)
             )
         self.check_native(definition, kwargs)
+        self.check_gradients(gradients)
         # Before the base class, whose attributes may have hooks.
         self.__dict__.update(
             definition=definition,
             is_averaged=False,  # whether everstep.averaged has put averages into the variables
             _scales=False,  # whether a loss was scaled, where the definition divides by that
+            takes_stages=False,  # whether who calls takes all the gradients of a batch, where the definition needs more
+            _gradients=gradients,  # what takes the gradients of a loss, where that is not the API itself
+            _by_hand=False,  # whether it ever did
             _checked=False,  # whether the variables of a first step were looked at
             _rules={},  # by variable: its rule and record, and the variable itself, so that its id stays its own
             _calls={},  # by graph: the variables of the first call, for definitions that count calls
@@ -93,6 +106,16 @@ class Adapter(object):
                     bounds[0], definition._short()
                 )
             )
+
+    def check_gradients(self, gradients):
+        if gradients is not None and not self.takes_gradients:
+            raise UnsupportedError(
+                "gradients={!r}: on {} no optimizer takes gradients of a loss; give yours to apply_gradients".format(
+                    gradients, self.target
+                )
+            )
+        if gradients is not None and not callable(gradients):
+            raise DefinitionError("gradients is a function of (loss, variables); got {!r}".format(gradients))
 
     def native_name(self, name):
         """The name that variables on disk begin with: what was given, else that of the innermost rule."""
@@ -282,6 +305,21 @@ class Adapter(object):
             return lambda: self.scale_loss(loss())
         return loss * LossScale(self).native(self.backend.dtype(loss) if is_tensor(loss) else "float32")
 
+    def by_hand(self, loss, variables):
+        """Pairs of what the user's own function gives for the gradients of a loss."""
+        self.__dict__["_by_hand"] = True
+        grads, variables = list(self._gradients(loss, variables)), list(variables)
+        if len(grads) != len(variables):
+            raise GradientError(
+                "{!r} gave {} gradients for {} variables ({}); give one for each, or None".format(
+                    self._gradients,
+                    len(grads),
+                    len(variables),
+                    ", ".join(str(getattr(variable, "name", variable)) for variable in variables),
+                )
+            )
+        return list(zip(grads, variables))
+
     def take_step(self, pairs, count=True, before=()):
         return Step(self, pairs, before).run(count)
 
@@ -381,16 +419,65 @@ class Adapter(object):
                 "optimizer.scale_loss(loss). What takes them in another way (fit of TF 2.0 to 2.3, a "
                 "LossScaleOptimizer around it) needs a definition without loss_scale".format(self.definition._short())
             )
+        if self._gradients is not None and not self._by_hand:
+            raise UnsupportedError(
+                "this {} was bound with gradients={!r}, and what trains here takes gradients by itself (fit of TF 2.0 "
+                "to 2.3 does); call minimize, or give your gradients to apply_gradients of an optimizer bound without "
+                "it".format(type(self).__name__, self._gradients)
+            )
+        self.check_stages()
         if not skips(self.definition):
             return
         graph = self._graph_now()
         keys = [self.variable_key(variable) for variable in variables]
         first = self._calls.setdefault(graph, keys)
-        if first != keys or graph is not None and first is not keys:
+        if first != keys or graph is not None and first is not keys and self.definition.stages == 1:
             raise UnsupportedError(
                 "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
                 "definition for each group of variables".format(self.definition._short())
             )
+
+    def check_stages(self):
+        """Raises where a rule that takes several gradients of a batch would get one of each."""
+        if self.definition.stages > 1 and not self.takes_stages:
+            raise UnsupportedError(
+                "{0} takes {1} gradients of each batch, one after the other, and this call has one: give minimize a "
+                "function without arguments that computes the loss (where this API has it), or call "
+                "everstep.enable_multistage(model) before fit. In a loop of your own, call "
+                "everstep.enable_multistage(optimizer) once, then take {1} gradients of each batch, each followed by a "
+                "step".format(self.definition._short(), self.definition.stages)
+            )
+
+    def refused_updates(self, params):
+        """What stands in a train function that gives one gradient of a batch to a rule of several: it fails when run.
+
+        Not before, since loading a model builds its train function.
+        """
+        try:
+            self.check_stages()
+            return []
+        except UnsupportedError as error:
+            self.make_state(params)
+            return [self.backend.failure(str(error))]
+
+    def each_stage(self, minimize, loss, *args, **kwargs):
+        """Calls `minimize` of the base class once for each gradient that an update takes."""
+        if self.definition.stages == 1 or self.takes_stages:
+            return minimize(loss, *args, **kwargs)
+        if not callable(loss):
+            raise UnsupportedError(
+                "{} takes {} gradients, and a loss that is a tensor has one; give minimize a function without "
+                "arguments that computes it".format(self.definition._short(), self.definition.stages)
+            )
+        self.__dict__["takes_stages"] = True
+        try:
+            done = []
+            for _ in range(self.definition.stages):
+                with self.backend.after(done):
+                    done = [minimize(loss, *args, **kwargs)]
+            return done[0]
+        finally:
+            self.__dict__["takes_stages"] = False
 
     def _graph_now(self):
         return None if self.backend.eager else self.backend.tf.get_default_graph()
@@ -431,6 +518,8 @@ class Adapter(object):
         for name in self.hyper_declarations():
             value = self.write_hyper(name, self.read_hyper(name))
             config[attribute(name)] = value.get_config() if isinstance(value, Schedule) else value
+        if self._gradients is not None:
+            config["gradients"] = repr(self._gradients)
         return config
 
     def as_given(self, name, value):
@@ -453,6 +542,11 @@ class Adapter(object):
                 "this config has no {!r} key, so everstep did not write it; it has {}".format(
                     CONFIG_KEY, ", ".join(sorted(config))
                 )
+            )
+        if "gradients" in config:
+            raise ConfigError(
+                "this optimizer took its gradients by {}, a function, which no config holds; load the model with "
+                "compile=False and bind again".format(config["gradients"])
             )
         definition = Definition.from_config(config.pop(CONFIG_KEY))
         changed = {}

@@ -43,6 +43,7 @@ class GetUpdatesAdapter(Adapter):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
     cannot = ("minimize", "apply_gradients", "partitioned variables", "decay", "global_clipnorm")
+    takes_gradients = True
 
     @classmethod
     def base_class(cls, optimizer, module):
@@ -196,7 +197,7 @@ class GetUpdatesAdapter(Adapter):
 
     def get_gradients(self, loss, params):
         """The gradients, clipped, sparse ones still sparse."""
-        grads = self._keras.gradients(self.scale_loss(loss), params)
+        grads = self._gradients_of(self.scale_loss(loss), params)
         missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
         if missing:
             raise GradientError(
@@ -205,6 +206,11 @@ class GetUpdatesAdapter(Adapter):
             )
         bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
         return clip(self.backend, grads, *bounds, one_norm=self._one_norm)
+
+    def _gradients_of(self, loss, params):
+        if self._gradients is not None:
+            return [grad for grad, _ in self.by_hand(loss, params)]
+        return self._keras.gradients(loss, params)
 
     def get_updates(self, loss, params):
         """The operations of one step, in an order of their own: see `compat/step.py`."""
@@ -215,6 +221,9 @@ class GetUpdatesAdapter(Adapter):
         return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
 
     def _get_updates(self, loss, params):
+        self.updates = self.refused_updates(params)
+        if self.updates:
+            return self.updates
         grads = self.get_gradients(loss, params)
         self._create_slots(params)
         # As with stock optimizers, a model may have nothing to train.

@@ -89,6 +89,11 @@ class NewStyleAdapter(NativeSchedules):
                 raise DefinitionError(
                     "weight_decay is times the learning rate on this API, and {} has none".format(owner)
                 )
+        if weight_decay and self.definition.stages > 1:
+            raise UnsupportedError(
+                "weight_decay={} would be taken off at each gradient of {}; put everstep.decoupled_weight_decay inside "
+                "of it".format(weight_decay, owner)
+            )
         if weight_decay and any(node.definition.sparse == "catch_up" for node in walk(tree(self.definition))):
             raise UnsupportedError(
                 '{} has sparse="catch_up", and weight_decay={} takes something off every row at every step; give '

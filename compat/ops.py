@@ -474,6 +474,10 @@ class TensorFlowBackend(object):
     def group(self, operations):
         return None if self.eager else self.tf.group(*operations)
 
+    def failure(self, message):
+        """An operation that fails when it is run."""
+        return self.tf.Assert(False, [message])
+
     def operations(self, done):
         """A flat list of the operations in nested results."""
         if isinstance(done, (list, tuple)):

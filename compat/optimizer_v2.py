@@ -48,6 +48,7 @@ class OptimizerV2Adapter(NativeSchedules):
     target = "optimizer_v2"
     works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
     cannot = ("ref variables", "partitioned variables", "more than one replica", "decay")
+    takes_gradients = True
 
     @classmethod
     def base_class(cls, optimizer, module):
@@ -319,11 +320,16 @@ class OptimizerV2Adapter(NativeSchedules):
         """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
         keras = self._keras.backend
         with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
+            if self._gradients is not None:
+                return [grad for grad, _ in self.by_hand(self.scale_loss(loss), params)]
             return self.backend.tf.gradients(self.scale_loss(loss), params)
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a model that is compiled again builds a train function beside the old one
-        return super(OptimizerV2Adapter, self).get_updates(loss, params)
+        return self.refused_updates(params) or super(OptimizerV2Adapter, self).get_updates(loss, params)
+
+    def minimize(self, loss, *args, **kwargs):
+        return self.each_stage(super(OptimizerV2Adapter, self).minimize, loss, *args, **kwargs)
 
     def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
         """The list-level step, which the base class calls across replicas; only names are given by keyword."""
@@ -350,7 +356,7 @@ class OptimizerV2Adapter(NativeSchedules):
     def _clip_gradients(self, grads):
         return grads  # what 2.2 and 2.3 call
 
-    def _compute_gradients(self, loss, *args, **kwargs):
+    def _compute_gradients(self, loss, var_list, *args, **kwargs):
         bounds = self._clip_bounds()
         for name in bounds:
             del vars(self)[name]
@@ -358,7 +364,9 @@ class OptimizerV2Adapter(NativeSchedules):
         try:
             with tape if tape is not None else self.backend.after(()):
                 loss = self.scale_loss(loss)
-            return super(OptimizerV2Adapter, self)._compute_gradients(loss, *args, **kwargs)
+            if self._gradients is not None:
+                return self.by_hand(loss, var_list() if callable(var_list) else var_list)
+            return super(OptimizerV2Adapter, self)._compute_gradients(loss, var_list, *args, **kwargs)
         finally:
             vars(self).update(bounds)
 

@@ -32,7 +32,7 @@ ENGINE_SLOTS = (TOUCHED,) + CATCH_UP  # all that there may be beside a variable'
 
 def skips(definition):
     """Whether there are steps that do not update, so that steps and updates are counted apart."""
-    return defines(definition, "applies") or defines(definition, "accepts")
+    return definition.stages > 1 or defines(definition, "applies") or defines(definition, "accepts")
 
 
 def counters(definition):
@@ -215,8 +215,7 @@ class Step(object):
             return {}
         with running_rule():
             found = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
-        found = flatten(self.definition, "scalar", found, "advance")
-        new = {name: shared.native(value) for name, value in found.items()}
+        new = self._scalar_natives(shared, found, "advance")
         self._learn(new)
         return new
 
@@ -226,8 +225,15 @@ class Step(object):
             return {}
         with running_rule():
             found = self.definition.reject(shared.tracer, *self._scalars_and_hypers(shared))
-        found = flatten(self.definition, "scalar", found, "reject")
-        return {name: shared.native(value) for name, value in found.items()}
+        return self._scalar_natives(shared, found, "reject")
+
+    def _scalar_natives(self, shared, returned, verb):
+        natives = {}
+        for name, value in flatten(self.definition, "scalar", returned, verb).items():
+            value = shared.as_value(value)
+            native = shared.native(value)
+            natives[name] = self.backend.own(native, self.host.scalar(name)) if value.is_buffer else native
+        return natives
 
     def _scalars_and_hypers(self, shared):
         return Names(tree(self.definition), shared.scalars), shared.names(self.definition)
@@ -260,7 +266,7 @@ class Step(object):
         collected, written = self._collect(work, gate)
         work = work.for_update(collected)
         traced = self._trace(work)
-        if not self.skips:
+        if not self.skips or self.definition.stages > 1:
             return self._finish(work, traced, collected, gate + written)
         if not self.backend.can_branch(variable):
             return self._finish(work, traced, collected, gate + written, self.predicate)
@@ -512,8 +518,8 @@ class _Work(object):
         return self.ops.leaf(read, shape=old.shape)
 
     def for_measure(self):
-        """The work that `measure` does: on the rows present, and where `collect` adds up, on all of the window's."""
-        if not self.by_rows or not defines(self.rule, "collect"):
+        """The work that `measure` does: on the rows present, and where steps add up, on all of the window's."""
+        if not self.by_rows or not (self.rule.stages > 1 or defines(self.rule, "collect")):
             return self
         return self._on(self._window_and_present)
 

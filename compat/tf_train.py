@@ -40,6 +40,7 @@ class TrainAdapter(Adapter):
     target = "tf_train"
     works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
     cannot = ("get_config", "get_weights", "clipnorm", "setting hypers", "tf.distribute over several replicas")
+    takes_gradients = True
     sets_hypers = False
 
     @classmethod
@@ -213,12 +214,35 @@ class TrainAdapter(Adapter):
                 self._make_own(variables)
         return super(TrainAdapter, self).scale_loss(loss)
 
+    def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs):
+        """As in stock. A rule of several gradients takes a function that computes the loss, of resource variables."""
+        minimize, stages = super(TrainAdapter, self).minimize, self.definition.stages
+        if stages == 1 or self.takes_stages:
+            return minimize(loss, global_step, var_list, *args, **kwargs)
+        if not self.backend.eager:
+            given = self.backend.tf.trainable_variables() if var_list is None else var_list
+            for variable in [part for whole in given for part in self.parts(whole)]:
+                if self.backend.is_ref(variable):
+                    raise VariableError(
+                        "{} evaluates its loss {} times in one call, and {}, a ref variable, is read once; make it "
+                        "with use_resource=True".format(self.definition._short(), stages, variable.name)
+                    )
+        last = [None] * (stages - 1) + [global_step]
+
+        def one(loss):
+            return minimize(loss if self.backend.eager else loss(), last.pop(0), var_list, *args, **kwargs)
+
+        return self.each_stage(one, loss)
+
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
         """As in stock; a partitioned variable in `var_list` stands for its parts."""
         if isinstance(var_list, (list, tuple)):
             var_list = [part for given in var_list for part in (given if _is_partitioned(given) else [given])]
         if defines(self.definition, "loss_scale") and var_list:
             self._make_own(var_list)
+        if self._gradients is not None:
+            variables = self.backend.tf.trainable_variables() if var_list is None else var_list
+            return self.by_hand(self.scale_loss(loss), variables)
         return super(TrainAdapter, self).compute_gradients(self.scale_loss(loss), var_list, *args, **kwargs)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):

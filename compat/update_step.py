@@ -43,6 +43,7 @@ class UpdateStepAdapter(NewStyleAdapter):
         "DTensor meshes",
     )
     entries = ("apply_gradients",)
+    takes_gradients = True
 
     def _make_backend(self):
         import tensorflow
@@ -134,9 +135,14 @@ class UpdateStepAdapter(NewStyleAdapter):
                 self.backend.constrain(variable, done)
         return done
 
+    def minimize(self, loss, *args, **kwargs):
+        return self.each_stage(super(UpdateStepAdapter, self).minimize, loss, *args, **kwargs)
+
     def compute_gradients(self, loss, var_list, tape=None):
         with tape if tape is not None else self.backend.after(()):
             loss = self.scale_loss(loss)
+        if self._gradients is not None:
+            return self.by_hand(loss, var_list() if callable(var_list) else var_list)
         return super(UpdateStepAdapter, self).compute_gradients(loss, var_list, tape)
 
     def update(self, variable, function, grad):

@@ -58,6 +58,8 @@ class Definition(Configured):
             whole variable).
         still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
             the present rows cost. It may be a property of the options.
+        stages: how many gradients of one batch an update takes; 1. Where it is more, `update` runs at each of them,
+            `hyper.pending` says which it is, and the last one counts: see everstep.optimizers.Multistage.
         replays: how many zero gradients `sparse="catch_up"` takes one by one, before `coast`; 200. It may be a
             property of the options.
         family: the heading that it stands under in `everstep list`.
@@ -86,6 +88,7 @@ class Definition(Configured):
     prefix = ""
     locality = "element"
     still = False
+    stages = 1
     replays = 200
     tried = True  # whether the rule runs on the float32 arrays that everstep tries it on
     family = "other"
@@ -127,7 +130,7 @@ class Definition(Configured):
     def applies(self, ops, hyper):
         """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included, and
         `hyper.updates` the updates so far."""
-        return True
+        return self.stages == 1 or hyper.pending >= self.stages
 
     def advance(self, ops, scalars, hyper, t):
         """The scalars' new values, once per update; `update` sees them as `hyper.NAME`."""
@@ -240,6 +243,15 @@ class Composite(Definition):
 
     family = "wrappers"
     passes_on = frozenset()  # type: frozenset[str]
+
+    def _check(self):
+        for inside in self.children().values():
+            if inside.stages > 1:
+                raise DefinitionError(
+                    "{} takes {} gradients to an update, of which {} would take each for one; put what it should do "
+                    "inside".format(inside._short(), inside.stages, type(self).__name__)
+                )
+        super(Composite, self)._check()
 
     def _default(self, name, values):
         if name not in self.keyword_only:

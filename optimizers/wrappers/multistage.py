@@ -1,0 +1,220 @@
+"""Rules that look at the gradient more than once: explicit Runge-Kutta methods."""
+from __future__ import absolute_import, division, print_function
+
+from collections import namedtuple
+
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
+from everstep.optimizers.declarations import Option, check_number, option, scalar, slot
+from everstep.optimizers.definition import Wrapper, assign, total
+from everstep.optimizers.tree import defines
+
+# points: for each stage after the first, what the slopes before it count in the point that it looks at; weights: what
+# all count in the update; error: what they count in the estimate of its error, if there is one; order: of the error of
+# a step's estimate, which says how that goes with the rate.
+Tableau = namedtuple("Tableau", "points weights error order")
+
+TABLEAUS = {
+    "heun": Tableau(((1.0,),), (1 / 2, 1 / 2), (-1 / 2, 1 / 2), 2),
+    "midpoint": Tableau(((1 / 2,),), (0.0, 1.0), (-1.0, 1.0), 2),
+    "ralston": Tableau(((2 / 3,),), (1 / 4, 3 / 4), (-3 / 4, 3 / 4), 2),
+    "rk23": Tableau(
+        ((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
+        (2 / 9, 1 / 3, 4 / 9, 0.0),
+        (2 / 9 - 7 / 24, 1 / 3 - 1 / 4, 4 / 9 - 1 / 3, -1 / 8),
+        3,
+    ),
+    "rk4": Tableau(((1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6), None, None),
+    "rk45": Tableau(
+        (
+            (1 / 5,),
+            (3 / 40, 9 / 40),
+            (44 / 45, -56 / 15, 32 / 9),
+            (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+            (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+            (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+        ),
+        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0),
+        (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
+        5,
+    ),
+}
+_MOST = 16  # stages; the methods in use have 13 at most
+
+
+class _TableauOption(Option):
+    """The name of a tableau, or a pair of points and weights."""
+
+    def check(self, owner, value):
+        what = "{}.{}".format(owner, self.name)
+        if not isinstance(value, (tuple, list)):
+            if value not in TABLEAUS:
+                raise HyperValueError(
+                    "{} is one of {}, or a pair ((row, ...), weights); got {!r}".format(
+                        what, ", ".join(sorted(TABLEAUS)), value
+                    )
+                )
+            return value
+        try:
+            rows, weights = value
+            rows = tuple(tuple(check_number(what, number) for number in row) for row in rows)
+            weights = tuple(check_number(what, number) for number in weights)
+        except (TypeError, ValueError) as error:
+            raise HyperTypeError(
+                "{} as a pair is ((row, ...), weights), all of numbers; got {!r}: {}".format(what, value, error)
+            )
+        fits = 1 < len(weights) <= _MOST and [len(row) for row in rows] == list(range(1, len(weights)))
+        if not fits or abs(sum(weights) - 1) > 1e-6:
+            raise HyperValueError(
+                "{} needs 2 to {} weights that add up to 1, and below the first stage a row for each: of 1, 2, ... "
+                "numbers. An implicit method has no such form. Got {!r}".format(what, _MOST, value)
+            )
+        return rows, weights
+
+
+class Multistage(Wrapper):
+    """An explicit Runge-Kutta method along the negative gradient: `everstep.multistage`.
+
+    g_1 = grad(start),  g_i = grad(start - learning_rate * sum_j points_ij g_j),  then one update of `inner` from start
+    with the gradient sum_i weights_i g_i (Hairer, Norsett & Wanner 1993, Solving Ordinary Differential Equations I,
+    II.1). Around SGD without momentum it is the method itself for d var / d time = -grad, with steps of learning_rate.
+
+    All gradients of an update are of the same batch, one step each: `minimize` of a function that computes the loss
+    calls it so often, and `everstep.enable_multistage(model)` has `fit` do so. `iterations`, schedules and t count
+    updates.
+
+    | tableau                     | order | gradients | with tolerance | from                                          |
+    |-----------------------------|-------|-----------|----------------|-----------------------------------------------|
+    | "heun", "midpoint",         | 2     | 2         | 2              | Heun 1900; Runge 1895; Ralston 1962           |
+    | "ralston"                   |       |           |                |                                               |
+    | "rk23"                      | 3     | 3         | 4              | Bogacki & Shampine 1989                       |
+    | "rk4"                       | 4     | 4         | none           | Kutta 1901                                    |
+    | "rk45"                      | 5     | 6         | 7              | Dormand & Prince 1980                         |
+
+    With `tolerance` the rate is times a size of the method's own, at first 1. The error of an update is estimated from
+    its slopes, as the root mean square of error / (1e-3 * tolerance + tolerance * |var|) over all variables; above 1
+    the variables go back to start. The next size is times 0.9 * error^(-1/order), within 0.2 and 5. An update that was
+    taken back counts in `iterations`.
+
+    Of a sparse gradient: "exact" alone, since a row's slopes count when other stages do not touch it.
+
+    Args:
+        inner: the definition that updates.
+        tableau: one of the names above, or ((row, ...), weights): below the first stage one row of points for each,
+            and the weights. "heun".
+        tolerance: None (default), or the share of a variable that an update may be off.
+
+    >>> import numpy, everstep
+    >>> weights = numpy.ones(1)  # of loss = weights ** 2 / 2, which falls as exp(-time)
+    >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "rk4").bind(numpy)
+    >>> everstep.enable_multistage(optimizer)  # who calls apply_gradients takes 4 gradients of each batch
+    >>> for _ in range(4):
+    ...     optimizer.apply_gradients([(weights.copy(), weights)])
+    >>> abs(weights - numpy.exp(-0.1)) < 1e-7
+    array([ True])
+    """
+
+    prefix = "multistage"
+    still = False  # type: ignore[assignment]  # a row without a gradient now may have had one at an earlier stage
+    tableau = _TableauOption("heun")
+    tolerance = option(None, minimum=1e-30)
+    start = slot()
+    size = scalar(1.0)
+    used = scalar(1.0)  # the size of the update that is being made, which `advance` has moved before `update`
+    vars().update(("slope_{}".format(n), slot(when=lambda made, n=n: made.stages > n)) for n in range(1, _MOST))
+
+    def _check(self):
+        for verb in ("applies", "accepts", "collect", "loss_scale"):
+            if defines(self.inner, verb):
+                raise DefinitionError(
+                    "{} skips, collects or refuses steps itself, and each of the stages here is a step of its "
+                    "own".format(self.inner._short())
+                )
+        if "learning_rate" not in self.base.declarations:
+            raise DefinitionError("{} has no one learning rate to go along a slope with".format(self.inner._short()))
+        if self.sparse != "exact":
+            raise DefinitionError('multistage takes sparse="exact" alone; got {!r}'.format(self.sparse))
+        if self.tolerance is not None and self._method.error is None:
+            raise DefinitionError("{!r} has no estimate of its error, which tolerance needs".format(self.tableau))
+        super(Multistage, self)._check()
+
+    @property
+    def _method(self):
+        return TABLEAUS[self.tableau] if self.tableau in TABLEAUS else Tableau(*(self.tableau + (None, None)))
+
+    @property
+    def stages(self):
+        # One that counts only in the estimate of the error is left out without a tolerance.
+        weights = self._method.weights
+        return len(weights) - (self.tolerance is None and not weights[-1])
+
+    def applies(self, ops, hyper):
+        return hyper.pending >= self.stages
+
+    def measure(self, ops, grad, var, slots, hyper):
+        slopes = self._slopes(ops, grad, slots, hyper)
+        mean = self._mean(slopes, self._method.weights)
+        found = {"inner": self.inner.measure(ops, mean, var, slots.inner, hyper.inner)}
+        if self.tolerance is not None:
+            off = self._rate(hyper, hyper.size) * self._mean(slopes, self._method.error)
+            share = off / (self.tolerance * (1e-3 + ops.abs(slots.start)))
+            found.update(error=total(ops.sum(share * share)), elements=total(ops.sum(ops.ones_like(grad))))
+        return found
+
+    def advance(self, ops, scalars, hyper, t):
+        new = super(Multistage, self).advance(ops, scalars, hyper, t)
+        if self.tolerance is None:
+            return dict(new, size=scalars.size, used=scalars.used)
+        power = -1 / self._method.order
+        change = 0.9 * ops.maximum(self._error(ops, hyper), 1e-10) ** power
+        return dict(new, size=scalars.size * ops.clip(change, 0.2, 5.0), used=scalars.size)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        slopes = self._slopes(ops, grad, slots, hyper)
+        start = ops.where(ops.equal(hyper.pending, 1), var, slots.start)
+        inside = hyper.inner if self.tolerance is None else hyper.inner.scaled("learning_rate", hyper.used)
+        mean = self._mean(slopes, self._method.weights)
+        change, inner = self.inner.update(ops, mean, start, slots.inner, inside, t)
+        value = change.value if isinstance(change, assign) else start - change
+        counts = self.applies(ops, hyper)
+        kept = counts
+        if self.tolerance is not None:
+            kept = ops.logical_and(counts, self._error(ops, hyper) <= 1)
+            value = ops.where(kept, value, start)
+        for place in range(self.stages - 1):
+            point = start - self._rate(hyper, hyper.used) * self._mean(slopes, self._method.points[place])
+            value = ops.where(ops.equal(hyper.pending, place + 1), point, value)
+        new = {"slope_{}".format(place): slope for place, slope in enumerate(slopes[:-1], 1)}
+        return assign(value), dict(new, start=start, inner=_where(ops, kept, inner, slots.inner))
+
+    def _slopes(self, ops, grad, slots, hyper):
+        """The gradients of the stages so far, in their places."""
+        before = [getattr(slots, "slope_{}".format(place)) for place in range(1, self.stages)]
+        return [ops.where(hyper.pending > place, slope, grad) for place, slope in enumerate(before, 1)] + [grad]
+
+    @staticmethod
+    def _mean(slopes, weights):
+        return sum(weight * slope for weight, slope in zip(weights, slopes) if weight)
+
+    def _rate(self, hyper, size):
+        inside, found = self.inner, hyper.inner
+        while isinstance(inside, Wrapper):
+            inside, found = inside.inner, found.inner
+        return found.learning_rate if self.tolerance is None else found.learning_rate * size
+
+    def _error(self, ops, hyper):
+        return ops.sqrt(hyper.error / hyper.elements)
+
+
+def _where(ops, choice, new, old):
+    """New slots, nested as definitions are, where `choice`."""
+    return {
+        name: _where(ops, choice, value, getattr(old, name))
+        if isinstance(value, dict)
+        else ops.where(choice, value, getattr(old, name))
+        for name, value in new.items()
+    }
+
+
+def multistage(definition, tableau="heun", tolerance=None):
+    """`Multistage(definition, tableau, tolerance)`: Heun, RK23, RK45 and any other explicit Runge-Kutta method."""
+    return Multistage(definition, tableau, tolerance)

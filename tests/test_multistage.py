@@ -1,0 +1,463 @@
+"""Rules that look at the gradient more than once: orders of convergence, `minimize`, `fit`, and what they refuse."""
+
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.errors import (
+    DefinitionError,
+    EverstepError,
+    HyperTypeError,
+    HyperValueError,
+    NotBoundError,
+    UnsupportedError,
+)
+from everstep.optimizers import SGD, Adam
+from everstep.optimizers.wrappers.multistage import TABLEAUS
+from test_battery import ids
+
+ONE_EACH = harness.one_of_each_target(harness.here())
+QUICKEST = harness.quickest()
+MATRIX = np.array([[2.0, 0.3], [0.3, 1.0]])
+FIRST = np.array([[1.0], [-2.0]])
+
+
+def bound(way, definition):
+    """An optimizer for a loop that gives it all the gradients of a batch."""
+    optimizer = definition.bind(way.module)
+    everstep.enable_multistage(optimizer)
+    return optimizer
+
+
+def descend(way, definition, updates, slope, first=FIRST, dtype="float64"):
+    """The value, and what counts updates, after `updates` of a variable whose gradient is `slope(value)`."""
+    run = way.run(lambda: bound(way, definition), {"w": first.astype(dtype)}, {"w": harness.DENSE})
+    try:
+        for _ in range(updates * definition.stages):
+            run.step({"w": slope(run.weights()["w"]).astype(dtype)})
+        state = everstep.capture(run.optimizer, run.variables, **session_of(run))
+        return run.weights()["w"], state
+    finally:
+        run.close()
+
+
+def session_of(run):
+    return {"session": run.session} if hasattr(run, "session") else {}
+
+
+def linear(value):
+    return MATRIX.dot(value)
+
+
+def exact(time):
+    rates, vectors = np.linalg.eigh(MATRIX)
+    return (vectors * np.exp(-rates * time)).dot(vectors.T).dot(FIRST)
+
+
+@pytest.mark.parametrize("way", QUICKEST, ids=ids)
+@pytest.mark.parametrize("tableau, order", [("heun", 2), ("rk23", 3), ("rk45", 5)])
+def test_order_of_convergence(way, tableau, order):
+    errors = []
+    for updates in (2, 4):  # rates that float32 holds exactly
+        value, state = descend(way, everstep.multistage(SGD(1.0 / updates), tableau), updates, linear)
+        assert (state.updates, state.steps) == (updates, updates * everstep.multistage(SGD(), tableau).stages)
+        errors.append(np.abs(value - exact(1.0)).max())
+    assert order - 0.3 < np.log2(errors[0] / errors[1]) < order + 1.2, errors
+
+
+@pytest.mark.parametrize("tableau, order", [("midpoint", 2), ("ralston", 2), ("rk4", 4)])
+def test_order_of_the_others(tableau, order):
+    errors = [
+        np.abs(descend(harness.NUMPY, everstep.multistage(SGD(1.0 / n), tableau), n, linear)[0] - exact(1.0)).max()
+        for n in (4, 8)
+    ]
+    assert order - 0.2 < np.log2(errors[0] / errors[1]) < order + 0.6
+
+
+def test_tableaus_are_consistent():
+    for name, tableau in TABLEAUS.items():
+        assert abs(sum(tableau.weights) - 1) < 1e-15, name
+        assert tableau.error is None or abs(sum(tableau.error)) < 1e-15, name
+        nodes = [0.0] + [sum(row) for row in tableau.points]
+        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition of order 2
+
+
+# A table whose rows come and go from stage to stage, and a rule with slots inside.
+START = {"w": np.linspace(0.5, 1.5, 6).reshape(2, 3), "table": np.linspace(-1.0, 1.0, 12).reshape(4, 3)}
+ROWS = [np.array([0, 2, 2]), np.array([2, 3, 0]), np.array([1, 1, 1])]
+
+
+def look(values, stage):
+    rows = ROWS[stage % 3]
+    return {"w": np.sin(values["w"]) + 0.5, "table": (np.cos(values["table"][rows]) + 0.25, rows)}
+
+
+def dense(values, stage):
+    grads = look(values, stage)
+    table = np.zeros_like(values["table"])
+    np.add.at(table, grads["table"][1], grads["table"][0])
+    return {"w": grads["w"], "table": table}
+
+
+def by_hand(inner, tableau, rate, updates):
+    """The same in float64: stage points, the mean of the slopes, and the oracle's run of the rule inside."""
+    points, weights = tableau
+    means, value, stage = [], START, 0
+    for _ in range(updates):
+        slopes = []
+        for row in ((),) + tuple(points):
+            at = {name: value[name] - rate * sum((a * g[name] for a, g in zip(row, slopes)), 0.0) for name in value}
+            slopes.append(dense(at, stage))
+            stage += 1
+        means.append({name: sum(b * g[name] for b, g in zip(weights, slopes)) for name in value})
+        value, slots = oracle.trajectory(inner, START, means)
+    return value, slots
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+@pytest.mark.parametrize("inner", [SGD(0.125, momentum=0.9), Adam(0.0625, epsilon=1e-3)], ids=["momentum", "Adam"])
+def test_follows_the_method_worked_by_hand(way, inner):
+    tableau = TABLEAUS["rk23"].points[:2], TABLEAUS["rk23"].weights[:3]
+    kinds = {"w": harness.DENSE, "table": harness.SPARSE}
+    start = {name: value.astype("float32") for name, value in START.items()}
+    run = way.run(lambda: bound(way, everstep.multistage(inner, tableau)), start, kinds)
+    try:
+        for stage in range(3 * 20):
+            run.step({
+                name: (grad[0].astype("float32"), grad[1]) if isinstance(grad, tuple) else grad.astype("float32")
+                for name, grad in look(run.weights(), stage).items()
+            })
+        wanted, slots = by_hand(inner, tableau, inner.learning_rate, 20)
+        for name in START:
+            assert oracle.distance(run.weights()[name], wanted[name]) < 4e-6
+            for slot in slots[name]:
+                assert oracle.distance(run.slot(name, slot), slots[name][slot]) < 4e-6
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_size_follows_the_error(way):
+    definition = everstep.multistage(SGD(0.03125), "rk23", tolerance=1e-4)
+    updates = 12
+    value, state = descend(way, definition, updates, linear)
+    time, again, size = 0.0, FIRST, np.float32(1)
+    for _ in range(updates):  # the same method by hand, with float32's own size
+        rate, slopes = 0.03125 * float(size), []
+        for row in ((),) + TABLEAUS["rk23"].points:
+            slopes.append(linear(again - rate * sum((a * g for a, g in zip(row, slopes)), np.zeros((2, 1)))))
+        off = rate * sum(e * g for e, g in zip(TABLEAUS["rk23"].error, slopes))
+        error = np.sqrt(np.mean((off / (1e-4 * (1e-3 + np.abs(again)))) ** 2))
+        if error <= 1:
+            again = again - rate * sum(b * g for b, g in zip(TABLEAUS["rk23"].weights, slopes))
+            time += rate
+        size = np.float32(size * np.clip(0.9 * error ** (-1 / 3), 0.2, 5))
+    assert oracle.distance(value, again) < 1e-5
+    assert abs(float(state.scalars["multistage/size"]) - size) < 1e-4 * size
+    assert size > 2
+    assert np.abs(value - exact(time)).max() < 1e-3
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_an_update_that_is_too_far_off_is_taken_back(way):
+    value, state = descend(way, everstep.multistage(Adam(2.0), "heun", tolerance=1e-6), 1, linear, dtype="float32")
+    assert np.array_equal(value, FIRST.astype("float32"))
+    assert state.updates == 1
+    assert abs(float(state.scalars["multistage/size"]) - 0.2) < 1e-6
+    assert not np.any(np.array(state.slots[list(state.slots)[0]]["v"]))
+
+
+class Sharp(everstep.Definition):
+    """Sharpness-aware descent (Foret et al. 2021): a rule of two gradients that is no Runge-Kutta method."""
+
+    learning_rate = everstep.hyper(0.1)
+    rho = everstep.hyper(0.05)
+    start = everstep.slot()
+    stages = 2
+
+    def measure(self, ops, grad, var, slots, hyper):
+        return {"squares": everstep.total(ops.sum(grad * grad))}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        first = ops.equal(hyper.pending, 1)
+        start = ops.where(first, var, slots.start)
+        up = start + hyper.rho * grad / ops.sqrt(hyper.squares)
+        return everstep.assign(ops.where(first, up, start - hyper.learning_rate * grad)), {"start": start}
+
+
+@pytest.mark.parametrize("way", QUICKEST, ids=ids)
+def test_a_rule_of_a_users_own(way):
+    value, _ = descend(way, Sharp(0.125, 0.0625), 10, linear)
+    wanted = FIRST
+    for _ in range(10):
+        grad = linear(wanted)
+        wanted = wanted - 0.125 * linear(wanted + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
+    assert oracle.distance(value, wanted) < 1e-6
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_resumes_between_two_stages(way):
+    definition = everstep.multistage(SGD(0.125, momentum=0.9), "rk23")
+    make, kinds = (lambda: bound(way, definition)), {"w": harness.DENSE}
+
+    def train(run, count):
+        for _ in range(count):
+            run.step({"w": linear(run.weights()["w"]).astype("float32")})
+        return run
+
+    whole = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 12)
+    wanted = whole.weights()["w"]
+    whole.close()
+    half = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 5)
+    resumed = train(half.resumed(), 7)
+    assert np.array_equal(resumed.weights()["w"], wanted)
+    resumed.close()
+    half.close()
+
+
+# What evaluates a loss again.
+
+HEUN = everstep.multistage(SGD(0.125), "heun")
+
+
+def after_minimize(updates=3):
+    return descend(harness.NUMPY, HEUN, updates, linear, dtype="float32")[0]
+
+
+MINIMIZE = [way for way in harness.of_frameworks() if way.target in ("optimizer_v2", "update_step", "tf_train")]
+
+
+@pytest.mark.parametrize("way", MINIMIZE, ids=ids)
+def test_minimize_calls_the_loss(way):
+    if way.name == "tf_train ref":
+        with pytest.raises(everstep.errors.VariableError, match="use_resource=True"):
+            minimize_in_a_graph(way, False)
+        return
+    in_graph = issubclass(way.run, harness.GraphRun)
+    value, iterations = minimize_in_a_graph(way, True) if in_graph else minimize_eagerly(way)
+    assert oracle.distance(value, after_minimize()) < 1e-6
+    assert iterations == 3
+
+
+def minimize_in_a_graph(way, resource):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable("w", initializer=FIRST.astype("float32"), use_resource=resource)
+        matrix = tf.constant(MATRIX.astype("float32"))
+        optimizer = HEUN.bind(way.module)
+        step = optimizer.minimize(
+            lambda: tf.reduce_sum(variable * tf.matmul(matrix, variable)) / 2, var_list=[variable]
+        )
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            session.run(step)
+        counter = optimizer.counter("updates")
+        return session.run(variable), session.run(counter)
+
+
+def minimize_eagerly(way):
+    import tensorflow as tf
+
+    variable = tf.Variable(FIRST.astype("float32"))
+    optimizer = HEUN.bind(way.module)
+
+    def loss():
+        return tf.reduce_sum(variable * tf.matmul(MATRIX.astype("float32"), variable)) / 2
+
+    def step():
+        optimizer.minimize(loss, [variable])
+
+    step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
+    for _ in range(3):
+        step()
+    return variable.numpy(), int(optimizer.counter("updates").numpy())
+
+
+def packages():
+    """(name, what to bind to, what models come from) of every Keras here."""
+    found = []
+    for way in harness.here():
+        name = getattr(way.module, "__name__", "")
+        package = way.module if hasattr(way.module, "Sequential") else None
+        if package is None and name.endswith("legacy"):
+            package = importlib.import_module("tf_keras" if "tf_keras" in name else "tensorflow.keras")
+        if package is not None and not any(module is way.module for _, module, _ in found):
+            found.append((way.name, way.module, package))
+    return found
+
+
+KERAS = packages()
+X = np.random.RandomState(0).uniform(-1, 1, (12, 2)).astype("float32")
+Y = X.dot([[1.0], [-0.5]]).astype("float32") + 0.25
+
+
+def a_model(keras, optimizer, **more):
+    if hasattr(keras.backend, "clear_session"):
+        harness.start_anew(keras)
+    inputs = keras.layers.Input((2,))
+    model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(inputs))
+    model.set_weights([FIRST.astype("float32") / 4])
+    compiled = {}
+    if not hasattr(model, "train_step") and hasattr(model, "_experimental_run_tf_function"):
+        compiled["experimental_run_tf_function"] = False
+    model.compile(optimizer(), "mse", **dict(compiled, **more))
+    return model
+
+
+def fitted(model):
+    with warnings.catch_warnings():
+        # Keras 3.0 on JAX asks NumPy for a way that NumPy 2 has closed.
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    return model.get_weights()[0], history.history["loss"]
+
+
+def fitted_by_hand(definition):
+    """The same on NumPy, and the mean of the losses at each batch's first gradient."""
+    value, losses = FIRST.astype("float64") / 4, []
+    optimizer = bound(harness.NUMPY, definition)
+    for _ in range(2):
+        seen = []
+        for batch in (slice(0, 4), slice(4, 8), slice(8, 12)):
+            for stage in range(definition.stages):
+                off = X[batch].dot(value) - Y[batch]
+                if not stage:
+                    seen.append(np.mean(off * off))
+                optimizer.apply_gradients([(2 * X[batch].T.dot(off) / 4, value)])
+        losses.append(np.mean(seen))
+    return value, losses
+
+
+@pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
+@pytest.mark.parametrize("tableau", ["heun", "rk4"])
+def test_fit(name, module, keras, tableau):
+    definition = everstep.multistage(SGD(0.25, momentum=0.5), tableau)
+    model = a_model(keras, lambda: definition.bind(module))
+    everstep.enable_multistage(model)
+    value, losses = fitted(model)
+    wanted, wanted_losses = fitted_by_hand(definition)
+    assert oracle.distance(value, wanted) < 1e-6
+    assert np.allclose(losses, wanted_losses, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
+def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
+    model = a_model(keras, lambda: HEUN.bind(module))
+    before = dict(vars(model))
+    with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # in a session, TensorFlow raises it
+        fitted(model)
+    assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
+    everstep.enable_multistage(model)
+    everstep.enable_multistage(model)  # once more is no more
+    assert oracle.distance(fitted(model)[0], fitted_by_hand(HEUN)[0]) < 1e-6
+    everstep.disable_multistage(model)
+    assert set(vars(model)) - set(before) <= {"train_function", "history"} | {
+        name for name in vars(model) if name.startswith("_")
+    }
+    assert "train_step" not in vars(model) and "_make_train_function" not in vars(model)
+    with pytest.raises(Exception, match="takes 2 gradients of each batch"):
+        fitted(model)
+
+
+@pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
+def test_fit_counts_metrics_and_averages_once(name, module, keras):
+    def with_normalization(definition):
+        if hasattr(keras.backend, "clear_session"):
+            harness.start_anew(keras)
+        inputs = keras.layers.Input((2,))
+        normal = keras.layers.BatchNormalization(momentum=0.5)(inputs)
+        model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(normal))
+        compiled = {}
+        if not hasattr(model, "train_step") and hasattr(model, "_experimental_run_tf_function"):
+            compiled["experimental_run_tf_function"] = False
+        model.compile(definition.bind(module), "mse", metrics=["mae"], **compiled)
+        return model
+
+    model = with_normalization(HEUN)
+    everstep.enable_multistage(model)
+    model.fit(X, Y, batch_size=12, epochs=2, verbose=0)
+    moving = [value for value in model.layers[1].get_weights()][2]
+    assert np.allclose(moving, X.mean(axis=0) * 0.75, atol=1e-6)  # two batches, not four
+
+
+@pytest.mark.skipif(not KERAS, reason="no Keras here, so no model to load")
+def test_a_loaded_model_is_enabled_again(tmpdir):
+    name, module, keras = KERAS[0]
+    if everstep.optimizers.Adam.native_class(module).target == "keras3":
+        path = str(tmpdir.join("model.keras"))
+    else:
+        path = str(tmpdir.join("model.h5"))
+    model = a_model(keras, lambda: everstep.multistage(Adam(0.0625), "heun").bind(module))
+    everstep.enable_multistage(model)
+    fitted(model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
+        model.save(path)
+    wanted = fitted(model)[0]
+    loaded = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
+    if hasattr(loaded, "_experimental_run_tf_function") and not hasattr(loaded, "train_step"):
+        loaded.compile(loaded.optimizer, "mse", experimental_run_tf_function=False)
+    everstep.enable_multistage(loaded)
+    assert oracle.distance(fitted(loaded)[0], wanted) < 1e-6
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    "make, error",
+    [
+        (lambda: everstep.multistage(SGD(), "euler"), HyperValueError),
+        (lambda: everstep.multistage(SGD(), 3), HyperValueError),
+        (lambda: everstep.multistage(SGD(), (1, 2, 3)), HyperTypeError),
+        (lambda: everstep.multistage(SGD(), ((("a",),), (0.5, 0.5))), HyperTypeError),
+        (lambda: everstep.multistage(SGD(), (((1.0,),), (0.5, 0.6))), HyperValueError),
+        (lambda: everstep.multistage(SGD(), (((1.0, 2.0),), (0.5, 0.5))), HyperValueError),
+        (lambda: everstep.multistage(SGD(), "rk4", tolerance=1e-3), DefinitionError),
+        (lambda: everstep.multistage(SGD(sparse="rows")), DefinitionError),
+        (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError),
+        (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError),
+        (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError),
+        (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError),
+        (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError),
+        (lambda: everstep.enable_multistage(SGD()), NotBoundError),
+        (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError),
+        (lambda: everstep.disable_multistage(3), NotBoundError),
+    ],
+)
+def test_refuses(make, error):
+    with pytest.raises(error) as raised:
+        make()
+    assert isinstance(raised.value, EverstepError)
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_one_gradient_of_a_batch_is_refused(way):
+    first = FIRST.astype("float32")
+    if way.target == "get_updates":
+        run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
+        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow's, when it is run
+            run.step({"w": first})
+        assert np.array_equal(run.weights()["w"], first)
+        return
+    with pytest.raises(UnsupportedError, match="takes 2 gradients of each batch"):
+        run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
+        run.step({"w": first})
+
+
+def test_config():
+    for definition in (
+        everstep.multistage(everstep.clip(Adam(), norm=1.0), "rk45", tolerance=1e-3),
+        everstep.multistage(SGD(), (((0.5,),), (0.0, 1.0))),
+    ):
+        assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
