@@ -191,6 +191,10 @@ class Definition(Configured):
             module: the module you already import: `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
                 `numpy`, ...
             **native: the native base class's own keywords (`name`, `clipnorm`, `use_locking`, ...).
+                And `gradients`, where the API's optimizers take gradients of a loss (tf.train, OptimizerV2, Keras 2):
+                a function of (loss, variables) that gives a gradient, IndexedSlices or None for each variable, and
+                that `minimize`, `compute_gradients` and, in graphs, `fit` ask in place of differentiation. No config
+                holds it: a saved model is loaded with `compile=False`.
 
         Returns:
             An instance of that module's own `Optimizer` class.

@@ -1,0 +1,151 @@
+"""`bind(..., gradients=fn)`: who takes the gradients of a loss is the user, and everything behind stays as it is."""
+
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import harness
+import oracle
+from everstep.errors import ConfigError, DefinitionError, GradientError, UnsupportedError
+from everstep.optimizers import SGD, Adam
+from test_battery import ids
+from test_multistage import KERAS, X, Y, a_model
+
+WAYS = harness.of_frameworks()
+TAKING = [way for way in WAYS if way.target in ("tf_train", "optimizer_v2", "update_step")]
+ONE_EACH = harness.one_of_each_target(TAKING)
+EAGER = [way for way in TAKING if not issubclass(way.run, harness.GraphRun)]
+FIRST = {"w": np.linspace(0.5, 1.5, 6).reshape(3, 2).astype("float32"), "table": np.ones((4, 2), "float32")}
+ROWS = np.array([1, 3, 1])
+RULE = Adam(0.125, epsilon=1e-3)
+
+
+def wanted(steps=3):
+    run = harness.NUMPY.run(lambda: RULE.bind(np), FIRST, {"w": harness.DENSE, "table": harness.SPARSE})
+    for _ in range(steps):
+        values = run.weights()
+        run.step({"w": 2 * values["w"], "table": (np.cos(values["table"][ROWS]), ROWS)})
+    return run.weights()
+
+
+def written_out(tf, seen):
+    """Gradients that no differentiation of this loss would give."""
+
+    def gradients(loss, variables):
+        seen.append(loss)
+        w, table = variables
+        rows = tf.constant(ROWS)
+        return [2 * w, tf.IndexedSlices(tf.cos(tf.gather(table, rows)), rows, tf.constant([4, 2]))]
+
+    return gradients
+
+
+def tensorflow(way):
+    import tensorflow
+
+    graph = issubclass(way.run, harness.GraphRun)
+    return (getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow) if graph else tensorflow
+
+
+def check(values):
+    for name, value in wanted().items():
+        assert oracle.distance(values[name], value) < 1e-6, name
+
+
+@pytest.mark.parametrize("way", TAKING, ids=ids)
+def test_minimize_takes_them(way):
+    tf, seen = tensorflow(way), []
+    if issubclass(way.run, harness.GraphRun):
+        with tf.Graph().as_default(), tf.Session() as session:
+            make = lambda name: tf.get_variable(name, initializer=FIRST[name], use_resource=way.run.resource)  # noqa: E731
+            variables = [make(name) for name in ("w", "table")]
+            optimizer = RULE.bind(way.module, gradients=written_out(tf, seen))
+            loss = tf.reduce_sum(variables[0])
+            if way.target == "tf_train":
+                step = optimizer.minimize(loss, var_list=variables)
+            else:
+                step = tf.group(*optimizer.get_updates(loss, variables))
+            assert seen == [loss]
+            session.run(tf.global_variables_initializer())
+            for _ in range(3):
+                session.run(step)
+            check(dict(zip(("w", "table"), session.run(variables))))
+        return
+    variables = [tf.Variable(FIRST[name], name=name) for name in ("w", "table")]
+    optimizer = RULE.bind(way.module, gradients=written_out(tf, seen))
+
+    def loss():
+        return tf.reduce_sum(variables[0])
+
+    def step():
+        if way.target == "tf_train":
+            optimizer.minimize(loss, var_list=variables)
+        else:
+            optimizer.minimize(loss, variables)
+
+    step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
+    for _ in range(3):
+        step()
+    assert seen
+    check({name: variable.numpy() for name, variable in zip(("w", "table"), variables)})
+
+
+HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2].models.Model, "train_step")]
+
+
+@pytest.mark.parametrize("name, module, keras", HAND_MADE, ids=[name.replace(" ", "-") for name, _, _ in HAND_MADE])
+def test_fit_of_graphs_takes_them(name, module, keras):
+    """What a model feeds can stand in the function: `model.inputs`, `model.targets`."""
+    model = []
+
+    def gradients(loss, variables):
+        (kernel,) = variables
+        tf = harness.sys.modules["tensorflow"]
+        inputs, targets = model[0].inputs[0], model[0].targets[0]
+        off = tf.matmul(inputs, kernel) - tf.cast(targets, "float32")
+        return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half of what the mean square has
+
+    model.append(a_model(keras, lambda: SGD(0.5).bind(module, gradients=gradients)))
+    model[0].fit(X, Y, batch_size=4, epochs=1, shuffle=False, verbose=0)
+    value = np.array([[1.0], [-2.0]]) / 4
+    for batch in (slice(0, 4), slice(4, 8), slice(8, 12)):
+        value = value - 0.5 * X[batch].T.dot(X[batch].dot(value) - Y[batch]) / 4
+    assert oracle.distance(model[0].get_weights()[0], value) < 1e-6
+
+
+@pytest.mark.parametrize("way", EAGER, ids=ids)
+def test_what_a_mistaken_function_gives(way):
+    tf = tensorflow(way)
+    variable = tf.Variable(FIRST["w"])
+    optimizer = RULE.bind(way.module, gradients=lambda loss, variables: [])
+    with pytest.raises(GradientError, match="gave 0 gradients for 1 variables"):
+        optimizer.minimize(lambda: tf.reduce_sum(variable), var_list=[variable])
+    assert np.array_equal(variable.numpy(), FIRST["w"])
+
+
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.here()), ids=ids)
+def test_refused_where_no_optimizer_takes_gradients(way):
+    if way.target in ("keras3", "arrays"):
+        with pytest.raises(UnsupportedError, match="give yours to apply_gradients"):
+            RULE.bind(way.module, gradients=lambda loss, variables: [])
+    else:
+        with pytest.raises(DefinitionError, match="a function of"):
+            RULE.bind(way.module, gradients=3)
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_gradients_of_another_hand_are_refused(way):
+    first = {"w": FIRST["w"]}
+    with pytest.raises(UnsupportedError, match="was bound with gradients="):
+        run = way.run(
+            lambda: RULE.bind(way.module, gradients=lambda loss, variables: []), first, {"w": harness.DENSE}
+        )
+        run.step({"w": FIRST["w"]})
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
+def test_a_config_says_that_it_holds_no_function(way):
+    optimizer = RULE.bind(way.module, gradients=lambda loss, variables: [])
+    with pytest.raises(ConfigError, match="which no config holds"):
+        type(optimizer).from_config(optimizer.get_config())
