@@ -76,15 +76,23 @@ API's own   the same for the Adam that the API brings, with the same hypers
 def print_neighbours(folder, oracles, results):
     """What the vectors mean, which one can read; and whether all APIs agree on it."""
     data = worker.prepared(folder, words)[1]
-    for run in results:
-        if oracles[run].task == "words":
-            near = {word: words.nearest(oracles[run].weights, data, word) for word in words.SHOWN}
-            same = sum(all(words.nearest(result.weights, data, word) == near[word] for word in near)
-                       for result in results[run])
-            print("Nearest words, the same in the same order on %d of %d:" % (same, len(results[run])))
-            for word in near:
-                print("    %-8s %s" % (word, ", ".join(near[word])))
-            print()
+    runs = [run for run in results if oracles[run].task == "words"]  # their oracles are one
+    near = {word: words.nearest(oracles[runs[0]].weights, data, word) for word in words.SHOWN}
+    found = [result for run in runs for result in results[run]]
+    same = sum(all(words.nearest(result.weights, data, word) == near[word] for word in near) for result in found)
+    print("Nearest words, the same in the same order on %d of %d:" % (same, len(found)))
+    for word in near:
+        print("    %-8s %s" % (word, ", ".join(near[word])))
+    print()
+
+
+def print_speed(results):
+    """What writing gradients out saves: seconds of it by those of differentiation, on the same API."""
+    whole = {(result.cell, result.api): result.seconds for result in results["words, AdagradDecay"]}
+    by_hand = [result for result in results["words, by hand"] if (result.cell, result.api) in whole]
+    ratios = ["%s on Python %s %.2f" % (result.api, result.python, result.seconds / whole[result.cell, result.api])
+              for result in by_hand]
+    print("Seconds with gradients by hand / differentiated: %s\n" % "; ".join(ratios))
 
 
 def smooth(losses, width=20):
@@ -99,7 +107,7 @@ def draw(oracles, results, own, path):
     """Above: the losses, which lie on each other. Below: how far apart they are."""
     targets = list(OrderedDict.fromkeys(result.target for run in results.values() for result in run))
     colors = dict(zip(targets, plt.get_cmap("tab10").colors))
-    figure, axes = plt.subplots(2, len(results), figsize=(15, 8.5), sharex="col", squeeze=False,
+    figure, axes = plt.subplots(2, len(results), figsize=(18, 8.5), sharex="col", squeeze=False,
                                 gridspec_kw=dict(height_ratios=(3, 2)), constrained_layout=True)
     for (above, below), run in zip(axes.T, results):
         oracle, others = oracles[run], results[run]
@@ -136,6 +144,7 @@ if __name__ == "__main__":
     oracles, results, own = read_all(os.path.join(folder, "results"))
     print_table(oracles, results, own)
     print_neighbours(folder, oracles, results)
+    print_speed(results)
     draw(oracles, results, own, os.path.join(folder, "curves.png"))
     print("Curves: " + os.path.join(folder, "curves.png"))
     strayed = [result for run in results for result in results[run] if not difference(result, oracles[run]) < BOUND]

@@ -92,6 +92,19 @@ def graph_loss(tf, weights, inputs, target):
     return tf.reduce_mean(tf.reduce_sum(pairs, axis=1))
 
 
+def graph_gradients(tf, variables, inputs, target):
+    """The gradients of `graph_loss`, written out as in `loss_and_gradients`: nothing is differentiated."""
+    (center, near), (center_vectors, near_vectors) = inputs, variables
+    center_rows, near_rows = tf.gather(center_vectors, center), tf.gather(near_vectors, near)
+    scores = tf.reduce_sum(center_rows * near_rows, axis=2)
+    d_scores = tf.expand_dims((tf.sigmoid(scores) - target) / tf.cast(tf.shape(target)[0], "float32"), 2)
+    d_center, d_near = tf.reduce_sum(d_scores * near_rows, axis=1), tf.reshape(d_scores * center_rows, (-1, SIZE))
+    return [
+        tf.IndexedSlices(d_center, tf.reshape(center, (-1,)), tf.shape(center_vectors)),
+        tf.IndexedSlices(d_near, tf.reshape(near, (-1,)), tf.shape(near_vectors)),
+    ]
+
+
 def keras_model(keras, weights):
     """The model, and the loss of each example."""
     layers, count = keras.layers, len(weights["center/vectors"])

@@ -37,15 +37,31 @@ class Own(object):
         return stock(self.adam.learning_rate, epsilon=self.adam.epsilon)
 
 
+class ByHand(object):
+    """A task whose gradients are written out, where an API differentiates those of others."""
+
+    def __init__(self, task):
+        self.task = task
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def native(self, tf, batch):
+        """What `bind` is told: a function of the loss and the variables; `batch` gives the inputs and the target."""
+        return {"gradients": lambda loss, variables: self.task.graph_gradients(tf, variables, *batch())}
+
+
 # What is trained. A definition is written once; nothing below knows which one it is.
 ADAM = Adam(3e-3)
+# Rows alone, but on JAX and torch, where gradients are dense: the variable is the same (see AdagradDecay).
+ADAGRAD = AdagradDecay(0.1, decay_rate=0.5, decay_steps=300, initial_accumulator_value=1e-8,
+                       sparse="rows", dense_ok=True)
 RUNS = OrderedDict([
     ("digits, Adam", (digits, ADAM)),
     ("digits, the API's own Adam", (digits, Own(ADAM))),
     ("digits, DiffGrad", (digits, DiffGrad(5e-3))),
-    # Rows alone, but on JAX and torch, where gradients are dense: the variable is the same (see AdagradDecay).
-    ("words, AdagradDecay", (words, AdagradDecay(0.1, decay_rate=0.5, decay_steps=300, initial_accumulator_value=1e-8,
-                                                 sparse="rows", dense_ok=True))),
+    ("words, AdagradDecay", (words, ADAGRAD)),
+    ("words, by hand", (ByHand(words), ADAGRAD)),
 ])
 
 
@@ -69,7 +85,8 @@ def train_graph(module, tf, task, definition, weights, data, report):
         inputs, target = task.batch(data, 0)
         feeds = [tf.placeholder(array.dtype, array.shape) for array in inputs + [target]]
         loss = task.graph_loss(tf, variables, feeds[:-1], feeds[-1])
-        step_op = definition.bind(module).minimize(loss)
+        native = task.native(tf, lambda: (feeds[:-1], feeds[-1])) if isinstance(task, ByHand) else {}
+        step_op = definition.bind(module, **native).minimize(loss)
         session.run(tf.global_variables_initializer())
         for step in range(task.steps(data)):
             inputs, target = task.batch(data, step)
@@ -79,13 +96,20 @@ def train_graph(module, tf, task, definition, weights, data, report):
 
 def train_keras(module, keras, task, definition, weights, data, report):
     """Keras of any age: `compile`, and `fit` or `train_on_batch`."""
+    native = {}
+    if isinstance(task, ByHand):
+        tf = find("tf")
+        in_graph = definition.native_class(module).target == "get_updates" or tf and not tf.executing_eagerly()
+        if not in_graph:  # nothing there asks an optimizer for gradients of what `fit` feeds
+            return train_loop(module, keras, tf, task, definition, weights, data, report)
+        native = task.native(tf, lambda: (model.inputs, model.targets[0]))
     model, loss = task.keras_model(keras, weights)
     layers = OrderedDict()
     for name, value in weights.items():
         layers.setdefault(model.get_layer(name.split("/")[0]), []).append(value)
     for layer, values in layers.items():
         layer.set_weights(values)
-    model.compile(definition.bind(module), loss)
+    model.compile(definition.bind(module, **native), loss)
     batches = (task.batch(data, step) for step in range(task.steps(data)))
     batches = [(inputs if len(inputs) > 1 else inputs[0], target) for inputs, target in batches]
     on_jax = hasattr(keras, "ops") and keras.backend.backend() == "jax"
@@ -97,6 +121,27 @@ def train_keras(module, keras, task, definition, weights, data, report):
                 model.reset_metrics()  # else it tells the mean loss of all batches since; `fit` there resets nothing
             report(model.train_on_batch(inputs, target))
     return OrderedDict(zip(weights, [value for layer in layers for value in layer.get_weights()]))
+
+
+def train_loop(module, keras, tf, task, definition, weights, data, report):
+    """A loop of one's own in a tf.function, which gives the optimizer its gradients; None on JAX and torch."""
+    if tf is None:
+        return None
+    keras3 = hasattr(keras, "ops")
+    trained = [(keras if keras3 else tf).Variable(value) for value in weights.values()]
+    variables = OrderedDict(zip(weights, [variable.value if keras3 else variable for variable in trained]))
+    optimizer = definition.bind(module)
+
+    @tf.function
+    def step(inputs, target):
+        loss = task.graph_loss(tf, variables, inputs, target)
+        optimizer.apply_gradients(zip(task.graph_gradients(tf, list(variables.values()), inputs, target), trained))
+        return loss
+
+    for place in range(task.steps(data)):
+        inputs, target = task.batch(data, place)
+        report(step([tf.constant(array) for array in inputs], tf.constant(target)))
+    return OrderedDict((name, variable.numpy()) for name, variable in variables.items())
 
 
 def fit(model, keras, batches, report):
@@ -188,6 +233,8 @@ def train(folder, cell, here):
             except Exception as error:  # one API that fails must not hide the others
                 traceback.print_exc()
                 tell(event="failed", api=api, run=run, why="%s: %s" % (type(error).__name__, error))
+                continue
+            if weights is None:  # no such way there
                 continue
             arrays.update({"%d/%s" % (len(results), name): value for name, value in weights.items()})
             arrays["%d/losses" % len(results)] = progress.losses
