@@ -6,19 +6,36 @@ import numpy as np
 
 from everstep.compat.ops import numpy_ops
 from everstep.optimizers.declarations import VARIABLE
-from everstep.optimizers.definition import Variable, assign
+from everstep.optimizers.definition import Variable, assign, total
+from everstep.optimizers.tree import flatten
 
 
 class Values(object):
+    """Values by name; those of the definitions inside in dictionaries of their own."""
+
     def __init__(self, **values):
         self.__dict__.update(values)
+
+    def scaled(self, name, factor):
+        """The same with every value of that name, here and inside, times a factor."""
+        return Values(**{
+            key: value.scaled(name, factor) if isinstance(value, Values) else value * factor if key == name else value
+            for key, value in self.__dict__.items()
+        })
+
+
+def nested(values, shared):
+    """`Values` of nested dictionaries, with what is the same at every level."""
+    return Values(**dict(shared, **{
+        name: nested(value, shared) if isinstance(value, dict) else value for name, value in values.items()
+    }))
 
 
 def trajectory(definition, start, batches, rates=None, accumulate=1):
     """The weights and slots after a run.
 
     Args:
-        definition: a definition without children.
+        definition: a definition; with definitions inside it, of `sparse="exact"` alone.
         start: {name: array}.
         batches: a list with, for each step, {name: dense array, (values, indices) or None}, or a function that makes
             that of the weights.
@@ -29,49 +46,102 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
         ({name: weights}, {name: {slot: array}}), in float64.
     """
     weights = {name: np.array(value, np.float64) for name, value in start.items()}
-    hypers, scalars = {}, {}
-    for name, declaration in definition.declarations.items():
-        if declaration.kind == "hyper":
-            hypers[name] = getattr(definition, name)
-        if declaration.kind == "scalar":
-            scalars[name] = declaration.init
-    rules, slots = {}, {}
-    for place, name in enumerate(sorted(weights)):
-        value = weights[name]
-        record = Variable(name, value.shape, "float64", place, (), None)
-        rules[name] = definition.specialize(record)
-        slots[name] = {}
-        for slot_name in rules[name].declared_order:
-            slot = rules[name].declarations[slot_name]
-            if slot.kind == "slot" and slot.exists(rules[name]):
-                initial = slot.initial_value(rules[name])
-                full = value.copy() if initial is VARIABLE else np.full(slot.shape_for(record), initial)
-                slots[name][slot_name] = full
+    records = {
+        name: Variable(name, weights[name].shape, "float64", place, (), None)
+        for place, name in enumerate(sorted(weights))
+    }
+    rules = {name: definition.specialize(record) for name, record in records.items()}
+    slots = {name: _slots(rules[name], record, weights[name]) for name, record in records.items()}
+    scalars = _declared(definition, "scalar", lambda owner, declaration: declaration.init)
+    updates = pending = 0
     window = []
     for step, batch in enumerate(batches):
         if rates and step in rates:
-            hypers["learning_rate"] = rates[step]
+            definition = definition.replace(learning_rate=rates[step])
         window.append(batch(weights) if callable(batch) else batch)
         if len(window) < accumulate:
             continue
-        updates = (step + 1) // accumulate - 1
-        present = {
-            name: float(np.float32(value)) if not callable(value) else value.value(numpy_ops, np.float64(updates))
-            for name, value in hypers.items()
-        }
-        t = np.float64(updates + 1)
-        scalars.update(definition.advance(numpy_ops, Values(**scalars), Values(**dict(present, **scalars)), t))
-        present.update(scalars)
+        pending += 1
+        hypers = _hypers(definition, updates)
+        grads = {}
         for name in weights:
-            grads = [batch[name] for batch in window if batch[name] is not None]
-            if grads:
-                _update(rules[name], weights, slots[name], name, grads, accumulate, present, t)
+            found = [batch[name] for batch in window if batch[name] is not None]
+            if found:
+                grads[name] = _joined(found, weights[name], accumulate)
         window = []
-    return weights, slots
+        shared = {"pending": np.float64(pending), "updates": np.float64(updates)}
+
+        before, sums, everything = _merged(hypers, scalars), {}, {}
+        for name, (grad, rows) in grads.items():
+            part, value, present = _part(rules[name], weights[name], slots[name], rows)
+            seen = nested(before, dict(shared, **_places(records[name])))
+            measured = rules[name].measure(numpy_ops, grad[part], value, nested(present, {}), seen)
+            sums[name], totals = _without_totals(measured)
+            everything = _added(everything, totals)
+        sums = {name: _merged(own, everything) for name, own in sums.items()}
+        whole = nested(_merged(before, everything), shared)
+        if not definition.accepts(numpy_ops, whole):
+            scalars = _merged(scalars, definition.reject(numpy_ops, nested(scalars, {}), whole))
+            pending -= 1
+            continue
+        for name, (grad, rows) in grads.items():
+            part, value, present = _part(rules[name], weights[name], slots[name], rows)
+            seen = nested(_merged(before, sums[name]), dict(shared, **_places(records[name])))
+            collected = rules[name].collect(numpy_ops, grad[part], nested(present, {}), seen)
+            slots[name] = _written(slots[name], collected, part, weights[name])
+        applies = definition.applies(numpy_ops, whole)
+        if not applies and definition.stages == 1:
+            continue
+        t = np.float64(updates + 1)
+        new = _merged(scalars, definition.advance(numpy_ops, nested(scalars, {}), whole, t))
+        for name, (grad, rows) in grads.items():
+            part, value, present = _part(rules[name], weights[name], slots[name], rows)
+            seen = nested(_merged(_merged(before, new), sums[name]), dict(shared, **_places(records[name])))
+            change, changed = rules[name].update(numpy_ops, grad[part], value, nested(present, {}), seen, t)
+            weights[name][part] = change.value if isinstance(change, assign) else value - change
+            slots[name] = _written(slots[name], changed, part, weights[name])
+        if applies:
+            scalars, updates, pending = new, updates + 1, 0
+    return weights, {name: flatten(rules[name], "slot", slots[name], "update") for name in weights}
 
 
-def _update(rule, weights, slots, name, grads, count, hypers, t):
-    value = weights[name]
+def _declared(definition, kind, value):
+    """What each declaration of a kind comes to, nested as definitions are."""
+    found = {name: _declared(inside, kind, value) for name, inside in definition.children().items()}
+    for name, declaration in definition.declarations.items():
+        if declaration.kind == kind:
+            found[name] = value(definition, declaration)
+    return found
+
+
+def _hypers(definition, updates):
+    def present(owner, declaration):
+        value = getattr(owner, declaration.name)
+        return value.value(numpy_ops, np.float64(updates)) if callable(value) else float(np.float32(value))
+
+    return _declared(definition, "hyper", present)
+
+
+def _slots(rule, record, value):
+    found = {name: _slots(inside, record, value) for name, inside in rule.active().items()}
+    for name, slot in rule.declarations.items():
+        if slot.kind == "slot" and slot.exists(rule):
+            initial = slot.initial_value(rule)
+            found[name] = value.copy() if initial is VARIABLE else np.full(slot.shape_for(record), initial)
+    return found
+
+
+def _places(record):
+    """The numbers that `hyper.row_number` and `hyper.place_in_row` are."""
+    rows, size = record.shape[:1], int(np.prod(record.shape[1:], dtype=int))
+    return {
+        "row_number": np.arange(rows[0], dtype=np.int32).reshape((-1,) + (1,) * len(record.shape[1:])) if rows else 0,
+        "place_in_row": np.arange(size, dtype=np.int32).reshape(record.shape[1:]) if rows else 0,
+    }
+
+
+def _joined(grads, value, count):
+    """The mean gradient, whole, and the rows that are in it."""
     dense, rows = np.zeros_like(value), set()
     for grad in grads:
         if isinstance(grad, tuple):
@@ -80,23 +150,55 @@ def _update(rule, weights, slots, name, grads, count, hypers, t):
         else:
             dense = dense + np.asarray(grad, np.float64)
             rows.update(range(len(value)) if value.ndim else ())
-    dense = dense / count
-    by_rows = rule.sparse == "rows" and isinstance(grads[0], tuple) and rule.locality != "variable"
-    here = np.array(sorted(rows)) if by_rows else Ellipsis
+    return dense / count, np.array(sorted(rows)) if isinstance(grads[0], tuple) else None
 
-    def part(array):
-        return array[here] if by_rows and array.shape[:1] == value.shape[:1] else array
 
-    present = {slot: part(array).copy() for slot, array in slots.items()}
-    measured = rule.measure(numpy_ops, dense[here], value[here].copy(), Values(**present), Values(**hypers))
-    seen = Values(**dict(hypers, **measured))
-    change, new = rule.update(numpy_ops, dense[here], value[here].copy(), Values(**present), seen, t)
-    value[here] = change.value if isinstance(change, assign) else value[here] - change
-    for slot, array in new.items():
-        if by_rows and slots[slot].shape[:1] == value.shape[:1]:
-            slots[slot][here] = array
+def _part(rule, value, slots, rows):
+    """(the rows that a rule is given, or `...`; the variable's part; the parts of its slots)."""
+    part = rows if rule.sparse == "rows" and rows is not None and rule.locality != "variable" else Ellipsis
+
+    def of(array):
+        if isinstance(array, dict):
+            return {name: of(inside) for name, inside in array.items()}
+        return (array[part] if array.shape[:1] == value.shape[:1] else array).copy()
+
+    return part, value[part].copy(), of(slots)
+
+
+def _written(slots, new, part, variable):
+    made = dict(slots)
+    for name, array in new.items():
+        if isinstance(array, dict):
+            made[name] = _written(slots[name], array, part, variable)
+            continue
+        made[name] = slots[name].copy()
+        made[name][part if slots[name].shape[:1] == variable.shape[:1] else Ellipsis] = array
+    return made
+
+
+def _merged(one, other):
+    made = dict(one)
+    for name, value in other.items():
+        made[name] = _merged(one.get(name, {}), value) if isinstance(value, dict) else value
+    return made
+
+
+def _without_totals(measured):
+    """(what was measured of one variable alone, what is added up over all)."""
+    own, totals = {}, {}
+    for name, value in measured.items():
+        if isinstance(value, dict):
+            own[name], totals[name] = _without_totals(value)
         else:
-            slots[slot][Ellipsis] = array
+            (totals if isinstance(value, total) else own)[name] = getattr(value, "value", value)
+    return own, totals
+
+
+def _added(one, other):
+    made = dict(one)
+    for name, value in other.items():
+        made[name] = _added(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
+    return made
 
 
 def distance(found, wanted):

@@ -218,6 +218,8 @@ def check(definition_label, way, differences, dtype="float32", case=None):
 def ids(value):
     if isinstance(value, harness.Way):
         return value.name.replace(" ", "-")
+    if isinstance(value, Definition):
+        return type(value).__name__
     if isinstance(value, tuple) and isinstance(value[0], type):
         return label(*value).replace(" ", "-")
     return value.__class__.__name__ if isinstance(value, (tuple, everstep.Schedule)) else str(value).replace(" ", "")
