@@ -60,7 +60,7 @@ STACKS = {
     ),
     "clip(partition(multipliers, centralize))": lambda rule, dense: everstep.clip(
         everstep.partition(
-            {"dense": (dense, everstep.learning_rate_multipliers(rule, otherwise=2.0))},
+            {"dense": (dense, everstep.learning_rate_multipliers(rule, [(dense, 2.0)]))},
             default=everstep.centralize(SGD(0.05), minimum_rank=3),
         ),
         value=1.5,
