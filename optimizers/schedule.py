@@ -143,9 +143,9 @@ class CosineDecayRestarts(Schedule):
     `multiplier` times as many as the one before, and starts at `peak` times its start. It is a function of the number
     of updates, so that a run that is resumed is where it was.
 
-    TensorFlow's schedule of this name has t_mul for multiplier and m_mul for peak; there multiplier is 2. With
-    keras-adamw's cosine annealing initial is the rate times eta_max, alpha eta_min / eta_max, decay_steps its
-    total_iterations and done its t_cur; it starts anew where total_iterations end, which is left to the user there.
+    TensorFlow's schedule of this name has t_mul for multiplier and m_mul for peak; there multiplier is 2. A cosine of
+    keras-adamw is CosineDecay with decay_steps of its total_iterations - 1, initial of the rate times eta_max and alpha
+    of eta_min / eta_max: its last update has the least rate, and the one after it starts anew.
 
     Args:
         initial: the value at first.

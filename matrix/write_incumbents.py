@@ -1,0 +1,85 @@
+"""Writes what other libraries' wrappers end with: tests/golden/incumbents_WHO_VERSION.json.
+
+Run by hand with the package importable, where one of them is: tensorflow_addons 0.19 on TF 2.10, 0.23 on TF 2.15;
+keras_adamw 1.38 on Keras 2.3 and TF 1.15. Cases, start values and gradients are those of tests/test_incumbents.py.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import io
+import json
+import os
+import platform
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+
+
+def of_addons(cases, make, role):
+    import tensorflow as tf
+    import tensorflow_addons as tfa
+
+    optimizer = make(tfa, tf)
+    variables = {name: tf.Variable(value, name=name) for name, value in cases.START.items()}
+    for batch in cases.batches():
+        optimizer.apply_gradients([(tf.constant(batch[name]), variables[name]) for name in cases.START])
+    weights = {name: variable.numpy().tolist() for name, variable in variables.items()}
+    slots = {name: optimizer.get_slot(variable, role).numpy().tolist() for name, variable in variables.items()}
+    return {"weights": weights, "slots": slots}
+
+
+def of_adamw(cases, make, role):
+    """Its updates as they are meant: in one session.run, what it counts and anneals races with what reads that."""
+    import keras
+    import keras_adamw
+    import tensorflow as tf
+
+    tf.enable_resource_variables()  # of ref variables it reads t_cur before or after moving it
+    K = keras.backend
+    K.clear_session()
+    variables = [K.variable(value, name=name) for name, value in cases.START.items()]
+    holders = [K.placeholder(value.shape) for value in cases.START.values()]
+    optimizer = make(keras_adamw)
+    updates = optimizer.get_updates(sum(K.sum(v * holder) for v, holder in zip(variables, holders)), variables)
+    variable_updates = 3 * len(variables)  # of m, v and the variable, after the first, which counts
+    session = K.get_session()
+    for batch in cases.batches():
+        fed = dict(zip(holders, batch.values()))
+        session.run(updates[1 : 1 + variable_updates], fed)
+        session.run([updates[0], updates[-1]], fed)  # the last, eta_t or t_cur, waits for t_cur
+    return {"weights": {name: K.get_value(v).tolist() for name, v in zip(cases.START, variables)}}
+
+
+def main():
+    import numpy
+    import tensorflow
+
+    import test_incumbents as cases
+
+    who = next(name for name in (cases.ADDONS, cases.ADAMW) if _is_here(name))
+    write = of_addons if who == cases.ADDONS else of_adamw
+    module = importlib.import_module(who)
+    left = {name: write(cases, make, role) for name, (by, make, _, role) in sorted(cases.CASES.items()) if by == who}
+    versions = {
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "tensorflow": tensorflow.__version__,
+        who: module.__version__,
+    }
+    text = json.dumps({"written by": versions, "cases": left}, indent=1, sort_keys=True)
+    path = os.path.join(ROOT, "tests", "golden", "incumbents_{}_{}.json".format(who, module.__version__))
+    with io.open(path, "w", encoding="ascii", newline="\n") as file:
+        file.write(u"{}\n".format("\n".join(line.rstrip() for line in text.splitlines())))
+
+
+def _is_here(name):
+    try:
+        importlib.import_module(name)
+        return True
+    except ImportError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The libraries that people use for what wrappers do, where they are right: what they left, and ours.
+
+matrix/write_incumbents.py wrote tests/golden/incumbents_*.json with the real ones: TensorFlow Addons on TF 2.10 and
+2.15, keras-adamw on Keras 2.3 and TF 1.15.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import glob
+import io
+import json
+import math
+import os
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+from everstep.optimizers import SGD, Adam
+from test_battery import ids
+
+STEPS = 30
+START = OrderedDict(
+    (name, np.random.RandomState(3).uniform(0.5, 1, shape).astype("float32"))
+    for name, shape in [("bias", (3,)), ("kernel", (4, 3))]
+)
+KINDS = {name: harness.DENSE for name in START}
+ADDONS, ADAMW = "tensorflow_addons", "keras_adamw"
+TOTAL = 12  # the length of a cosine of keras-adamw, in updates
+
+
+def batches():
+    random = np.random.RandomState(2)
+    for _ in range(STEPS):
+        yield {name: random.normal(0.3, 1, value.shape).astype("float32") for name, value in START.items()}
+
+
+class Annealed(everstep.Schedule):
+    """keras-adamw's eta_t: a cosine whose last value is its least, then anew."""
+
+    value_at_first = everstep.option(1.0)
+    total = everstep.option(TOTAL)
+
+    def value(self, ops, updates):
+        done = updates - self.total * ops.floor(updates / self.total)
+        return self.value_at_first * 0.5 * (1 + ops.cos(math.pi * done / (self.total - 1)))
+
+
+def adamw(rule, layer, **settings):
+    """Its decay of each layer, as its documentation gives it: normalized by the root of the updates."""
+    norm = math.sqrt(1.0 / TOTAL)
+    decays = [(layer("kernel"), 0.2 * norm), (layer("bias"), 0.05 * norm)]
+    return everstep.decoupled_weight_decay(rule, decays, beside=True, **settings)
+
+
+# {case: (who, what it makes, ours, the role of what it keeps beside the variable)}
+CASES = {
+    "moving average": (
+        ADDONS,
+        lambda tfa, tf: tfa.optimizers.MovingAverage(tf.keras.optimizers.legacy.SGD(0.1), average_decay=0.9),
+        lambda layer: everstep.moving_average(SGD(0.1), 0.9),
+        "average",
+    ),
+    "moving average, start and dynamic decay": (
+        ADDONS,
+        lambda tfa, tf: tfa.optimizers.MovingAverage(
+            tf.keras.optimizers.legacy.Adam(0.05, epsilon=1e-3), 0.9, start_step=5, dynamic_decay=True
+        ),
+        lambda layer: everstep.moving_average(Adam(0.05, epsilon=1e-3), 0.9, warm_up="ramp", start=5),
+        "average",
+    ),
+    "stochastic average": (
+        ADDONS,
+        lambda tfa, tf: tfa.optimizers.SWA(
+            tf.keras.optimizers.legacy.Adam(0.05, epsilon=1e-3), start_averaging=4, average_period=3
+        ),
+        lambda layer: everstep.stochastic_weight_averaging(Adam(0.05, epsilon=1e-3), start=4, period=3),
+        "average",
+    ),
+    "lookahead": (
+        ADDONS,
+        lambda tfa, tf: tfa.optimizers.Lookahead(tf.keras.optimizers.legacy.SGD(0.1, 0.9), 5, 0.4),
+        lambda layer: everstep.lookahead(SGD(0.1, momentum=0.9), 5, 0.4),
+        "slow",
+    ),
+    "decay of each layer": (
+        ADAMW,
+        lambda module: module.AdamW(
+            0.05, epsilon=1e-3, weight_decays={"kernel:0": (0, 0.2), "bias:0": (0, 0.05)}, total_iterations=TOTAL
+        ),
+        lambda layer: adamw(Adam(0.05, epsilon=1e-3), layer, times_rate=False),
+        None,
+    ),
+    "decay of each layer, annealed, with restarts": (
+        ADAMW,
+        lambda module: module.AdamW(
+            0.05,
+            epsilon=1e-3,
+            weight_decays={"kernel:0": (0, 0.2), "bias:0": (0, 0.05)},
+            total_iterations=TOTAL,
+            use_cosine_annealing=True,
+        ),
+        lambda layer: adamw(Adam(Annealed(0.05), epsilon=1e-3), layer, base_rate=0.05),
+        None,
+    ),
+    "the rate of a layer": (
+        ADAMW,
+        lambda module: module.AdamW(0.05, epsilon=1e-3, lr_multipliers={"kernel": 0.25}),
+        lambda layer: everstep.learning_rate_multipliers(Adam(0.05, epsilon=1e-3), [(layer("kernel"), 0.25)]),
+        None,
+    ),
+}
+
+
+def recorded():
+    """(case, who wrote it, what it left) of all files."""
+    found, here = [], os.path.dirname(os.path.abspath(__file__))
+    for path in sorted(glob.glob(os.path.join(here, "golden", "incumbents_*.json"))):
+        with io.open(path, encoding="ascii") as file:
+            held = json.load(file)
+        writer = " ".join(str(held["written by"][name]) for name in (ADDONS, ADAMW) if name in held["written by"])
+        found.extend((name, writer, held["cases"][name]) for name in sorted(held["cases"]))
+    return found
+
+
+RECORDED = recorded()
+
+
+def test_every_case_is_recorded():
+    assert {name for name, _, _ in RECORDED} == set(CASES)
+
+
+@pytest.mark.parametrize(
+    "name, writer, left", RECORDED, ids=["{}, {}".format(*each[:2]).replace(" ", "-") for each in RECORDED]
+)
+@pytest.mark.parametrize("way", harness.quickest(), ids=ids)
+def test_follows(way, name, writer, left):
+    def layer(wanted):  # arrays have no names
+        return wanted if way.target != "arrays" else lambda variable: variable.shape == START[wanted].shape
+
+    run = way.run(lambda: CASES[name][2](layer).bind(way.module), START, KINDS)
+    try:
+        for batch in batches():
+            run.step(batch)
+        found = run.weights()
+        for variable in START:
+            assert oracle.distance(found[variable], np.array(left["weights"][variable])) <= 4e-6
+            if "slots" in left:
+                slots = run.optimizer.slot_names(run.variables[variable])
+                slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))
+                assert oracle.distance(run.slot(variable, slot), np.array(left["slots"][variable])) <= 4e-6
+    finally:
+        run.close()
