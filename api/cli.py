@@ -11,7 +11,7 @@ import textwrap
 from everstep import VARIABLE, __version__, optimizers
 from everstep.errors import ConfigError, EverstepError
 from everstep.optimizers.declarations import REQUIRED
-from everstep.optimizers.definition import Definition
+from everstep.optimizers.definition import Composite, Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 LARGE = 1 << 26  # bytes from which progress is shown
@@ -258,6 +258,8 @@ def when(made, slot):
 
 def sparse_behaviour(made):
     """What a sparse gradient does, in words; `still` may depend on options, so that a class alone does not know."""
+    if issubclass(made, Composite):
+        return "Sparse gradients: as the definition inside says, but for what is said above."
     places = {
         "element": "each element is updated by itself",
         "row": "each row is updated by itself",
@@ -266,7 +268,7 @@ def sparse_behaviour(made):
     still = {True: "it costs what the rows present cost", False: "it costs what the whole variable costs"}
     text = (
         'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do; {}.{}'.format(
-            places.get(made.locality, "as the definition inside says"),
+            places[made.locality],
             still.get(made.still, "where a zero gradient changes nothing, it costs what the rows present cost"),
             ""
             if made.locality == "variable"

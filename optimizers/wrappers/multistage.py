@@ -118,9 +118,9 @@ class Multistage(Wrapper):
     tableau = _TableauOption("heun")
     tolerance = option(None, minimum=1e-30)
     start = slot()
+    vars().update(("slope_{}".format(n), slot(when=lambda made, n=n: made.stages > n)) for n in range(1, _MOST))
     size = scalar(1.0)
     used = scalar(1.0)  # the size of the update that is being made, which `advance` has moved before `update`
-    vars().update(("slope_{}".format(n), slot(when=lambda made, n=n: made.stages > n)) for n in range(1, _MOST))
 
     def _check(self):
         for verb in ("applies", "accepts", "collect", "loss_scale"):
