@@ -234,6 +234,10 @@ class NumpyBackend(WithoutGraphs):
     def branch(self, predicate, yes, no, variables):
         return yes() if predicate else no()
 
+    def values_if(self, predicate, values, dtypes):
+        """A list of scalars, computed only where `predicate`; else each is 0."""
+        return values() if predicate else [self.constant(0, dtype) for dtype in dtypes]
+
     def choose(self, predicate, yes, no):
         return yes if predicate else no
 
@@ -446,6 +450,13 @@ class TensorFlowBackend(object):
                 return self.tf.constant(True)
 
         return [self.tf.cond(predicate, lambda: done(yes()), lambda: done(no()))]
+
+    def values_if(self, predicate, values, dtypes):
+        zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
+        if self.eager:
+            return values() if bool(predicate) else zeros()
+        found = self.tf.cond(predicate, values, zeros)
+        return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def choose(self, predicate, yes, no):
         return self._where(predicate, yes, no)
@@ -709,6 +720,12 @@ class KerasBackend(WithoutGraphs):
 
         after = self.keras.ops.cond(predicate, lambda: values(yes), lambda: values(no))
         return [self.write(variable, value) for variable, value in zip(variables, after)]
+
+    def values_if(self, predicate, values, dtypes):
+        zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
+        if not self._is_traced(predicate):
+            return values() if bool(predicate) else zeros()
+        return list(self.keras.ops.cond(predicate, values, zeros))
 
     def _is_traced(self, value):
         if self.name != "jax":

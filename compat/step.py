@@ -23,7 +23,7 @@ from everstep.errors import GradientError, RuleError, StateError, UnsupportedErr
 from everstep.optimizers.declarations import SIXTEEN_BITS, compute_dtype, is_tensor, running_rule
 from everstep.optimizers.definition import assign, total
 from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import Names, defines, flat, flatten, tree
+from everstep.optimizers.tree import Names, defines, flat, flatten, measures_at_updates, tree
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient
@@ -152,9 +152,12 @@ class Step(object):
                 "variable at a time; call its apply_gradients".format(self.definition._short())
             )
         gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
-        gate.extend(self._measure())
+        # Where an update alone needs sums, whether there is one is known before them.
+        early = self.skips and measures_at_updates(self.definition)
+        applies = backend.cast(self._applies(shared), "bool") if early else None
+        gate.extend(self._measure(applies))
         if self.skips:
-            applies = backend.cast(self._applies(shared), "bool")
+            applies = backend.cast(self._applies(shared), "bool") if applies is None else applies
             if self.arrived and defines(self.definition, "accepts"):
                 self.accepted = backend.cast(self._asked(shared, "accepts"), "bool")
                 applies = backend.ops["logical_and"](self.accepted, applies)
@@ -191,23 +194,44 @@ class Step(object):
         for scope in self.scopes.values():
             scope.learn(natives)
 
-    def _measure(self):
-        """Learns the sums, and gives them: nothing may be written before they are read."""
+    def _measure(self, applies=None):
+        """Learns the sums, and gives them: nothing may be written before they are read.
+
+        Args: applies: whether they are asked for at all; None: they are.
+        """
         if not defines(self.definition, "measure"):
             return []
-        totals = {}
+        asked = []  # (which variable's, None of a total; name; of which work; value)
         for grad, variable in self.pairs:
             work = _Work.of_gradient(self, variable, grad).for_measure()
-            own = self.sums.setdefault(self.host.whole_key(variable), {})
+            whole = self.host.whole_key(variable)
+            self.sums.setdefault(whole, {})
             with running_rule():
                 found = work.rule.measure(work.ops, work.grad, work.var, work.slots, work.hypers)
             for name, value in flatten(work.rule, "sum", found, "measure").items():
-                native = work.lower(work.as_value(value.value if isinstance(value, total) else value))
-                sums, dtype = (totals, "float32") if isinstance(value, total) else (own, work.dtype)
-                native = self.backend.cast(native, dtype)
-                sums[name] = sums[name] + native if name in sums else native
-        self._learn(totals)
-        return [native for sums in [totals] + list(self.sums.values()) for native in sums.values()]
+                of_all = isinstance(value, total)
+                value = work.as_value(value.value if of_all else value)
+                work.ops.hoist([value])
+                asked.append((None if of_all else whole, name, work, value))
+        dtypes = OrderedDict(((whole, name), work.dtype if whole is not None else "float32") for whole, name, work, _ in asked)
+        if applies is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
+            natives = self._sums(asked, dtypes)
+        else:
+            natives = self.backend.values_if(applies, lambda: self._sums(asked, dtypes), list(dtypes.values()))
+        found = dict(zip(dtypes, natives))
+        for (whole, name), native in found.items():
+            if whole is not None:
+                self.sums[whole][name] = native
+        self._learn({name: native for (whole, name), native in found.items() if whole is None})
+        return natives
+
+    def _sums(self, asked, dtypes):
+        sums = OrderedDict()
+        for whole, name, work, value in asked:
+            with work.forgetting():
+                native = self.backend.cast(work.lower(value), dtypes[whole, name])
+            sums[whole, name] = sums[whole, name] + native if (whole, name) in sums else native
+        return list(sums.values())
 
     def _advance(self, shared):
         """The scalars' new values, which rules see from now on."""

@@ -243,10 +243,12 @@ class Composite(Definition):
     Class attributes:
         passes_on: the verbs that it overrides only to give the definitions inside something else, as a clipped
             gradient: it has them where those have.
+        gathers: whether those have a part in steps that update alone, and what they measure is nobody's before.
     """
 
     family = "wrappers"
     passes_on = frozenset()  # type: frozenset[str]
+    gathers = False
 
     def _check(self):
         for inside in self.children().values():

@@ -160,10 +160,19 @@ def defines(definition, verb):
 
 
 def _defines(definition, verb):
+    return any(_brings(node.definition, verb) for node in walk(tree(definition), active=True))
+
+
+def _brings(definition, verb):
     from everstep.optimizers.definition import Composite, Definition, Wrapper
 
-    for node in walk(tree(definition), active=True):
-        provider = next(base for base in type(node.definition).__mro__ if verb in vars(base))
-        if provider not in (Definition, Composite, Wrapper) and verb not in getattr(node.definition, "passes_on", ()):
-            return True
-    return False
+    provider = next(base for base in type(definition).__mro__ if verb in vars(base))
+    return provider not in (Definition, Composite, Wrapper) and verb not in getattr(definition, "passes_on", ())
+
+
+def measures_at_updates(definition):
+    """Whether all that a definition measures is asked for at its updates alone."""
+    if getattr(definition, "gathers", False):
+        return True
+    inside = definition.active().values()
+    return not _brings(definition, "measure") and all(measures_at_updates(each) for each in inside)

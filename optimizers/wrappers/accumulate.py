@@ -50,6 +50,7 @@ class Accumulate(Wrapper):
 
     prefix = "accumulate"
     passes_on = frozenset(["measure"])
+    gathers = True
     steps = option(1, minimum=1, schedule=True)
     reduction = option("mean", choices=("mean", "sum"))
     sum = slot()
