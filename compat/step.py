@@ -213,7 +213,9 @@ class Step(object):
                 value = work.as_value(value.value if of_all else value)
                 work.ops.hoist([value])
                 asked.append((None if of_all else whole, name, work, value))
-        dtypes = OrderedDict(((whole, name), work.dtype if whole is not None else "float32") for whole, name, work, _ in asked)
+        dtypes = OrderedDict()
+        for whole, name, work, _ in asked:
+            dtypes[whole, name] = "float32" if whole is None else work.dtype
         if applies is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
             natives = self._sums(asked, dtypes)
         else:
