@@ -303,6 +303,7 @@ class Adapter(object):
         self.__dict__["_scales"] = True
         if callable(loss):
             return lambda: self.scale_loss(loss())
+        loss = loss.item() if isinstance(loss, np.generic) else loss
         return loss * LossScale(self).native(self.backend.dtype(loss) if is_tensor(loss) else "float32")
 
     def by_hand(self, loss, variables):

@@ -219,6 +219,8 @@ class Step(object):
         if applies is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
             natives = self._sums(asked, dtypes)
         else:
+            for name in counters(self.definition):  # a branch that reads one first would keep it
+                self.count(name)
             natives = self.backend.values_if(applies, lambda: self._sums(asked, dtypes), list(dtypes.values()))
         found = dict(zip(dtypes, natives))
         for (whole, name), native in found.items():

@@ -102,7 +102,7 @@ def train_keras(module, keras, task, definition, weights, data, report):
         in_graph = definition.native_class(module).target == "get_updates" or tf and not tf.executing_eagerly()
         if not in_graph:  # nothing there asks an optimizer for gradients of what `fit` feeds
             return train_loop(module, keras, tf, task, definition, weights, data, report)
-        native = task.native(tf, lambda: (model.inputs, model.targets[0]))
+        native = task.native(tf, lambda: (model.inputs, (getattr(model, "targets", None) or model._targets)[0]))
     model, loss = task.keras_model(keras, weights)
     layers = OrderedDict()
     for name, value in weights.items():

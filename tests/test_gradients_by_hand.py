@@ -96,13 +96,14 @@ HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2
 
 @pytest.mark.parametrize("name, module, keras", HAND_MADE, ids=[name.replace(" ", "-") for name, _, _ in HAND_MADE])
 def test_fit_of_graphs_takes_them(name, module, keras):
-    """What a model feeds can stand in the function: `model.inputs`, `model.targets`."""
+    """What a model feeds can stand in the function: its inputs, its targets."""
     model = []
 
     def gradients(loss, variables):
         (kernel,) = variables
         tf = harness.sys.modules["tensorflow"]
-        inputs, targets = model[0].inputs[0], model[0].targets[0]
+        targets = getattr(model[0], "targets", None) or model[0]._targets  # the latter on TF 1.14 and newer
+        inputs, targets = model[0].inputs[0], targets[0]
         off = tf.matmul(inputs, kernel) - tf.cast(targets, "float32")
         return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half of what the mean square has
 
