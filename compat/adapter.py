@@ -466,10 +466,7 @@ class Adapter(object):
         if self.definition.stages == 1 or self.takes_stages:
             return minimize(loss, *args, **kwargs)
         if not callable(loss):
-            raise UnsupportedError(
-                "{} takes {} gradients, and a loss that is a tensor has one; give minimize a function without "
-                "arguments that computes it".format(self.definition._short(), self.definition.stages)
-            )
+            self.check_stages()
         self.__dict__["takes_stages"] = True
         try:
             done = []

@@ -275,7 +275,7 @@ def minimize_eagerly(way):
         return tf.reduce_sum(variable * tf.matmul(MATRIX.astype("float32"), variable)) / 2
 
     def step():
-        optimizer.minimize(loss, [variable])
+        optimizer.minimize(loss, var_list=[variable])
 
     step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
     for _ in range(3):

@@ -146,7 +146,7 @@ def test_equals_native_weight_decay_with_exclusions(way):
         run.step(batch)
     ours = trained(way, everstep.decoupled_weight_decay(ADAM, 0.1, exclude="bias"))
     for name in SHAPES:
-        assert oracle.distance(ours.weights()[name], run.weights()[name]) <= 2e-6, name
+        assert oracle.distance(ours.weights()[name], run.weights()[name]) <= 4e-6, name
     run.close()
     ours.close()
 
