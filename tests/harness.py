@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 
 import numpy as np
 
@@ -90,11 +90,14 @@ class ArraysRun(Run):
     def set_rate(self, rate):
         self.optimizer.learning_rate = rate
 
+    def in_order(self):
+        """The variables that are trained; arrays have names by the order in which they are first seen."""
+        return OrderedDict((name, self.variables[name]) for name in self.trained())
+
     def resumed(self):
-        trained = {name: self.variables[name] for name in self.trained()}
-        state = everstep.capture(self.optimizer, trained)
+        state = everstep.capture(self.optimizer, self.in_order())
         other = ArraysRun(self.make, self.weights(), self.kinds)
-        everstep.restore(other.optimizer, state, {name: other.variables[name] for name in self.trained()})
+        everstep.restore(other.optimizer, state, other.in_order())
         return other
 
 
