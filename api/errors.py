@@ -5,6 +5,10 @@ from __future__ import absolute_import, division, print_function
 class EverstepError(Exception):
     """Base of all errors raised by everstep."""
 
+    # What comes out of a tf.function is of the class that was raised only if it has this very __init__:
+    # https://github.com/tensorflow/tensorflow/blob/v2.15.0/tensorflow/python/autograph/pyct/error_utils.py#L216
+    __init__ = Exception.__init__
+
     def __str__(self):
         # KeyError would show the message in quotes.
         return str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self)

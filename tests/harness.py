@@ -483,13 +483,6 @@ def one_of_each_target(ways, turn=TURN):
     return [group[turn % len(group)] for group in grouped]
 
 
-def telling(ways):
-    """The ways whose errors come as they are raised: autograph of TF 2.0 and 2.1 makes one of its own of them."""
-    tf = sys.modules.get("tensorflow")
-    changes = tf is not None and tf.__version__.split(".")[:2] in (["2", "0"], ["2", "1"])
-    return [way for way in ways if not (changes and issubclass(way.run, FunctionRun))]
-
-
 def of_frameworks():
     return [way for way in here() if way.target != "arrays"]
 

@@ -135,7 +135,7 @@ def test_refused_where_no_optimizer_takes_gradients(way):
             RULE.bind(way.module, gradients=3)
 
 
-@pytest.mark.parametrize("way", harness.one_of_each_target(harness.telling(TAKING)), ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_gradients_of_another_hand_are_refused(way):
     first = {"w": FIRST["w"]}
     with pytest.raises(UnsupportedError, match="was bound with gradients="):

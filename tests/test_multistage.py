@@ -443,7 +443,7 @@ def test_refuses(make, error):
     assert isinstance(raised.value, EverstepError)
 
 
-@pytest.mark.parametrize("way", harness.one_of_each_target(harness.telling(harness.here())), ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_one_gradient_of_a_batch_is_refused(way):
     first = FIRST.astype("float32")
     if way.target == "get_updates":

@@ -278,10 +278,7 @@ def test_a_table_that_does_not_decay_costs_its_rows():
 # Rules
 
 
-NAMED = [way for way in harness.one_of_each_target(harness.telling(WAYS)) if way.target != "arrays"]
-
-
-@pytest.mark.parametrize("way", NAMED, ids=ids)
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
 def test_a_rule_that_chooses_nothing(way):
     for definition in (
         everstep.learning_rate_multipliers(SGD(0.1), {"kernal": 0.5}),

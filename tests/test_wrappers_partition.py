@@ -200,7 +200,7 @@ def test_each_branch_has_its_own_meaning_of_sparse(way):
     assert oracle.distance(found["second"][:38], found["third"]) > 1e-2
 
 
-@pytest.mark.parametrize("way", harness.one_of_each_target(harness.telling(WAYS)), ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_mistakes_are_told_before_anything_is_changed(way):
     if way.target == "arrays":
         return  # no names; below
