@@ -483,6 +483,13 @@ def one_of_each_target(ways, turn=TURN):
     return [group[turn % len(group)] for group in grouped]
 
 
+def in_turn(some, ways):
+    """(one of `some`, way) for each way: over the matrix all of them on all ways."""
+    if FULL:
+        return [(one, way) for one in some for way in ways]
+    return [(some[place % len(some)], way) for place, way in enumerate(ways, TURN)]
+
+
 def of_frameworks():
     return [way for way in here() if way.target != "arrays"]
 

@@ -114,7 +114,7 @@ class Growing(everstep.Schedule):
         return updates + 1
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_steps_by_a_schedule_and_a_flush_of_the_rest(way):
     """Windows of 1, 2 and 3 steps, then two of four: `flush` makes the update of their mean, and of nothing nothing."""
     sizes = [1, 2, 3, 2]
@@ -193,7 +193,7 @@ def test_stock_accumulation_with_clipping_is_migrated(way, native):
     assert distance(run.weights(), START) > 0.05
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_an_open_window_is_saved(way):
     """Saved and loaded twice in a window, which is then flushed: bit for bit what one optimizer does."""
     definition = everstep.accumulate(Adam(0.05, sparse="rows", dense_ok=True), 4)

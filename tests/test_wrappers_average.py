@@ -350,7 +350,7 @@ def everything(run):
     return found
 
 
-@pytest.mark.parametrize("place, way", [(n, way) for n in range(len(STACKS)) for way in ONE_EACH], ids=ids)
+@pytest.mark.parametrize("place, way", harness.in_turn(range(len(STACKS)), ONE_EACH), ids=ids)
 def test_stacks_of_three(place, way):
     run = trained(way, STACKS[place])
     found, wanted = everything(run), reference(place)
@@ -370,7 +370,7 @@ def test_a_stack_by_hand():
         assert weights == wanted and optimizer.get_slot(weights, "moving_average/average") == average
 
 
-@pytest.mark.parametrize("place, way", [(n, way) for n in (0, 3) for way in WAYS], ids=ids)
+@pytest.mark.parametrize("place, way", harness.in_turn((0, 3), ONE_EACH), ids=ids)
 def test_save_and_resume_in_the_middle_is_exact(place, way):
     through = trained(way, STACKS[place])
     wanted = everything(through)

@@ -207,7 +207,7 @@ def noisy(way, seed=0):
     return change
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_noise(way):
     """Whole rows of a table get it with "exact", those present with "rows"; each has its own."""
     check(trained(way, everstep.gradient_noise(SGD(0.1), 0.3)), descent(noisy(way)))
@@ -301,7 +301,7 @@ STACKS = [
 ]
 
 
-@pytest.mark.parametrize("place, way", [(n, way) for n in range(len(STACKS)) for way in ONE_EACH], ids=ids)
+@pytest.mark.parametrize("place, way", harness.in_turn(range(len(STACKS)), ONE_EACH), ids=ids)
 def test_stacks_save_and_resume(place, way):
     through = trained(way, STACKS[place])
     wanted = through.weights()
