@@ -13,6 +13,7 @@ import oracle
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, Adam
 from test_battery import ids
+from test_capture import dtypes_of_ways, numpy_dtype
 from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
 
 WAYS = harness.here()
@@ -267,6 +268,32 @@ def halves_in_float32(way, definition, start):
     found = run.weights()
     run.close()
     return found
+
+
+BRAIN = [way for way, dtype in dtypes_of_ways() if dtype == "bfloat16"]
+
+
+@pytest.mark.parametrize("way", BRAIN, ids=ids)
+def test_copies_of_bfloat16(way):
+    """Steps of 2^-10, of which the variable, near 1, holds none; of sixteen the copy holds all."""
+    kind = numpy_dtype("bfloat16")
+    start = {"w": np.ones((2, 3), kind)}
+    grads = [{"w": np.full((2, 3), 0.5 + n % 2, kind)} for n in range(16)]  # 0.5 and 1.5 in turn
+
+    def after(definition):
+        run = way.run(lambda: definition.bind(way.module), start, {"w": harness.DENSE})
+        for grad in grads:
+            run.step(grad)
+        return run.weights()["w"].astype("float32"), run
+
+    lost, run = after(SGD(2.0**-10))
+    assert np.array_equal(lost, np.ones((2, 3)))
+    run.close()
+    found, run = after(everstep.master_copies(SGD(2.0**-10)))
+    copy = run.slot("w", "master/value")
+    assert copy.dtype == np.float32 and np.array_equal(copy, np.full((2, 3), 1 - 16 * 2.0**-10))
+    assert np.array_equal(found, copy.astype(kind).astype("float32")) and found[0, 0] < 1
+    run.close()
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
