@@ -125,6 +125,30 @@ def test_equals_oracle(name, way, rule):
         run.close()
 
 
+MIDDLE = ["restarts", "accumulate sums", "lookahead(average(clip))", "stochastic average", "clip by norm and value"]
+
+
+@pytest.mark.parametrize("name, way", harness.in_turn(MIDDLE, harness.one_of_each_target(WAYS)), ids=ids)
+def test_resumes_in_the_middle(name, way):
+    """Of a cycle, a window, a period: bit for bit."""
+    definition = MADE[name](Adam(0.05), is_dense)
+    start, batches = start_values("float32"), make_batches("float32", 20)
+
+    def train(run, batches):
+        for batch in batches:
+            run.step(batch)
+        return run
+
+    whole = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches)
+    wanted = whole.weights()
+    whole.close()
+    half = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches[:10])
+    rest = train(half.resumed(), batches[10:])
+    assert all(np.array_equal(rest.weights()[name], wanted[name]) for name in wanted)
+    rest.close()
+    half.close()
+
+
 def scaled(batches):
     def times(grad):
         if isinstance(grad, tuple):
