@@ -148,8 +148,9 @@ def test_inside_wrappers(way):
         lambda inner: everstep.clip(inner, global_norm=0.5),
         lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
     ):
-        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(40))
-        assert max(compare(train(way, wrap(inner), zipf_batches(40)), wanted)) <= 2e-6
+        # Whole windows: a flush makes the update of one that is open, too.
+        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
+        assert max(compare(train(way, wrap(inner), zipf_batches(39)), wanted)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
