@@ -10,7 +10,10 @@ import sys
 from everstep.compat.adapter import Adapter
 from everstep.errors import NotBoundError, UnsupportedError
 
-_MAKER = "_make_train_function"  # of what trains a model of Keras 2.0 to 2.3 and of tf.keras up to TF 2.1
+# What makes the function that trains, and where it stands. From TF 2.2 and Keras 3 on a train step is in it; before,
+# in TF 1.11 to 1.13, `fit` has another one than `train_on_batch`.
+_STEP = {"train_step": "train_function"}
+_MAKERS = {"_make_train_function": "train_function", "_make_fit_function": "_fit_function"}
 
 
 def enable_multistage(model):
@@ -34,16 +37,18 @@ def enable_multistage(model):
     if optimizer.definition.stages == 1:
         raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
     if model is not None:
-        name = "train_step" if hasattr(model, "train_step") else _MAKER
-        functions = optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False)
-        if functions or not hasattr(model, name):
+        found = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
+        if not found or optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False):
             raise UnsupportedError(
                 "nothing that trains {!r} can be given more than one gradient of a batch. On TF 2.0 and 2.1 compile it "
                 "with experimental_run_tf_function=False, or write the loop yourself and call "
                 "everstep.enable_multistage(optimizer)".format(model)
             )
         disable_multistage(model)
-        _replace(model, name, (_staged_step if name == "train_step" else _staged_maker)(model))
+        for name in found:
+            made = _staged_step(model) if name in _STEP else _staged_maker(model, name)
+            made.everstep_replaced = (vars(model).get(name),)
+            _put(model, name, made)
     optimizer.__dict__["takes_stages"] = True
 
 
@@ -51,10 +56,10 @@ def disable_multistage(model):
     """Undoes `enable_multistage`, of a model or an optimizer."""
     model, optimizer = _parts(model)
     optimizer.__dict__["takes_stages"] = False
-    for name in ("train_step", _MAKER) if model is not None else ():
+    for name in list(_STEP) + list(_MAKERS) if model is not None else ():
         replaced = getattr(vars(model).get(name), "everstep_replaced", None)
         if replaced:
-            _put_back(model, name, *replaced)
+            _put(model, name, *replaced)
 
 
 def _parts(model):
@@ -68,21 +73,16 @@ def _parts(model):
     if optimizer is model:
         return None, optimizer
     inner = getattr(model, "model", None)  # what a Sequential of Keras 2.0 and 2.1 trains
-    return (inner if hasattr(inner, _MAKER) else model), optimizer
+    return (inner if hasattr(inner, "_make_train_function") else model), optimizer
 
 
-def _replace(model, name, made):
-    made.everstep_replaced = (vars(model).get(name),)
-    vars(model)[name] = made
-    model.train_function = None  # it was made with the former
-
-
-def _put_back(model, name, replaced):
-    if replaced is None:
+def _put(model, name, member):
+    """Gives a model a member of its own, or with None again that of its class."""
+    if member is None:
         del vars(model)[name]
     else:
-        vars(model)[name] = replaced
-    model.train_function = None
+        vars(model)[name] = member
+    setattr(model, dict(_STEP, **_MAKERS)[name], None)  # it was made with the former
 
 
 def _stages(model):
@@ -108,9 +108,9 @@ def _staged_step(model):
             logs = train_step(data)
             after = _values(model, model.non_trainable_variables + _metric_variables(model))
             for _ in range(_stages(model) - 1):
-                _put(model, before)
+                _write(model, before)
                 train_step(data)
-            _put(model, after)
+            _write(model, after)
             return logs
 
     return staged
@@ -131,25 +131,27 @@ def _values(model, variables):
     return [(variable, optimizer.backend.own(optimizer.backend.read(variable), variable)) for variable in bare]
 
 
-def _put(model, values):
+def _write(model, values):
     for variable, value in values:
         model.optimizer.backend.write(variable, value)
 
 
-def _staged_maker(model):
-    make, last = getattr(model, _MAKER), []
+def _staged_maker(model, name):
+    make, last = getattr(model, name), []
 
     def staged_maker():
         make()
-        if not last or model.train_function is not last[0]:
-            last[:] = [_staged_function(model, model.train_function)]
-            model.train_function = last[0]
+        made = getattr(model, _MAKERS[name])
+        if not last or made is not last[0]:
+            last[:] = [_staged_function(model, made)]
+            setattr(model, _MAKERS[name], last[0])
 
     return staged_maker
 
 
 def _staged_function(model, train_function):
-    keras = next(sys.modules[base.__module__].K for base in type(model).__mro__ if _MAKER in vars(base))
+    owner = next(base for base in type(model).__mro__ if "_make_train_function" in vars(base))
+    keras = sys.modules[owner.__module__].K
 
     def staged(inputs):
         outputs = train_function(inputs)

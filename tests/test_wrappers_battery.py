@@ -160,6 +160,8 @@ def scaled(batches):
 
 @pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
 def test_config_through_the_serializer_of_the_api(name, module, keras):
+    if hasattr(keras.backend, "clear_session"):
+        harness.start_anew(keras)
     for made in sorted(MADE):
         definition = MADE[made](Adam(0.01), "dense")
         optimizer = definition.bind(module)
