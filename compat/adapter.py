@@ -346,7 +346,7 @@ class Adapter(object):
 
     def _flush(self, variables):
         done = self._update_held(variables) if holds(self.definition) else []
-        known = [variable for _, _, variable in self._rules.values()] if variables is None else variables
+        known = self.slotted() if variables is None else variables
         with self.backend.after(done):
             return self.backend.group(done + self._bring_up([(variable, None) for variable in known]))
 
