@@ -338,9 +338,9 @@ def fitted_by_hand(definition):
     return value, losses
 
 
-@pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
-@pytest.mark.parametrize("tableau", ["heun", "rk4"])
-def test_fit(name, module, keras, tableau):
+@pytest.mark.parametrize("tableau, way", harness.in_turn(["heun", "rk4", "rk23"], KERAS), ids=lambda given: str(given[0]))
+def test_fit(tableau, way):
+    _, module, keras = way
     definition = everstep.multistage(SGD(0.25, momentum=0.5), tableau)
     model = a_model(keras, lambda: definition.bind(module))
     everstep.enable_multistage(model)
