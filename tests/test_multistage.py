@@ -338,7 +338,10 @@ def fitted_by_hand(definition):
     return value, losses
 
 
-@pytest.mark.parametrize("tableau, way", harness.in_turn(["heun", "rk4", "rk23"], KERAS), ids=lambda given: str(given[0]))
+IN_TURN = harness.in_turn(["heun", "rk4", "rk23"], KERAS)
+
+
+@pytest.mark.parametrize("tableau, way", IN_TURN, ids=["{}-{}".format(one, way[0]) for one, way in IN_TURN])
 def test_fit(tableau, way):
     _, module, keras = way
     definition = everstep.multistage(SGD(0.25, momentum=0.5), tableau)
