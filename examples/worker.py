@@ -48,7 +48,12 @@ class ByHand(object):
 
     def native(self, tf, batch):
         """What `bind` is told: a function of the loss and the variables; `batch` gives the inputs and the target."""
-        return {"gradients": lambda loss, variables: self.task.graph_gradients(tf, variables, *batch())}
+        def gradients(loss, variables):
+            by_name = sorted(variables, key=lambda variable: variable.name)  # a model has them in an order of its own
+            found = dict(zip(map(id, by_name), self.task.graph_gradients(tf, by_name, *batch())))
+            return [found[id(variable)] for variable in variables]
+
+        return {"gradients": gradients}
 
 
 # What is trained. A definition is written once; nothing below knows which one it is.
