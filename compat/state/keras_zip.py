@@ -99,6 +99,7 @@ def member(archive, path):
     """The weights as a file: a window on the zip where they are stored as they are, else unpacked beside."""
     found = entry(archive, WEIGHTS, path)
     if found.compress_type == zipfile.ZIP_STORED and not found.flag_bits & 1:
+        _check(archive, found, path)
         file = io.open(path, "rb")
         file.seek(found.header_offset)
         header = file.read(30)
@@ -115,6 +116,16 @@ def member(archive, path):
             unpacked.close()
             raise FileError("{}: {} cannot be unpacked: {}".format(path, WEIGHTS, error))
     return keras_h5.Window(unpacked, 0, found.file_size)
+
+
+def _check(archive, found, path):
+    """Reads a member once for its checksum: the HDF5 library may crash on what is damaged."""
+    with _opened(archive, found, path) as file:
+        try:
+            while file.read(1 << 20):
+                pass
+        except Exception as error:  # zlib's and zipfile's own
+            raise FileError("{}: {} is damaged: {}".format(path, found.filename, error))
 
 
 def _copy(file, into, size):
