@@ -319,7 +319,7 @@ class Adapter(object):
                     ", ".join(str(getattr(variable, "name", variable)) for variable in variables),
                 )
             )
-        return list(zip(grads, variables))
+        return list(zip(self.backend.wait_for_loss(grads, loss), variables))
 
     def take_step(self, pairs, count=True, before=()):
         return Step(self, pairs, before).run(count)

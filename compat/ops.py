@@ -473,6 +473,19 @@ class TensorFlowBackend(object):
         with self.after(operations):
             return self.tf.identity(value)
 
+    def wait_for_loss(self, grads, loss):
+        """Gradients that are there after the loss: else, fetched beside a step, it may be that of after the step."""
+        if self.eager or not isinstance(loss, self.tf.Tensor):
+            return grads
+        waiting = []
+        for grad in grads:
+            if isinstance(grad, self.tf.IndexedSlices):
+                grad = self.tf.IndexedSlices(self.wait(grad.values, [loss]), grad.indices, grad.dense_shape)
+            elif isinstance(grad, self.tf.Tensor):
+                grad = self.wait(grad, [loss])
+            waiting.append(grad)
+        return waiting
+
     def at(self, variable):
         """Where a variable lives."""
         return self.tf.name_scope("at") if self.eager else self.tf.colocate_with(variable)

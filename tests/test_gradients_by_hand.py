@@ -2,6 +2,8 @@
 
 from __future__ import absolute_import, division, print_function
 
+import time
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,28 @@ def test_minimize_takes_them(way):
         step()
     assert seen
     check({name: variable.numpy() for name, variable in zip(("w", "table"), variables)})
+
+
+IN_SESSIONS = [way for way in TAKING if issubclass(way.run, harness.GraphRun)]
+
+
+@pytest.mark.parametrize("way", IN_SESSIONS, ids=ids)
+def test_a_loss_beside_the_step_is_that_of_before(way):
+    """Nothing that the gradients are made of orders the two."""
+    tf = tensorflow(way)
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.run.resource)
+        late = tf.py_func(lambda: time.sleep(0.1), [], [])
+        with tf.control_dependencies([late] if isinstance(late, tf.Operation) else late):
+            loss = tf.reduce_sum(variable.read_value())
+        optimizer = SGD(0.5).bind(way.module, gradients=lambda loss, variables: [tf.ones((3, 2))])
+        if way.target == "tf_train":
+            step = optimizer.minimize(loss, var_list=[variable])
+        else:
+            step = tf.group(*optimizer.get_updates(loss, [variable]))
+        session.run(tf.global_variables_initializer())
+        found = [session.run([loss, step])[0] for _ in range(2)]
+    assert np.allclose(found, [6.0, 3.0])
 
 
 HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2].models.Model, "train_step")]
