@@ -93,7 +93,10 @@ SPARSE_CONFIGURED += [
 
 
 def sparse_cases():
-    """(way, configured): half of the pairs of definition and target, in one form; on NumPy a sixth of the forms."""
+    """(way, configured): half of the pairs of definition and target, in one form.
+
+    On NumPy a sixth of the forms, by the Python's minor version: the nine NumPy cells have all of them.
+    """
     if WAYS == [harness.NUMPY] and not harness.FULL:
         return [(WAYS[0], configured) for configured in SPARSE_CONFIGURED[sys.version_info[1] % 6 :: 6]]
     found = []

@@ -211,7 +211,7 @@ LONG = [
 
 
 @pytest.mark.skipif(len(harness.here()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # a third in each NumPy cell, by the Python's minor version
     "definition_class, configuration", LONG if harness.FULL else LONG[sys.version_info[1] % 3 :: 3], ids=ids
 )
 def test_long_gaps(definition_class, configuration):
