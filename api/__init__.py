@@ -19,6 +19,7 @@ from everstep.compat.state.state import State, capture, restore
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
 from everstep.optimizers.definition import Composite, Definition, Variable, Wrapper, assign, total
+from everstep.optimizers.kernel import kernel
 from everstep.optimizers.schedule import (
     CosineDecay,
     CosineDecayRestarts,
@@ -97,6 +98,7 @@ __all__ = [
     "from_native",
     "gradient_noise",
     "hyper",
+    "kernel",
     "learning_rate_multipliers",
     "lookahead",
     "loss_scale",

@@ -24,9 +24,9 @@ def main(arguments=None):
     )
     parser.add_argument("--version", action="version", version="everstep " + __version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("doctor", help="what is installed here, and which target each module speaks").set_defaults(
-        run=doctor
-    )
+    look = commands.add_parser("doctor", help="what is installed here, and which target each module speaks")
+    look.add_argument("--verbose", action="store_true", help="also how updates can be carried out, see docs/speed.md")
+    look.set_defaults(run=doctor)
     commands.add_parser("list", help="the definitions").set_defaults(run=list_definitions)
     show = commands.add_parser("show", help="a definition: formula, hypers, slots, and where stock optimizers differ")
     show.add_argument("name", metavar="NAME")
@@ -70,6 +70,11 @@ def doctor(options):
     print()
     print_table("MODULE TARGET WHY", [(found.module, found.target or "none", found.why) for found in facts.speaks()])
     print("\n{}.".format(WHAT_WORKS))
+    if options.verbose:
+        print()
+        print_table("WAY HERE", list(facts.ways()) or [("plain", "there is no other without TensorFlow")])
+        print()
+        print_table("DEFINITION KERNEL VARIABLES ROWS", list(facts.kernels()) or [("none", "", "", "")])
     return 1 if any(package.broken for package in packages) else 0
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.catch_up import ROWS, Missed, catches_up
+from everstep.compat.lowering import Lowerings
 from everstep.compat.step import Flush, LossScale, Step, counters, engine_slots, holds, skips
 from everstep.errors import (
     ConfigError,
@@ -50,6 +51,7 @@ class Adapter(object):
     moved_natively = ()  # type: tuple[str, ...]  # counters that the base class moves by itself
     takes_gradients = False  # whether this API's optimizers take gradients of a loss
     sets_hypers = True  # whether hypers can be set after the optimizer is made
+    is_fused = True  # whether this API's own optimizers run fused kernels
 
     @classmethod
     def made_for(cls, definition_class, base):
@@ -68,6 +70,7 @@ class Adapter(object):
 
     def __init__(self, *args, **kwargs):
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
+        lowerings = Lowerings(self, kwargs.pop("lowering", None))
         if definition is None:
             own = self.definition_class.argument_names()
             definition = self.definition_class(*args, **{name: kwargs.pop(name) for name in own if name in kwargs})
@@ -80,6 +83,7 @@ class Adapter(object):
         # Before the base class, whose attributes may have hooks.
         self.__dict__.update(
             definition=definition,
+            lowerings=lowerings,
             is_averaged=False,  # whether everstep.averaged has put averages into the variables
             _scales=False,  # whether a loss was scaled, where the definition divides by that
             takes_stages=False,  # whether who calls takes all the gradients of a batch, where the definition needs more
@@ -87,7 +91,7 @@ class Adapter(object):
             _by_hand=False,  # whether it ever did
             _checked=False,  # whether the variables of a first step were looked at
             _rules={},  # by variable: its rule and record, and the variable itself, so that its id stays its own
-            _calls={},  # by graph: the variables of the first call, for definitions that count calls
+            _calls={},  # by graph and replica: the variables of the first call, for definitions that count calls
         )
         try:
             self.start(**kwargs)
@@ -95,6 +99,7 @@ class Adapter(object):
             raise
         except (TypeError, ValueError) as error:
             raise DefinitionError("{} on {}: {}".format(type(self).__name__, self.target, error))
+        lowerings.check()
 
     def check_native(self, definition, native):
         for name in sorted(set(native).intersection(definition.hints)):
@@ -352,7 +357,7 @@ class Adapter(object):
 
     def _update_held(self, variables):
         """The update of an open window."""
-        calls = self._calls.get(self._graph_now()) or [key for keys in self._calls.values() for key in keys]
+        calls = self._calls.get((self._graph_now(), 0)) or [key for keys in self._calls.values() for key in keys]
         if variables is None:
             known = [v for key, (_, _, v) in self._rules.items() if key in calls] if calls else self.slotted()
         else:
@@ -431,7 +436,7 @@ class Adapter(object):
             return
         graph = self._graph_now()
         keys = [self.variable_key(variable) for variable in variables]
-        first = self._calls.setdefault(graph, keys)
+        first = self._calls.setdefault((graph, self.backend.replica()), keys)
         if first != keys or graph is not None and first is not keys and self.definition.stages == 1:
             raise UnsupportedError(
                 "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
@@ -479,6 +484,15 @@ class Adapter(object):
 
     def _graph_now(self):
         return None if self.backend.eager else self.backend.tf.get_default_graph()
+
+    def everstep_plan(self):
+        """How the variables that were trained so far are updated, and why not faster.
+
+        Returns:
+            A list of (name, shape, gradient, way, why): "dense" or "sparse", one of the ways in docs/speed.md, and what
+            kept the faster ones from it.
+        """
+        return self.lowerings.plan()
 
     # Hypers as attributes. They are known by instance: a wrapper has those of the definition inside it.
 

@@ -4,8 +4,8 @@ from __future__ import absolute_import, division, print_function
 import math
 import numbers
 
-from everstep.compat.step import compute_dtype
 from everstep.errors import HyperTypeError, HyperValueError
+from everstep.optimizers.declarations import compute_dtype
 
 
 def check_bounds(native, bounds=("clipnorm", "clipvalue")):

@@ -7,8 +7,9 @@ import numpy as np
 
 from everstep.compat.arrays import ArraysAdapter, Optimizer
 from everstep.compat.ops import IndexedSlices
-from everstep.compat.step import Step, _Work
+from everstep.compat.step import Step
 from everstep.compat.trace import REDUCTIONS
+from everstep.compat.work import Work
 from everstep.errors import RuleError
 from everstep.optimizers.declarations import running_rule
 from everstep.optimizers.definition import Definition, assign
@@ -71,7 +72,7 @@ def _check(definition):
     variable, grad = np.ones((3, 2), np.float32), np.full((3, 2), 0.5, np.float32)
     step = Step(optimizer, [(grad, variable)])
     step.run()
-    _check_returned(definition, _Work.of_gradient(step, variable, grad))
+    _check_returned(definition, Work.of_gradient(step, variable, grad))
     optimizer.apply_gradients([(IndexedSlices(grad[:2], [2, 2]), variable)])
     if definition.still and not defines(definition, "collect"):
         _check_still(optimizer, variable)

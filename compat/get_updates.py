@@ -44,6 +44,7 @@ class GetUpdatesAdapter(Adapter):
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
     cannot = ("minimize", "apply_gradients", "partitioned variables", "decay", "global_clipnorm")
     takes_gradients = True
+    is_fused = False
 
     @classmethod
     def base_class(cls, optimizer, module):

@@ -41,7 +41,6 @@ class Keras3Adapter(NewStyleAdapter):
     cannot = (
         "graphs of TF 1",
         "partitioned variables",
-        "more than one replica",
         "get_slot_names",
         "get_weights",
         "decay",
@@ -248,6 +247,8 @@ class Keras3Adapter(NewStyleAdapter):
                 self._take_list(zip(grads, trainable_variables))
 
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
+        if not hasattr(self, "_all_reduce_sum_gradients"):  # Keras 3.0 lets each replica go its own way
+            grads_and_vars = self.backend.added_up(distribution, grads_and_vars)
         self._take_list(grads_and_vars)
 
     def _take_list(self, pairs):

@@ -32,6 +32,7 @@ class NewStyleAdapter(NativeSchedules):
     """Members that do not differ between Keras 2.11 and Keras 3."""
 
     entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
+    is_fused = False
 
     @classmethod
     def runs_on_tensorflow(cls, base):

@@ -2,8 +2,10 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import sys
 
 import numpy as np
+from packaging.version import Version
 
 from everstep.errors import GradientError, StateError, UnknownOpError, VariableError
 
@@ -106,7 +108,7 @@ numpy_ops = _NumpyOps()
 
 
 class WithoutGraphs(object):
-    """What capture and restore ask of a backend, where values are there without a session.
+    """What capture, restore and compat/lowering.py ask of a backend, where values are there without a session.
 
     `value(variable, session)` is a variable's value as an array, `put(variable, value, session)` gives it another.
     """
@@ -121,6 +123,21 @@ class WithoutGraphs(object):
 
     def start(self, variables, session):
         """Gives variables that were just made their first values."""
+
+    def lowers(self, way):
+        """Whether there is such a way here at all; see compat/lowering.py."""
+        return False
+
+    def alone(self):
+        return True
+
+    def replica(self):
+        """The number of the replica that this runs in; 0 where there is one."""
+        return 0
+
+    def local(self, value):
+        """Of what there is one of in each replica, the first."""
+        return value
 
 
 class NumpyBackend(WithoutGraphs):
@@ -168,6 +185,9 @@ class NumpyBackend(WithoutGraphs):
         place = Ellipsis if rows is None else rows
         self._written.append((variable, place, np.array(variable[place])))
         variable[place] = value
+
+    def add(self, variable, value):
+        self.write(variable, variable + value)
 
     def subtract(self, variable, value):
         self.write(variable, variable - value)
@@ -275,17 +295,23 @@ class TensorFlowBackend(object):
 
     Args:
         tf: the module `tensorflow`.
-        use_locking: passed to the assignments of ref variables.
+        use_locking: passed to what writes variables; None is what Keras does: the default of each operation, and
+            kernels lock.
     """
 
     moves_rows = True
 
-    def __init__(self, tf, use_locking=False):
+    def __init__(self, tf, use_locking=None):
         # From 1.13 on the TF1 names live in compat.v1, where they also give no deprecation warnings.
         self.tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
         self.use_locking = use_locking
         # The TF1 op says at every use that it is deprecated.
-        self._where = getattr(getattr(getattr(tf, "compat", None), "v2", None), "where", None) or self.tf.where
+        self._v2 = getattr(getattr(tf, "compat", None), "v2", None)
+        self._xla = getattr(getattr(tf, "xla", None), "experimental", None)  # from 1.14 on
+        self._version = Version(self.tf.__version__)
+        # Whether compiled functions stand inside of larger ones, and take variables as arguments.
+        self._shares_compiled = self.is_since("2.5")
+        self._where = getattr(self._v2, "where", None) or self.tf.where
         self.ops = _tensorflow_table(self.tf, self._where)
 
     @property
@@ -322,7 +348,10 @@ class TensorFlowBackend(object):
         return getattr(variable.dtype, "_is_ref_dtype", False)
 
     def read(self, variable):
-        return variable.read_value()
+        # In a function the order of the code is that of what is done; `read_value` adds a copy that says so. Variables
+        # of some strategies know nothing else.
+        whole = self.eager or self.in_session() or not self.alone()
+        return variable.read_value() if whole else variable.value()
 
     def start_value(self, variable, dtype):
         """A variable's value, with the variable initialized first where that is still to come."""
@@ -359,8 +388,16 @@ class TensorFlowBackend(object):
             difference = value - self.gather(variable, rows)
         return resource.resource_scatter_add(variable.handle, rows, difference)
 
-    def subtract(self, variable, value):
-        return self.tf.assign_sub(variable, self.cast(value, self.dtype(variable)), use_locking=self.use_locking)
+    def add(self, variable, value):
+        """Adds at once what others may add to at the same time."""
+        return self.tf.assign_add(variable, self.tf.cast(value, self.dtype(variable)), use_locking=self.use_locking)
+
+    def subtract(self, variable, value, share=None):
+        """Takes a value off a variable, or a share of it, which needs no temporary."""
+        value = self.cast(value, self.dtype(variable))
+        if share is None:
+            return self.tf.assign_sub(variable, value, use_locking=self.use_locking)
+        return self.kernel("apply_gradient_descent", variable, [], False)(variable, dict(alpha=share, delta=value))
 
     def own(self, value, variable):
         # What is read from a ref variable may be its own buffer; x = max(x, x) is a copy that no optimizer removes.
@@ -397,6 +434,104 @@ class TensorFlowBackend(object):
     def sum_duplicates(self, values, indices):
         rows, place = self.tf.unique(indices)
         return self.tf.unsorted_segment_sum(values, place, self.tf.shape(rows)[0]), rows
+
+    # What the ways of compat/lowering.py ask for.
+
+    def lowers(self, way):
+        return way != "compiled" or self._shares_compiled or self._xla is not None
+
+    def is_since(self, version):
+        """Whether this TensorFlow is of that version or a newer one."""
+        return self._version >= Version(version)
+
+    def alone(self):
+        """Whether there is no strategy that places variables and copies."""
+        distribute = getattr(self.tf, "distribute", None)
+        has_strategy = getattr(distribute, "has_strategy", None)  # from 1.14 on
+        return not (has_strategy and has_strategy())
+
+    def is_here(self, variable):
+        """Whether a variable is where the step is computed, as far as anybody said where it is."""
+        return not self.in_session() or not variable.device
+
+    def device(self, variable):
+        """The name of the device that a variable is on."""
+        return variable.device
+
+    def shares_variables(self):
+        """Whether others may write the variables meanwhile, who must not be overwritten."""
+        return self.in_session() and bool(self.use_locking)
+
+    def kernel(self, operation, variable, slots, by_rows):
+        """The fused operation of that name as a function of (variable, arguments); None where there is none."""
+        ref = self.is_ref(variable)
+        function = self.operation(operation, ref, by_rows)
+        if function is None or any(self.is_ref(slot) != ref for slot in slots):
+            return None
+
+        def run(variable, arguments):
+            if not ref:
+                arguments = {name: getattr(value, "handle", value) for name, value in arguments.items()}
+                variable = variable.handle
+            return function(var=variable, use_locking=self.use_locking is not False, **arguments)
+
+        return run
+
+    @staticmethod
+    def operation(name, ref, by_rows):
+        """A fused operation for ref or resource variables, dense or on rows; None where there is none."""
+        return getattr(_training_ops(), ("" if ref else "resource_") + ("sparse_" if by_rows else "") + name, None)
+
+    def compile(self, function):
+        if self._shares_compiled:
+            return self.tf.function(function, jit_compile=True, autograph=False)
+
+        def run(variable, slots, grad, outside):
+            # Copies wait for what is before; of what the compiled operations wait for, some is left out.
+            inputs = [self.tf.identity(value) for value in [grad] + outside]
+            done = self._xla.compile(lambda grad, *outside: function(variable, slots, grad, outside), inputs)
+            return done[0] if isinstance(done, (list, tuple)) else done
+
+        return run
+
+    def cannot_compile(self, variable, forced):
+        """Why a variable's update is not compiled; "" where it is."""
+        if self.is_ref(variable):
+            return "not compiled: ref variables have no compiled functions"
+        if not self.alone():
+            return "not compiled: under a tf.distribute strategy"
+        if self.eager and not self._shares_compiled:
+            return "not compiled: TensorFlow before 2.5 does it in graphs alone"
+        if not forced and not self._shares_compiled:
+            return "not compiled: TensorFlow before 2.5 does it only by force, each variable for itself"
+        return "not compiled: in a session only by force" if self.in_session() and not forced else ""
+
+    def in_session(self):
+        """Whether what is built now will run in a session, not in a function."""
+        return not self.eager and type(self.tf.get_default_graph()) is self.tf.Graph
+
+    def part(self, value, place):
+        """The rows from the one to the other of a variable or value."""
+        value = self.read(value) if hasattr(value, "read_value") else value
+        return self.tf.strided_slice(value, place[:1], place[1:])
+
+    def write_part(self, variable, value, place):
+        """Rows of a ref variable. (A resource variable written so is copied whole at every later read of it.)"""
+        return variable[place[0] : place[1]].assign(self.cast(value, self.dtype(variable)))
+
+    def join(self, pieces):
+        return self.tf.concat(pieces, 0)
+
+    def lay(self, values):
+        """Values end to end, in one dimension."""
+        one = self.tf.constant([-1])
+        return self.tf.concat([v if len(self.shape(v)) == 1 else self.tf.reshape(v, one) for v in values], 0)
+
+    def split(self, value, shapes):
+        """What was laid end to end in its shapes again."""
+        parts = self.tf.split(value, [int(np.prod(shape)) for shape in shapes])
+        several = {shape: self.tf.constant(shape, "int32") for shape in shapes if len(shape) != 1}
+        return [self.tf.reshape(p, several[s]) if s in several else p for p, s in zip(parts, shapes)]
 
     def iota(self, count):
         return self.tf.range(count)
@@ -465,8 +600,40 @@ class TensorFlowBackend(object):
         """An operation that is done when all gradients are."""
         if self.eager:
             return None
-        with self.after([grad.values if isinstance(grad, self.tf.IndexedSlices) else grad for grad in grads]):
+        values = [value for grad in grads for value in self._in_replicas(grad)]
+        with self.after([value.values if isinstance(value, self.tf.IndexedSlices) else value for value in values]):
             return self.tf.no_op()
+
+    def _in_replicas(self, value):
+        """What a value is in each replica."""
+        if self.alone():
+            return (value,)
+        strategy = self.tf.distribute.get_strategy()
+        parts = getattr(strategy, "experimental_local_results", None) or strategy.unwrap  # which TF 1.13 calls it
+        return parts(value)
+
+    def added_up(self, strategy, pairs):
+        """Pairs with the sums of the replicas' gradients, asked for across replicas."""
+        pairs = list(pairs)
+        if strategy.num_replicas_in_sync == 1:
+            return pairs
+        sums = strategy.extended.batch_reduce_to(self.tf.distribute.ReduceOp.SUM, pairs)
+        return [(grad, variable) for grad, (_, variable) in zip(sums, pairs)]
+
+    def mirrored(self, value):
+        """What all replicas have alike, as TF 2.3 to 2.5 want it to be said."""
+        values = sys.modules.get("tensorflow.python.distribute.values")
+        return values.Mirrored(value.values) if isinstance(value, getattr(values, "PerReplica", ())) else value
+
+    def replica(self):
+        distribute = getattr(self.tf, "distribute", None)
+        context = distribute.get_replica_context() if hasattr(distribute, "get_replica_context") else None
+        number = 0 if context is None else context.replica_id_in_sync_group
+        number = number if isinstance(number, int) else self.tf.get_static_value(number)
+        return None if number is None else int(number)
+
+    def local(self, value):
+        return self._in_replicas(value)[0]
 
     def wait(self, value, operations):
         """The value, not before the operations are done."""
@@ -495,6 +662,24 @@ class TensorFlowBackend(object):
         scope = getattr(self.tf, "init_scope", None)  # from 1.5 on
         return scope() if scope else self.tf.control_dependencies(None)
 
+    def at_once(self):
+        """Where what is made outside of a function that is traced is made for good.
+
+        A function that makes variables in its first call is traced again without them. What `init_scope` lifts out of
+        it counts as made by it too, so that the first step of an optimizer took twice as long.
+        """
+        if self.eager or self.in_session() or not self.alone():
+            return self.after(())
+        return self._v2.variable_creator_scope(self._made_at_once)
+
+    def _made_at_once(self, next_creator, **options):
+        from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+        if not self.eager:
+            return next_creator(**options)
+        names = ("initial_value", "trainable", "name", "dtype", "constraint", "synchronization", "aggregation", "shape")
+        return ResourceVariable(**{name: options[name] for name in names if options.get(name) is not None})
+
     def group(self, operations):
         return None if self.eager else self.tf.group(*operations)
 
@@ -506,7 +691,7 @@ class TensorFlowBackend(object):
         """A flat list of the operations in nested results."""
         if isinstance(done, (list, tuple)):
             return [operation for part in done for operation in self.operations(part)]
-        return [] if done is None else [done]
+        return [operation for operation in self._in_replicas(done) if operation is not None]
 
     def plain(self, function):
         """A function that autograph leaves as it is."""
@@ -518,8 +703,17 @@ class TensorFlowBackend(object):
         if self.eager:
             return self.tf.control_dependencies([])
         # Operations, not tensors: a branch's graph puts what it waits for in a set, and tensors have no hash.
-        wanted = [getattr(operation, "op", operation) for operation in operations]
+        single = [each for operation in operations for each in self._in_replicas(operation)]
+        wanted = [getattr(operation, "op", operation) for operation in single]
         return self.tf.control_dependencies([op for op in wanted if isinstance(op, self.tf.Operation)])
+
+    def scope_of(self, variable):
+        """The scope of the strategy that a variable was made under, where that is not the present one."""
+        strategy = getattr(variable, "distribute_strategy", None)
+        distribute = getattr(self.tf, "distribute", None)
+        if strategy is None or distribute.get_strategy() is strategy:
+            return self.after(())
+        return strategy.scope()
 
     # For capture and restore: see WithoutGraphs.
 
@@ -529,7 +723,8 @@ class TensorFlowBackend(object):
         if len(set(map(id, graphs))) > 1:
             raise VariableError("the variables are of several graphs: {!r}".format(variables))
         with graphs[0].as_default() if graphs else contextlib.closing(_Nothing()):
-            yield
+            with self.scope_of(variables[0]) if variables else self.after(()):
+                yield
 
     def session_for(self, variables, session, default):
         held = [variable for variable in variables if self._in_graph(variable)]
@@ -573,19 +768,25 @@ class TensorFlowBackend(object):
         return getattr(variable, "_in_graph_mode", True)
 
 
+def _training_ops():
+    """The module of the fused operations."""
+    try:
+        from tensorflow.python.ops import gen_training_ops
+    except ImportError:  # before TF 2.9; when that is the minimum, this can go
+        from tensorflow.python.training import gen_training_ops
+    return gen_training_ops
+
+
 class _Nothing(object):
     def close(self):
         """There is nothing to leave."""
 
 
 def _tensorflow_table(tf, select):
+    # keep_dims became keepdims in 1.5; when that is the minimum, this can go.
+    keep = "keepdims" if Version(tf.__version__) >= Version("1.5") else "keep_dims"
+
     def reduce(function):
-        import inspect
-
-        signature = getattr(inspect, "getfullargspec", None) or inspect.getargspec  # type: ignore[attr-defined]
-        # keep_dims became keepdims in 1.5; when 1.4 is the minimum no longer, this can go.
-        keep = "keepdims" if "keepdims" in str(signature(function)) else "keep_dims"
-
         def reduced(x, axis=None, keepdims=False):
             # All at once, TF before 1.13 gets a million float32 wrong by 2e-5; row by row it does not.
             if axis is None and (x.get_shape().ndims or 0) > 1:
@@ -700,6 +901,9 @@ class KerasBackend(WithoutGraphs):
     def write(self, variable, value, rows=None):
         variable.assign(self.cast(value, self.dtype(variable)))
 
+    def add(self, variable, value):
+        self.write(variable, self.read(variable) + value)
+
     def subtract(self, variable, value):
         self.write(variable, self.read(variable) - self.cast(value, self.dtype(variable)))
 
@@ -717,6 +921,27 @@ class KerasBackend(WithoutGraphs):
 
     def iota(self, count):
         return self.keras.ops.arange(count, dtype="int32")
+
+    def lowers(self, way):
+        return way == "grouped" and self.name == "torch"  # XLA does it by itself where JAX compiles
+
+    def is_here(self, variable):
+        return True
+
+    def device(self, variable):
+        return str(self.read(variable).device)
+
+    def shares_variables(self):
+        return False
+
+    def lay(self, values):
+        import torch  # whose own operations take a fifth of the time of keras.ops
+
+        return torch.cat([value.reshape(-1) for value in values])
+
+    def split(self, value, shapes):
+        parts = value.split([int(np.prod(shape)) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes)]
 
     def can_branch(self, variable):
         return True

@@ -47,7 +47,7 @@ from everstep.optimizers.tree import flat
 class OptimizerV2Adapter(NativeSchedules):
     target = "optimizer_v2"
     works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
-    cannot = ("ref variables", "partitioned variables", "more than one replica", "decay")
+    cannot = ("ref variables", "partitioned variables", "decay")
     takes_gradients = True
 
     @classmethod
@@ -207,7 +207,7 @@ class OptimizerV2Adapter(NativeSchedules):
                 return tf.fill(shape, tf.cast(initial, dtype))
             return self.backend.start_value(var, dtype)
 
-        with tf.distribute.get_strategy().extended.colocate_vars_with(var):
+        with self.backend.scope_of(var), tf.distribute.get_strategy().extended.colocate_vars_with(var):
             made = tf.Variable(
                 value, name="{}/{}".format(var._shared_name, slot_name), dtype=dtype, trainable=False, use_resource=True
             )
@@ -301,7 +301,8 @@ class OptimizerV2Adapter(NativeSchedules):
         self._handed_over = [variable for _, variable in pairs]
         try:
             # With the pairs that lack a gradient: the base class says which those are.
-            return super(OptimizerV2Adapter, self).apply_gradients(pairs, name=name, **native)
+            with self.backend.at_once():
+                return super(OptimizerV2Adapter, self).apply_gradients(pairs, name=name, **native)
         finally:
             self._handed_over = []
 
@@ -335,13 +336,13 @@ class OptimizerV2Adapter(NativeSchedules):
         """The list-level step, which the base class calls across replicas; only names are given by keyword."""
         pairs = list(grads_and_vars)
         if not hasattr(self, "_aggregate_gradients"):  # before 2.2 the sum over replicas is made here
-            reduced = distribution.extended.batch_reduce_to(self.backend.tf.distribute.ReduceOp.SUM, pairs)
-            pairs = [(grad, variable) for grad, (_, variable) in zip(reduced, pairs)]
+            pairs = self.backend.added_up(distribution, pairs)
         if not hasattr(self, "gradient_transformers"):
             grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
             clipped = clip(self.backend, grads, bounds.get("clipnorm"), bounds.get("clipvalue"))
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
         self._distribution = distribution
+        pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
         with self.backend.tf.name_scope(name or self._name):
             operations = self.take_step(pairs)
         return self.iterations if self.backend.eager else self.backend.tf.group(*operations)

@@ -194,22 +194,10 @@ class Tracer(object):
             elif value.op == "constant":
                 native = self._backend.constant(**value.options)
             else:
-                native = self._computed(value, [self.lower(arg, results) for arg in value.args])
+                natives = [self.lower(arg, results) for arg in value.args]
+                native = computed(self._backend, value.op, natives, value.options)
             store[id(value)] = (value, native)  # the value too: an id is only its own while it lives
         return store[id(value)][1]
-
-    def _computed(self, value, natives):
-        try:
-            return self._backend.ops[value.op](*natives, **value.options)
-        except (IndexError, TypeError, ValueError) as error:
-            raise RuleError(
-                "ops.{} cannot take values of shapes {}{}: {}".format(
-                    value.op,
-                    " and ".join(str(self._backend.shape(native)) for native in natives),
-                    " with {}".format(value.options) if value.options else "",
-                    error,
-                )
-            )
 
     @contextlib.contextmanager
     def forgetting(self):
@@ -232,6 +220,179 @@ class Tracer(object):
                 self.lower(value, {})
             else:
                 waiting.extend(value.args)
+
+
+class Program(object):
+    """Some values as a plain list of operations, which holds nothing of the step that they were traced in.
+
+    Two variables that do the same to leaves of the same roles have equal programs, whose results may differ in the
+    values that come from `outside` alone.
+
+    Args:
+        values: what it computes, in order.
+        roles: `{id of a leaf: its role}`; other leaves, and what is the same for the whole step, are computed outside.
+
+    Attributes:
+        nodes: a tuple of ("role", name), ("outside", place), ("constant", number, dtype) or (op, places, options).
+        roles: those that it reads.
+        results: the places of the values in it.
+        outside: the values that are computed before; `dtypes` are theirs.
+    """
+
+    def __init__(self, values, roles):
+        self.outside, self._places, nodes = [], {}, []
+        for value in values:
+            self._add(value, roles, nodes)
+        self.nodes = tuple(nodes)
+        self.roles = {node[1] for node in nodes if node[0] == "role"}
+        self.results = tuple(self._places[id(value)] for value in values)
+        self.dtypes = tuple(value.dtype for value in values)
+        del self._places
+
+    def _add(self, value, roles, nodes):
+        if id(value) in self._places:
+            return
+        if id(value) in roles:
+            node = ("role", roles[id(value)])  # type: tuple
+        elif value.op == "constant":
+            node = ("constant", value.options["number"], value.dtype)
+        elif value.step_wide or value.read is not None:
+            node = ("outside", len(self.outside))
+            self.outside.append(value)
+        else:
+            for arg in value.args:
+                self._add(arg, roles, nodes)
+            places = tuple(self._places[id(arg)] for arg in value.args)
+            node = (value.op, places, tuple(sorted(value.options.items())))
+        self._places[id(value)] = len(nodes)
+        nodes.append(node)
+
+    def key(self):
+        return self.nodes, self.results, self.dtypes
+
+    def is_elementwise(self):
+        """Whether each element of the results comes of the same element of the roles alone."""
+        alone = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
+        return alone and all(value.step_wide for value in self.outside)
+
+    def moved(self, roles):
+        """Results that are an old value moved, `old + share * x * ... - share * old`, and what they are made of.
+
+        Args:
+            roles: of the results after the first, in order.
+
+        Returns:
+            `{role: (place of the result, places of the factors x, place of the share)}`; where it is `old + x`, the
+            share is None. Only those whose old value nothing else asks for.
+        """
+        found = {}
+        used = [place for _, places, _ in self._operations() for place in places] + list(self.results)
+        for role, result in zip(roles, self.results[1:]):
+            op, args = self.nodes[result][:2]
+            for old, moving in (args, args[::-1]) if op == "add" else ():
+                parts = self._parts(role, old, moving)
+                if parts and used.count(self._place_of(role)) == used.count(moving) == 1:
+                    found[role] = (result,) + parts
+        return found
+
+    def scaled(self):
+        """(place of a scalar, places of x and of y) where the first result is `scalar * x` or `scalar * x / y`.
+
+        The place of y is None where there is none; all is None of another form, and where another result needs it.
+        """
+        op, args = self.nodes[self.results[0]][:2]
+        product, divisor = args if op == "divide" else (self.results[0], None)
+        used = [place for _, places, _ in self._operations() for place in places] + list(self.results)
+        if self.nodes[product][0] != "multiply" or used.count(product) > 1 or used.count(self.results[0]) > 1:
+            return None
+        for scalar, other in (self.nodes[product][1], self.nodes[product][1][::-1]):
+            node = self.nodes[scalar]
+            if node[0] == "constant" or node[0] == "outside" and self.outside[node[1]].step_wide:
+                return scalar, other, divisor
+        return None
+
+    def _place_of(self, role):
+        return next(place for place, node in enumerate(self.nodes) if node[:2] == ("role", role))
+
+    def _parts(self, role, old, moving):
+        """(factors, share) of `old + moving`; None where it is not of the form."""
+        if self.nodes[old] == ("role", role):
+            return (moving,), None
+        if self.nodes[old][0] != "multiply":
+            return None
+        kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("role", role)]
+        return self._shared(moving, kept[0]) if len(kept) == 1 else None
+
+    def _operations(self):
+        return [node for node in self.nodes if node[0] not in ("role", "outside", "constant")]
+
+    def _shared(self, place, kept):
+        """(other factors, share) of a product with a share that is `1 - kept`; None of others."""
+        factors, waiting = [], [place]
+        while waiting:
+            node = self.nodes[waiting[0]]
+            if node[0] == "multiply":
+                waiting[:1] = node[1]
+            else:
+                factors.append(waiting.pop(0))
+        for share in factors:
+            others = tuple(factor for factor in factors if factor != share)
+            if others and self._add_to_one(self.nodes[share], self.nodes[kept]):
+                return others, share
+        return None
+
+    def _add_to_one(self, share, kept):
+        if share[0] == kept[0] == "constant":
+            return abs(share[1] + kept[1] - 1) < 1e-9
+        share = self.outside[share[1]] if share[0] == "outside" else None
+        if share is None or share.op != "subtract" or share.args[0].options.get("number") != 1:
+            return False
+        left = share.args[1]
+        return left.options.get("number") == kept[1] if kept[0] == "constant" else left is self._outside_of(kept)
+
+    def _outside_of(self, node):
+        return self.outside[node[1]] if node[0] == "outside" else None
+
+    def run(self, backend, given, outside, instead=None):
+        """The native results.
+
+        Args:
+            given: `{role: native}`.
+            outside: the natives of `self.outside`.
+            instead: `{place: a function that makes its native}`, given what makes those of other places.
+        """
+        natives, instead = {}, instead or {}
+
+        def native(place):
+            if place not in natives:
+                natives[place] = instead[place](native) if place in instead else compute(*self.nodes[place])
+            return natives[place]
+
+        def compute(op, what, options=None):
+            if op == "role":
+                return given[what]
+            if op == "outside":
+                return outside[what]
+            if op == "constant":
+                return backend.constant(what, options)
+            return computed(backend, op, [native(place) for place in what], dict(options))
+
+        return [native(place) for place in self.results]
+
+
+def computed(backend, op, natives, options):
+    """An op on natives, or an error that says what their shapes are."""
+    try:
+        return backend.ops[op](*natives, **options)
+    except (IndexError, TypeError, ValueError) as error:
+        raise RuleError(
+            "ops.{} cannot take values of shapes {}{}: {}".format(
+                op,
+                " and ".join(str(backend.shape(native)) for native in natives),
+                " with {}".format(options) if options else "",
+                error,
+            )
+        )
 
 
 def _arguments(op, args, options):

@@ -39,7 +39,6 @@ class UpdateStepAdapter(NewStyleAdapter):
         "get_slot_names",
         "get_weights",
         "decay",
-        "more than one replica",
         "DTensor meshes",
     )
     entries = ("apply_gradients",)
@@ -127,7 +126,7 @@ class UpdateStepAdapter(NewStyleAdapter):
         self._compute_current_learning_rate()
         tf = module_of(self.native_base).tf
         with tf.name_scope(name or self.name):
-            with tf.init_scope():
+            with self.backend.at_once(), tf.init_scope():
                 self.build([variable for _, variable in pairs])
             grads, variables = zip(*module_of(self.native_base).optimizer_utils.filter_empty_gradients(pairs))
             done = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))

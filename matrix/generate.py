@@ -74,6 +74,14 @@ commands =
     mypy
 """
 
+BENCHMARKS = u"""
+[testenv:benchmarks]
+package = skip
+# For the pictures.
+deps = matplotlib
+commands = python -m benchmarks --make {posargs}
+"""
+
 
 def generated():
     """{path: text} of every file that this writes."""
@@ -91,6 +99,7 @@ def generated():
             tox.append(LINT.format(name=cell.name))
         path = os.path.join(cells.HERE, "constraints", cell.name + ".txt")
         files[path] = HEAD + u"".join(package + u"\n" for package in cell.packages)
+    tox.append(BENCHMARKS)
     files[os.path.join(ROOT, "tox.ini")] = u"".join(tox)
     return files
 

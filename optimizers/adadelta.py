@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class Adadelta(Definition):
@@ -33,6 +34,7 @@ class Adadelta(Definition):
     """
 
     family = "Adagrad"
+    kernel = kernel("adadelta")
     learning_rate = hyper(1e-3, minimum=0)
     rho = hyper(0.95, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class Adagrad(Definition):
@@ -33,6 +34,7 @@ class Adagrad(Definition):
     """
 
     family = "Adagrad"
+    kernel = kernel("adagrad")
     still = True
     learning_rate = hyper(1e-3, minimum=0)
     initial_accumulator_value = option(0.1, minimum=0)

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class Adam(Definition):
@@ -32,6 +33,7 @@ class Adam(Definition):
     """
 
     family = "Adam"
+    kernel = kernel("adam")
     learning_rate = hyper(1e-3, minimum=0)
     beta_1 = hyper(0.9, minimum=0, maximum=1)
     beta_2 = hyper(0.999, minimum=0, maximum=1)

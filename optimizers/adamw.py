@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.decoupled import Decoupled
+from everstep.optimizers.kernel import kernel
 
 
 class AdamW(Decoupled, Adam):
@@ -34,5 +35,6 @@ class AdamW(Decoupled, Adam):
     array([0.875])
     """
 
+    kernel = kernel("adamw")
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)

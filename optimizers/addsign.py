@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class AddSign(Definition):
@@ -31,6 +32,7 @@ class AddSign(Definition):
     """
 
     family = "signs"
+    kernel = kernel("addsign")
     learning_rate = hyper(0.1, minimum=0)
     alpha = hyper(1.0)
     beta = hyper(0.9, minimum=0, maximum=1)

@@ -7,6 +7,10 @@ from everstep.errors import DefinitionError, NotBoundError
 from everstep.optimizers.configured import Configured
 from everstep.optimizers.declarations import Declared, child, option
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 # What `specialize` is told of a variable: its name without `:0`, its whole shape, the dtype's name, its place in
 # the list, the graph collections it is in, and the framework's own object (not to be written to).
 Variable = namedtuple("Variable", "name shape dtype index collections native")
@@ -62,6 +66,7 @@ class Definition(Configured):
             `hyper.pending` says which it is, and the last one counts: see everstep.optimizers.Multistage.
         replays: how many zero gradients `sparse="catch_up"` takes one by one, before `coast`; 200. It may be a
             property of the options.
+        kernel: `everstep.kernel(name)`, where `update` is a well-known rule that frameworks have fused kernels for.
         family: the heading that it stands under in `everstep list`.
     """
 
@@ -90,6 +95,7 @@ class Definition(Configured):
     still = False
     stages = 1
     replays = 200
+    kernel = None  # type: Any  # or `everstep.kernel(name)`
     tried = True  # whether the rule runs on the float32 arrays that everstep tries it on
     family = "other"
 

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition, assign
+from everstep.optimizers.kernel import kernel
 
 
 class Ftrl(Definition):
@@ -38,6 +39,7 @@ class Ftrl(Definition):
     """
 
     family = "Adagrad"
+    kernel = kernel("ftrl")
     learning_rate = hyper(1e-3, minimum=0)
     learning_rate_power = hyper(-0.5, maximum=0)
     initial_accumulator_value = option(0.1, minimum=0)

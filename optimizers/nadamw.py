@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.decoupled import Decoupled
+from everstep.optimizers.kernel import kernel
 from everstep.optimizers.nadam import Nadam
 
 
@@ -37,5 +38,6 @@ class NadamW(Decoupled, Nadam):
     array([0.875])
     """
 
+    kernel = kernel("nadamw")
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)

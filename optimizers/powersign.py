@@ -5,6 +5,7 @@ import math
 
 from everstep.optimizers.declarations import hyper, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class PowerSign(Definition):
@@ -34,6 +35,7 @@ class PowerSign(Definition):
     """
 
     family = "signs"
+    kernel = kernel("powersign")
     learning_rate = hyper(0.1, minimum=0)
     power_base = hyper(math.e, minimum=1e-30)
     beta = hyper(0.9, minimum=0, maximum=1)

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition, assign
+from everstep.optimizers.kernel import kernel
 
 
 class ProximalAdagrad(Definition):
@@ -34,6 +35,7 @@ class ProximalAdagrad(Definition):
     """
 
     family = "Adagrad"
+    kernel = kernel("proximal_adagrad")
     learning_rate = hyper(1e-3, minimum=0)
     initial_accumulator_value = option(0.1, minimum=0)
     l1 = hyper(0.0, minimum=0)

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class RMSprop(Definition):
@@ -38,6 +39,7 @@ class RMSprop(Definition):
     """
 
     family = "Adagrad"
+    kernel = kernel("rmsprop")
     learning_rate = hyper(1e-3, minimum=0)
     rho = hyper(0.9, minimum=0, maximum=1)
     momentum = hyper(0.0, minimum=0, maximum=1)

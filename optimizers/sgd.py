@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.optimizers.coasting import geometric
 from everstep.optimizers.declarations import hyper, option, slot
 from everstep.optimizers.definition import Definition
+from everstep.optimizers.kernel import kernel
 
 
 class SGD(Definition):
@@ -39,6 +40,7 @@ class SGD(Definition):
     """
 
     family = "gradient descent"
+    kernel = kernel("sgd")
     learning_rate = hyper(0.01, minimum=0)
     momentum = hyper(0.0, minimum=0, maximum=1)
     nesterov = option(False)

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.declarations import hyper, option
 from everstep.optimizers.decoupled import Decoupled
+from everstep.optimizers.kernel import kernel
 from everstep.optimizers.sgd import SGD
 
 
@@ -33,6 +34,7 @@ class SGDW(Decoupled, SGD):
     array([0.375])
     """
 
+    kernel = kernel("sgdw")
     still = False
     replays = 200  # type: ignore[assignment]  # of what decays while it still moves
     weight_decay = hyper(0.004, minimum=0)

@@ -10,6 +10,7 @@ import pytest
 import everstep
 import harness
 from everstep.compat import targets
+from everstep.compat.lowering import WAYS
 
 
 def run(*arguments, **options):
@@ -41,7 +42,7 @@ def table(output, first):
 
 
 def test_doctor_says_what_is_installed_and_what_it_speaks():
-    code, output, complaint = run("doctor")
+    code, output, complaint = run("doctor", "--verbose")
     assert code == 0, complaint
     installed = dict(table(output, "INSTALLED"))
     assert installed["everstep"] == everstep.__version__
@@ -67,6 +68,12 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
             assert target == found.target.name
             assert why.startswith("{}.{}: ".format(found.base.__module__, found.base.__name__)), why
     assert "What works: " in output and "tf.compat.v1.train" in output
+    ways, kernels = dict(table(output, "WAY")), table(output, "DEFINITION")
+    if installed["tensorflow"] == "not installed":
+        assert list(ways) == ["plain"] and kernels == [["none", "", "", ""]]
+    else:
+        assert set(ways) == set(WAYS) and ways["kernel"] == "yes"
+        assert ["SGD", "apply_momentum", "resource, ref", "resource, ref"] in kernels
 
 
 def test_doctor_reports_a_broken_framework(tmp_path):

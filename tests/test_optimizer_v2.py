@@ -343,6 +343,24 @@ def test_hypers_are_live():
     assert optimizer.get_config()["beta_1"] == 0.0
 
 
+@eager_only
+def test_a_function_is_traced_once():
+    """Also where its first step makes the slots; with a stock optimizer it is traced twice then."""
+    weights, optimizer, traced = [variable([0.0]), variable([0.0, 0.0])], Adam(0.5).bind(MODULE), []
+
+    @tf.function
+    def step():
+        traced.append(1)
+        optimizer.apply_gradients([(tf.ones_like(weight), weight) for weight in weights])
+
+    step()
+    step()
+    assert len(traced) == 1
+    assert [weight.shape for weight in optimizer.weights] == [(), (1,), (1,), (2,), (2,)]
+    for weight in weights:
+        np.testing.assert_allclose(weight.numpy(), -1.0, rtol=1e-4)
+
+
 def test_K_set_value_before_the_first_step():
     weight, optimizer = variable([0.0]), SGD(0.5).bind(MODULE)
     K.set_value(optimizer.lr, 0.25)
@@ -906,7 +924,6 @@ def test_accumulate_in_a_model_compiled_again():
 
 @eager_only
 def test_under_a_strategy_of_one_replica():
-    """More replicas are another matter: what does not work with them yet says so."""
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
     with strategy.scope():
         model = compiled(everstep.accumulate(Adam(0.05), steps=2).bind(MODULE))

@@ -72,3 +72,8 @@ def test_the_support_table_is_current():
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.]+)\)", README))))
 def test_what_it_links_to_is_there(path):
     assert os.path.exists(os.path.join(ROOT, path))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
+def test_the_table_of_bytes_is_current():
+    subprocess.check_call([sys.executable, os.path.join(ROOT, "benchmarks", "traffic.py"), "--check"])

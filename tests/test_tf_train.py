@@ -179,7 +179,8 @@ def test_a_partitioned_variable_is_given_by_its_parts():
 def test_use_locking(kind, use_locking):
     with Graph(kind) as graph:
         train_op = Adam(0.1).bind(v1.train, use_locking=use_locking).minimize(graph.loss)
-        assigns = [op for op in graph.graph.get_operations() if op.type in ("Assign", "AssignSub", "ScatterUpdate")]
+        kinds = ("Assign", "AssignSub", "ScatterUpdate", "ApplyAdam")
+        assigns = [op for op in graph.graph.get_operations() if op.type in kinds]
         made_by_the_step = [op for op in assigns if op.name.startswith("Adam/") and "updates" not in op.inputs[0].name]
         assert bool(made_by_the_step) == (kind == "ref")
         assert all(op.get_attr("use_locking") == use_locking for op in made_by_the_step)

@@ -243,7 +243,6 @@ def test_compiled_by_xla():
 
 
 def test_under_a_strategy_of_one_replica():
-    """More replicas are another matter: what does not work with them says so."""
     with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
         models = [compiled(everstep.accumulate(Adam(0.05), 2).bind(MODULE)), compiled(keras.optimizers.Adam(0.05))]
     for model, batch in zip(models, (16, 32)):
@@ -414,7 +413,7 @@ def test_hypers_are_live():
     optimizer.beta_1 = 0.0
     assert optimizer.beta_1.numpy() == 0.0
     assert optimizer.get_config()["beta_1"] == 0.0
-    assert step.experimental_get_tracing_count() == 2  # the first makes the variables
+    assert step.experimental_get_tracing_count() == 1  # what the first makes is made outside of it
 
 
 BAD_NUMBERS = [float("nan"), -1.0, "0.1", None, [0.1], True, lambda: 0.1, everstep.InverseTimeDecay(0.1)]

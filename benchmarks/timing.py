@@ -1,0 +1,105 @@
+"""How optimizers are measured: what benchmarks/worker.py and benchmarks/backends.py share.
+
+Every figure is a ratio of CPU time (user and system, all threads): steps of two optimizers on variables of their own
+take turns in one process, so that what else the machine does meets both alike, and the ratio is the median of the
+rounds. Gradients are given; what is measured is the apply step alone.
+"""
+import json
+import sys
+import time
+
+import numpy as np
+
+import everstep
+
+DENSE = {"A": [(10000000,)], "B": [(100000,)] * 100, "C": [(1000,)] * 300}
+ROUNDS, SECONDS = 7, 0.12  # the steps of a round take about so long
+
+
+class DiffGrad(everstep.Definition):
+    """A rule that no framework has a kernel for."""
+
+    learning_rate = everstep.hyper(1e-3)
+    m = everstep.slot()
+    v = everstep.slot()
+    previous_grad = everstep.slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = 0.9 * slots.m + 0.1 * grad
+        v = 0.999 * slots.v + 0.001 * grad * grad
+        friction = ops.sigmoid(ops.abs(slots.previous_grad - grad))
+        rate = hyper.learning_rate * ops.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        return rate * friction * m / (ops.sqrt(v) + 1e-7), {"m": m, "v": v, "previous_grad": grad}
+
+
+def gradients(shapes, sparse, random, batch=1024):
+    """(values, rows or None) for each variable."""
+    for shape in shapes:
+        if sparse:
+            rows = random.zipf(1.2, batch) % shape[0]
+            yield random.normal(0, 1, (batch,) + shape[1:]).astype("float32"), rows.astype("int64")
+        else:
+            yield random.normal(0, 1, shape).astype("float32"), None
+
+
+def seconds(case, steps):
+    start = time.process_time()
+    case.run(steps)
+    return (time.process_time() - start) / steps
+
+
+def interleaved(cases):
+    """{label: median of its seconds}, {label: median of the rounds' ratios to the first}."""
+    for case in cases.values():
+        case.run(2)
+    steps = {label: max(1, min(200, int(SECONDS / max(seconds(case, 2), 1e-6)))) for label, case in cases.items()}
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append({label: seconds(case, steps[label]) for label, case in cases.items()})
+    first = next(iter(cases))
+    return (
+        {label: float(np.median([each[label] for each in rounds])) for label in cases},
+        {label: float(np.median([each[label] / each[first] for each in rounds])) for label in cases},
+    )
+
+
+def temporaries(case):
+    """The bytes that a step has in memory at most above what is there between steps; None where the system hides it."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak starts anew
+        before = _memory("VmRSS")
+        case.run(1)
+        return max(0, _memory("VmHWM") - before)
+    except (OSError, IOError):
+        return None
+
+
+def _memory(name):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
+
+
+def wanted(names, *own):
+    """Whether a measure is among those asked for, each some of its parts: dense/tf_train/A, sparse/keras3."""
+    return not names or any(all(part in own for part in name.split("/")) for name in names)
+
+
+def report(measures):
+    """Prints a line of JSON for each of (kind, target, case, {label: what runs steps})."""
+    for kind, target, case, cases in measures:
+        parameters = sum(int(np.prod(shape)) for shape in next(iter(cases.values())).shapes)
+        found = dict(kind=kind, target=target, case=case, peak={})
+        found["seconds"], found["ratios"] = interleaved(cases)
+        for label, made in cases.items():
+            most = temporaries(made)
+            found["peak"][label] = None if most is None else most / parameters
+        found["first"] = {label: made.first for label, made in cases.items()}
+        found["nodes"] = {label: made.nodes for label, made in cases.items()}
+        print(json.dumps(found))
+        sys.stdout.flush()
+        del cases
+
+
+def asked():
+    return [name for name in sys.argv[1:] if not name.startswith("--")]

@@ -1,0 +1,82 @@
+"""Bytes that each definition keeps and moves for a parameter: python benchmarks/traffic.py [--check]
+
+Writes the table in docs/scale.md from the definitions themselves; --check only says whether it is current. A fused
+update (a kernel, a compiled function) reads the gradient, and reads and writes the variable and each slot, once. One
+operation at a time, each operation reads what it is given and writes its result; what stays in the cache is not counted
+off, so that is the most that it can be. Needs NumPy alone.
+"""
+import os
+import sys
+
+import numpy as np
+
+import everstep
+from everstep.compat import dry_run
+from everstep.compat.kernels import KERNELS
+from everstep.compat.step import Step
+from everstep.compat.work import Work
+from everstep.optimizers.definition import Composite
+from everstep.optimizers.kernel import kernel_of
+from everstep.optimizers.tree import flat
+
+DOC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "scale.md")
+START, END = "<!-- traffic: do not edit; python benchmarks/traffic.py -->\n", "<!-- end of traffic -->\n"
+FLOAT = 4
+
+
+def rows():
+    for name in everstep.optimizers.__all__:
+        made = getattr(everstep.optimizers, name)
+        if issubclass(made, Composite):
+            continue
+        for label, settings in [(name, {})] + ([(name + ", momentum", {"momentum": 0.9})] if name == "SGD" else []):
+            definition = made(**settings)
+            slots = list(flat(definition, "slot").values())
+            whole = [slot for _, slot in slots if slot.shape is None]
+            fused = FLOAT * (1 + 2 * (1 + len(whole)))
+            declared = kernel_of(definition)
+            kernel = "kernel" if declared and KERNELS[declared.name](definition, lambda _: None) else "compiled"
+            yield label, FLOAT * len(whole), len(slots) - len(whole), fused, one_by_one(definition), kernel
+
+
+def one_by_one(definition):
+    """Bytes for each parameter where every operation goes to memory."""
+    variable, grad = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
+    step = Step(dry_run._DryRun(definition=definition), [(grad, variable)])
+    work = Work.of_gradient(step, variable, grad)
+    with np.errstate(all="ignore"):  # some rules divide by what a step would measure first
+        program = work.program(step.trace(work))
+    wide = {}  # which values are of the variable's size
+    moved = 0
+    for place, node in enumerate(program.nodes):
+        if node[0] in ("role", "constant", "outside"):
+            wide[place] = node[0] == "role"
+            continue
+        wide[place] = any(wide[arg] for arg in node[1])
+        moved += sum(wide[arg] for arg in node[1]) + wide[place] if wide[place] else 0
+    return FLOAT * (moved + 2 * len(program.results) + 1)  # each result is written; the variable is read and written
+
+
+def table():
+    lines = [
+        "| definition | state, bytes a parameter | slots of other shapes | fused | op by op, at most | fused by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, state, others, fused, plain, by in rows():
+        lines.append("| {} | {} | {} | {} | {} | {} |".format(name, state, others or "", fused, plain, by))
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    with open(DOC, encoding="utf-8") as file:
+        text = file.read()
+    head, rest = text.split(START)
+    new = head + START + table() + END + rest.split(END)[1]
+    if "--check" in sys.argv:
+        return 0 if new == text else "the table in docs/scale.md is old; run python benchmarks/traffic.py"
+    with open(DOC, "w", encoding="utf-8") as file:
+        file.write(new)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

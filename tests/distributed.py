@@ -1,0 +1,385 @@
+"""Trains on a distribution engine, in a process of its own: `python distributed.py JOB [KEY=VALUE ...]`.
+
+Prints one line of JSON. tests/test_distribution.py starts these processes, compares what they found and stops them.
+"""
+from __future__ import absolute_import, division, print_function
+
+import json
+import os
+import sys
+import time
+
+import numpy as np
+
+import everstep
+
+WORDS, WIDTH, OUTPUTS, BATCH, STEPS = 6, 3, 2, 8, 6
+random = np.random.RandomState(0)
+TABLE = random.normal(size=(WORDS, WIDTH)).astype("float32")
+WEIGHTS = random.normal(size=(WIDTH, OUTPUTS)).astype("float32")
+
+
+def definitions():
+    """What each job trains, those of ONLY; epsilon is large where rounding would decide the sign of a step."""
+    chosen = os.environ.get("ONLY")
+    return {name: made for name, made in _definitions().items() if not chosen or name in chosen.split("; ")}
+
+
+def _definitions():
+    adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
+    return {
+        "SGD": everstep.optimizers.SGD(0.1),
+        "Adam": adam,
+        "LAMB": everstep.optimizers.LAMB(0.1, epsilon=1e-3),
+        "accumulate(Adam)": everstep.accumulate(adam, 2),
+        "Adam, rows": adam.replace(sparse="rows"),
+        "Adam, catch_up": adam.replace(sparse="catch_up"),
+        "clip(Adam)": everstep.clip(adam, global_norm=0.5),
+        "Nadam": everstep.optimizers.Nadam(0.1, epsilon=1e-3),
+        "moving_average(SGD)": everstep.moving_average(everstep.optimizers.SGD(0.1)),
+    }
+
+
+def batch(step):
+    """(numbers of words, targets); few words, so that the replicas share some."""
+    random = np.random.RandomState(step + 10)
+    return random.randint(0, WORDS, BATCH).astype("int64"), random.normal(size=(BATCH, OUTPUTS)).astype("float32")
+
+
+def two_devices(tf):
+    """Two CPUs of this machine's one."""
+    config = tf.config if hasattr(tf.config, "set_logical_device_configuration") else tf.config.experimental
+    one = getattr(config, "LogicalDeviceConfiguration", None) or config.VirtualDeviceConfiguration
+    split = getattr(config, "set_logical_device_configuration", None) or config.set_virtual_device_configuration
+    split(config.list_physical_devices("CPU")[0], [one(), one()])
+
+
+def modules(tf):
+    """The Keras APIs of this TensorFlow by name, one or both of them."""
+    found = [("keras", tf.keras)]
+    try:
+        from tf_keras.optimizers import legacy
+    except ImportError:
+        legacy = getattr(tf.keras.optimizers, "legacy", None)
+    if hasattr(getattr(legacy, "Adam", None), "add_slot"):  # that of Keras 3 has nothing in it but a warning
+        found.append(("legacy", legacy))
+    chosen = os.environ.get("MODULE")
+    return [found[int(chosen) % len(found)]] if chosen else found
+
+
+class Model(object):
+    """An embedding and a layer, trained on batches of which each replica takes its part."""
+
+    def __init__(self, tf, module, definition, strategy=None):
+        self.tf, self.strategy = tf, strategy or tf.distribute.get_strategy()
+        self.keras3 = hasattr(module, "ops")
+        with self.strategy.scope():
+            make = module.Variable if self.keras3 else tf.Variable
+            self.table, self.weights = make(TABLE, name="table"), make(WEIGHTS, name="weights")
+            self.optimizer = definition.bind(module)
+            if hasattr(self.optimizer, "build"):
+                self.optimizer.build([self.table, self.weights])
+        self.share = None  # how much of a batch is this process's, and which part; by default that of the replica
+        run = getattr(self.strategy, "run", None) or self.strategy.experimental_run_v2
+        self.function = tf.function(lambda words, targets: run(self.step, args=(words, targets)))
+
+    def step(self, words, targets):
+        tf, context = self.tf, self.tf.distribute.get_replica_context()
+        share = BATCH // self.strategy.num_replicas_in_sync
+        task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")  # the first versions count within a process
+        first = share * (task["index"] if task else tf.cast(context.replica_id_in_sync_group, "int32"))
+        if self.share:
+            share, first = self.share[0], self.share[0] * self.share[1]
+        words, targets = words[first : first + share], targets[first : first + share]
+        native = [v.value if self.keras3 else v for v in (self.table, self.weights)]
+
+        def loss():
+            found = tf.matmul(tf.nn.embedding_lookup(native[0], words), native[1])
+            return tf.reduce_sum(tf.square(found - targets)) / BATCH
+
+        if self.share:  # Horovod adds gradients up where it takes them itself
+            self.optimizer.minimize(loss, native)
+            return
+        with tf.GradientTape() as tape:
+            value = loss()
+        grads = tape.gradient(value, native)
+        self.optimizer.apply_gradients(list(zip(grads, [self.table, self.weights])))
+
+    def train(self, steps):
+        for step in steps:
+            self.function(*map(self.tf.constant, batch(step)))
+        return self
+
+    def values(self):
+        native = [v.value if self.keras3 else v for v in (self.table, self.weights)]
+        return [each.numpy() for v in native for each in self.strategy.experimental_local_results(v)]
+
+
+def apart(found, wanted):
+    """The largest difference; `found` may have each variable several times, once for each replica."""
+    each = len(found) // len(wanted)
+    return max(float(np.abs(value - wanted[place // each]).max()) for place, value in enumerate(found))
+
+
+def replicas(kinds):
+    """MirroredStrategy and CentralStorageStrategy on two devices, against one replica on the whole batches."""
+    import tensorflow as tf
+
+    two_devices(tf)
+    devices = ["CPU:0", "CPU:1"]
+    made = {
+        "mirrored": lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice()),
+        "central": lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0"),
+    }
+    found = {}
+    for target, module in modules(tf):
+        for name, definition in sorted(definitions().items()):
+            alone = Model(tf, module, definition).train(range(STEPS))
+            for kind in kinds.split(","):
+                both = Model(tf, module, definition, made[kind]()).train(range(STEPS))
+                found["{} {} {}".format(target, kind, name)] = apart(both.values(), alone.values())
+    return found
+
+
+def resumed():
+    """Saved in the middle by one strategy, and continued by another, in each of two ways."""
+    import tensorflow as tf
+
+    two_devices(tf)
+    devices, found = ["CPU:0", "CPU:1"], {}
+    mirrored = lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())  # noqa: E731
+    definition = definitions()["accumulate(Adam)"]
+    for target, module in modules(tf):
+        whole = Model(tf, module, definition).train(range(STEPS)).values()
+        for before, after in ((mirrored, None), (None, mirrored)):
+            first = Model(tf, module, definition, before and before()).train(range(3))
+            second = Model(tf, module, definition, after and after())
+            held = [[model.table, model.weights] for model in (first, second)]
+            everstep.restore(second.optimizer, everstep.capture(first.optimizer, held[0]), held[1])
+            for old, new in zip(*held):
+                new.assign(old.numpy() if hasattr(old, "numpy") else old.value.numpy())
+            label = "{} {}".format(target, "out of mirrored" if before else "into mirrored")
+            found[label + " by capture"] = apart(second.train(range(3, STEPS)).values(), whole)
+            if target == "keras" and first.keras3:
+                continue  # whose optimizers are in no tf.train.Checkpoint
+            third = Model(tf, module, definition, after and after())
+            path = os.path.join(os.environ["FOLDER"], label.replace(" ", "_"))
+            first = Model(tf, module, definition, before and before()).train(range(3))
+            saved, read = (
+                tf.train.Checkpoint(table=model.table, weights=model.weights, optimizer=model.optimizer)
+                for model in (first, third)
+            )
+            read.restore(saved.save(path))
+            found[label + " by checkpoint"] = apart(third.train(range(3, STEPS)).values(), whole)
+    return found
+
+
+def multi_worker():
+    """One of the processes of a MultiWorkerMirroredStrategy; TF_CONFIG says which."""
+    import tensorflow as tf
+
+    kind = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)
+    strategy = (kind or tf.distribute.experimental.MultiWorkerMirroredStrategy)()
+    found = {}
+    for target, module in modules(tf):
+        for name, definition in sorted(definitions().items()):
+            both = Model(tf, module, definition, strategy).train(range(STEPS))
+            found["{} {}".format(target, name)] = [value.tolist() for value in both.values()]
+    return found
+
+
+def alone():
+    import tensorflow as tf
+
+    return {
+        "{} {}".format(target, name): [v.tolist() for v in Model(tf, module, made).train(range(STEPS)).values()]
+        for target, module in modules(tf)
+        for name, made in sorted(definitions().items())
+    }
+
+
+def server(task, cluster):
+    """A process of a cluster that others give work to; it runs until it is stopped."""
+    import tensorflow as tf
+
+    kind, number = task.split(":")
+    make = getattr(tf.train, "Server", None) or tf.distribute.Server
+    made = make(tf.train.ClusterSpec(json.loads(cluster)), job_name=kind, task_index=int(number), protocol="grpc")
+    print(json.dumps("ready"))
+    sys.stdout.flush()
+    made.join()
+
+
+def coordinator(cluster):
+    """The process that gives work to the workers of a ParameterServerStrategy."""
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(json.loads(cluster)), rpc_layer="grpc"
+    )
+    kind = getattr(tf.distribute, "ParameterServerStrategy", None)
+    strategy = (kind or tf.distribute.experimental.ParameterServerStrategy)(resolver)
+    places = getattr(tf.distribute, "coordinator", None) or tf.distribute.experimental.coordinator
+    found = {}
+    for target, module in modules(tf):
+        for name, definition in sorted(definitions().items()):
+            model = Model(tf, module, definition, strategy)
+            dispatch = places.ClusterCoordinator(strategy)
+            for step in range(STEPS):
+                dispatch.schedule(model.function, args=tuple(map(tf.constant, batch(step))))
+                dispatch.join()  # so that the steps are in order, and the numbers those of one process
+            found["{} {}".format(target, name)] = [value.tolist() for value in model.values()]
+            found["{} {} updates".format(target, name)] = int(model.optimizer.iterations.numpy())
+    return found
+
+
+def train_worker(task, cluster, sync, steps):
+    """A worker of a TF 1 cluster: gradients of 1, on rows of a table twice; prints each step that is done.
+
+    It does so many steps; with `sync`, so many as there are updates of both workers.
+    """
+    import tensorflow as tf
+
+    tf, number = getattr(tf.compat, "v1", tf), int(task.split(":")[1])
+    spec = tf.train.ClusterSpec(json.loads(cluster))
+    made = tf.train.Server(spec, job_name="worker", task_index=number)
+    with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:{}".format(number), cluster=spec)):
+        counter = tf.train.get_or_create_global_step()
+        table = tf.get_variable("table", (4, 2), initializer=tf.zeros_initializer())
+        weights = tf.get_variable("weights", (3,), initializer=tf.zeros_initializer())
+        sgd = everstep.optimizers.SGD(0.125).bind(tf.train, use_locking=True)
+        optimizer = tf.train.SyncReplicasOptimizer(sgd, 2, total_num_replicas=2) if sync == "yes" else sgd
+        rows = tf.IndexedSlices(tf.ones((2, 2)), tf.constant([1, 1], tf.int64), tf.constant([4, 2], tf.int64))
+        operation = optimizer.apply_gradients([(tf.ones(3), weights), (rows, table)], global_step=counter)
+    hooks = [optimizer.make_session_run_hook(number == 0)] if sync == "yes" else []
+    config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:{}".format(number)])
+    with tf.train.MonitoredTrainingSession(made.target, number == 0, hooks=hooks, config=config) as session:
+        print(json.dumps("ready"))
+        sys.stdout.flush()
+        done = 0
+        # In step, what a worker does may be an update of both; one alone would wait for the other for ever.
+        while (session.run(counter) if sync == "yes" else done) < int(steps):
+            session.run(operation)
+            done += 1
+            print(json.dumps(done))
+            sys.stdout.flush()
+            time.sleep(0.01)
+        own = session.run([weights, table, sgd.counter("updates"), counter])
+        print(json.dumps([np.asarray(value).tolist() for value in own]))
+        sys.stdout.flush()
+        if os.environ.get("STAY"):
+            time.sleep(600)  # the chief, whose end would be that of the others
+
+
+def estimator(replicas):
+    """tf.estimator with a RunConfig: tf.train's API in one process, or OptimizerV2 on two devices."""
+    import tensorflow
+
+    tf, folder = getattr(tensorflow.compat, "v1", tensorflow), os.path.join(os.environ["FOLDER"], "estimator")
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    several, share = int(replicas) > 1, BATCH // int(replicas)
+    settings = {}
+    if several:
+        two_devices(tensorflow)
+        settings["train_distribute"] = tensorflow.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def inputs():
+        batches = [batch(step) for step in range(STEPS)]
+        words, targets = (np.concatenate(each) for each in zip(*batches))
+        return tf.data.Dataset.from_tensor_slices((words, targets)).batch(share)
+
+    def model(features, labels, mode):
+        table = tf.get_variable("table", initializer=TABLE, use_resource=several)
+        weights = tf.get_variable("weights", initializer=WEIGHTS, use_resource=several)
+        found = tf.matmul(tf.nn.embedding_lookup(table, features), weights)
+        loss = tf.reduce_sum(tf.square(found - labels)) / BATCH
+        definition = definitions()["Adam"]
+        if several:
+            optimizer = definition.bind(getattr(tensorflow.keras.optimizers, "legacy", tensorflow.keras))
+            optimizer.iterations = tf.train.get_or_create_global_step()
+            train = tf.group(*optimizer.get_updates(loss, [table, weights]))
+        else:
+            train = definition.bind(tf.train).minimize(loss, tf.train.get_or_create_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+    config = tf.estimator.RunConfig(model_dir=folder, save_checkpoints_steps=3, **settings)
+    made = tf.estimator.Estimator(model, config=config)
+    made.train(lambda: inputs() if several else inputs().make_one_shot_iterator().get_next(), max_steps=STEPS)
+    values = [made.get_variable_value(name) for name in ("table", "weights")]
+    start = {"table": TABLE, "weights": WEIGHTS}
+    return {"Adam": apart(values, by_numpy(start)), "global_step": int(made.get_variable_value("global_step"))}
+
+
+def by_numpy(start):
+    """What Adam makes of the table and the weights, by the definition on arrays."""
+    table, weights = start["table"].copy(), start["weights"].copy()
+    optimizer = definitions()["Adam"].bind(np)
+    for words, targets in map(batch, range(STEPS)):
+        off = 2 * (table[words].dot(weights) - targets) / BATCH
+        rows = everstep.IndexedSlices(off.dot(weights.T).astype("float32"), words)
+        optimizer.apply_gradients([(rows, table), (table[words].T.dot(off).astype("float32"), weights)])
+    return [table, weights]
+
+
+def horovod():
+    """One of the processes of Horovod, whose optimizer is around ours; its own launcher says which."""
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    found = {}
+    for target, module in modules(tf):
+        for name, definition in sorted(definitions().items()):
+            model = Model(tf, module, definition)
+            model.optimizer = hvd.DistributedOptimizer(model.optimizer, op=hvd.Sum)
+            model.share = BATCH // hvd.size(), hvd.rank()
+            found["{} {}".format(target, name)] = [value.tolist() for value in model.train(range(STEPS)).values()]
+    print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "found": found}))
+
+
+def jax_devices():
+    """Keras 3 on JAX, data parallel on two virtual devices, against one device."""
+    import keras
+
+    found = {}
+    for name, definition in sorted(definitions().items()):
+        if definition.sparse != "exact":
+            continue  # gradients are dense there
+        values = []
+        for parallel in (False, True):
+            distribution = keras.distribution
+            devices = distribution.list_devices("cpu")
+            distribution.set_distribution(distribution.DataParallel(devices=devices) if parallel else None)
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential([keras.layers.Embedding(WORDS, WIDTH), keras.layers.Dense(OUTPUTS)])
+            model.compile(definition.bind(keras), "mse")
+            model.build((None,))
+            model.set_weights([TABLE, WEIGHTS, np.zeros(OUTPUTS, "float32")])
+            for step in range(STEPS):
+                words, targets = batch(step)
+                model.train_on_batch(words, targets)
+            values.append(model.get_weights())
+            where = len(model.weights[0].value.sharding.device_set)
+        found[name] = apart(values[1], values[0])
+        found[name + " devices"] = where
+    return found
+
+
+JOBS = dict(
+    alone=alone,
+    coordinator=coordinator,
+    estimator=estimator,
+    horovod=horovod,
+    jax=jax_devices,
+    multi_worker=multi_worker,
+    replicas=replicas,
+    resumed=resumed,
+    server=server,
+    train_worker=train_worker,
+)
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    result = JOBS[sys.argv[1]](**dict(argument.split("=", 1) for argument in sys.argv[2:]))
+    if result is not None:
+        print(json.dumps(result))

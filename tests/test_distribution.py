@@ -1,0 +1,280 @@
+"""Training on distribution engines: processes that tests/distributed.py runs in, started, awaited and stopped here.
+
+Two replicas on parts of a batch are one replica on the whole of it; a state goes from one strategy to another.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from packaging.version import Version
+
+from conftest import HERE
+from harness import FULL, TURN
+
+TENSORFLOW = Version(HERE["tensorflow"]) if HERE.get("tensorflow") else None
+JAX = HERE.get("jax") and not TENSORFLOW
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
+SECONDS = 240  # that all processes of a test may take together
+BOUND = 1e-6
+# A cell trains these, and with one more and one API of TensorFlow's, which take turns over the matrix.
+ALWAYS, IN_TURN = ["SGD", "Adam", "LAMB", "accumulate(Adam)"], ["Adam, rows", "Adam, catch_up", "clip(Adam)", "Nadam"]
+SHARE = {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
+
+
+def shared(turn):
+    """Half of the cells run it; all with EVERSTEP_FULL=1."""
+    return pytest.mark.skipif(not FULL and TURN // 2 % 2 != turn, reason="other cells of the matrix run it")
+
+eager = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW < Version("2.0"), reason="strategies of eager TensorFlow")
+sessions = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW >= Version("2.0"), reason="clusters of TF 1 sessions")
+
+
+class Process(object):
+    """A job of distributed.py; what it prints is read line by line."""
+
+    def __init__(self, folder, job, **arguments):
+        self.name = "{}-{}".format(job, len(os.listdir(folder)))
+        self.paths = [os.path.join(folder, self.name + end) for end in (".out", ".err")]
+        environment = dict(os.environ, **({} if FULL else SHARE))
+        environment.update(FOLDER=folder, CUDA_VISIBLE_DEVICES="", GRPC_VERBOSITY="ERROR", TF_CPP_MIN_LOG_LEVEL="3")
+        environment.update({name: value for name, value in arguments.items() if name.isupper()})
+        command = [sys.executable, SCRIPT, job]
+        command += ["{}={}".format(name, value) for name, value in arguments.items() if not name.isupper()]
+        with open(self.paths[0], "w") as out, open(self.paths[1], "w") as err:
+            self.process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+
+    def lines(self):
+        with open(self.paths[0]) as file:
+            text = file.read()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def until(self, seen, deadline):
+        """What it printed once `seen(lines)`."""
+        while not seen(self.lines()):
+            ended = self.process.poll()
+            assert ended is None or seen(self.lines()), "{} ended with {}:\n{}".format(self.name, ended, self.errors())
+            assert time.time() < deadline, "{} took too long:\n{}".format(self.name, self.errors())
+            time.sleep(0.05)
+        return self.lines()
+
+    def result(self, deadline):
+        """The last line that it printed, once it is done."""
+        while self.process.poll() is None:
+            assert time.time() < deadline, "{} took too long:\n{}".format(self.name, self.errors())
+            time.sleep(0.05)
+        assert self.process.returncode == 0, self.errors()
+        return self.lines()[-1]
+
+    def errors(self):
+        with open(self.paths[1]) as file:
+            return file.read()[-3000:]
+
+    def stop(self, how=signal.SIGKILL):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def processes(folder):
+    """Starts processes, and leaves none behind: gives (start, deadline)."""
+    started, deadline = [], time.time() + SECONDS
+
+    def start(job, **arguments):
+        started.append(Process(str(folder), job, **arguments))
+        return started[-1]
+
+    try:
+        yield start, deadline
+    finally:
+        for process in started:
+            process.stop()
+
+
+def free_addresses(count):
+    """So many addresses of this machine that nothing listens on."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return ["127.0.0.1:{}".format(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def assert_close(found, wanted):
+    """Values that processes printed, of each definition."""
+    assert set(found) == set(wanted) and found
+    for name, values in wanted.items():
+        assert apart(found[name], values) <= BOUND, name
+
+
+def apart(found, wanted):
+    if isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        return max(apart(*pair) for pair in zip(found, wanted))
+    return abs(found - wanted)
+
+
+@eager
+@pytest.mark.parametrize(
+    "kind", [pytest.param("mirrored", marks=shared(0)), pytest.param("central", marks=shared(1))], ids=str
+)
+def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
+    with processes(tmp_path) as (start, deadline):
+        found = start("replicas", kinds=kind).result(deadline)
+    assert len(found) >= len(ALWAYS) + 1
+    assert {name: value for name, value in found.items() if not value <= BOUND} == {}
+
+
+@eager
+@shared(1)
+def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
+    with processes(tmp_path) as (start, deadline):
+        found = start("resumed").result(deadline)
+    assert found and {name: value for name, value in found.items() if not value <= BOUND} == {}
+
+
+@eager
+@shared(1)
+def test_two_processes_of_multi_worker_mirrored(tmp_path):
+    workers = free_addresses(2)
+    with processes(tmp_path) as (start, deadline):
+        both = [
+            start(
+                "multi_worker",
+                TF_CONFIG=json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": number}}),
+            )
+            for number in range(2)
+        ]
+        alone = start("alone")
+        found = [process.result(deadline) for process in both]
+        assert_close(found[0], alone.result(deadline))
+    assert found[0] == found[1]
+
+
+@eager
+@shared(0)
+@pytest.mark.skipif(bool(TENSORFLOW) and TENSORFLOW < Version("2.4"), reason="the first TensorFlow with a coordinator")
+def test_parameter_servers_with_a_coordinator(tmp_path):
+    addresses = free_addresses(3)
+    cluster = json.dumps({"ps": addresses[:1], "worker": addresses[1:2], "chief": addresses[2:]})
+    with processes(tmp_path) as (start, deadline):
+        for task in ("ps:0", "worker:0"):
+            start("server", task=task, cluster=cluster).until(len, deadline)
+        coordinator, alone = start("coordinator", cluster=cluster), start("alone")
+        found = coordinator.result(deadline)
+        wanted = alone.result(deadline)
+    updates = {name: found.pop(name) for name in list(found) if name.endswith(" updates")}
+    assert_close(found, wanted)
+    assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in wanted}
+
+
+@sessions
+@shared(0)
+def test_two_workers_in_step(tmp_path):
+    """One parameter server, and SyncReplicasOptimizer around ours: an update is of both workers' gradients."""
+    with processes(tmp_path) as (start, deadline):
+        train = cluster_of_sessions(start, deadline, sync="yes")
+        chief = train("worker:0", 20)
+        chief.until(len, deadline)
+        train("worker:1", 20).until(len, deadline)
+        chief.until(is_done, deadline)
+        found = settled(lambda: train("worker:2", 0).until(is_done, deadline)[-1])
+    weights, table, updates, counter = found
+    assert updates == counter >= 20
+    assert weights == [-0.125 * updates] * 3
+    assert table == [[0.0, 0.0], [-0.25 * updates] * 2, [0.0, 0.0], [0.0, 0.0]]
+
+
+@sessions
+@shared(1)
+def test_a_worker_that_is_killed_loses_no_update(tmp_path):
+    """Asynchronous: each step that a worker was told is done is in the variables, once, and in the counters."""
+    with processes(tmp_path) as (start, deadline):
+        train = cluster_of_sessions(start, deadline, sync="no")
+        chief = train("worker:0", 300)
+        chief.until(len, deadline)
+        victim = train("worker:1", 10**6)
+        victim.until(lambda lines: len(lines) > 20, deadline)
+        victim.stop()
+        acknowledged = victim.lines()[-1]
+        again = train("worker:1", 50)
+        again.until(is_done, deadline)
+        chief.until(is_done, deadline)
+        weights, table, updates, counter = train("worker:2", 0).until(is_done, deadline)[-1]
+    done = 300 + 50 + acknowledged
+    for found in (updates, counter, -8 * weights[0], -8 * weights[2], -4 * table[1][0], -4 * table[1][1]):
+        assert done <= found <= done + 1  # of the step that the victim was killed in, nobody knows
+
+
+def cluster_of_sessions(start, deadline, sync):
+    """Starts a parameter server; gives what starts a worker for so many steps."""
+    addresses = free_addresses(4)
+    cluster = json.dumps({"ps": addresses[:1], "worker": addresses[1:]})
+    start("server", task="ps:0", cluster=cluster).until(len, deadline)
+
+    def train(task, steps):
+        # The chief stays: the session of a worker does not outlive it.
+        stay = {"STAY": "1"} if task == "worker:0" else {}
+        return start("train_worker", task=task, cluster=cluster, sync=sync, steps=steps, **stay)
+
+    return train
+
+
+def is_done(lines):
+    return bool(lines) and isinstance(lines[-1], list)
+
+
+def settled(read):
+    """What is read twice alike: the last update of workers in step may be under way."""
+    last, found = None, read()
+    while found != last:
+        last, found = found, read()
+    return found
+
+
+@pytest.mark.skipif(
+    not TENSORFLOW or not Version("1.4") <= TENSORFLOW < Version("2.16"), reason="TF 2.16 has no tf.estimator any more"
+)
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=shared(0))])
+def test_estimators(tmp_path, replicas):
+    """With a RunConfig: tf.train's API, and OptimizerV2 on two devices."""
+    if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):
+        pytest.skip("before TF 1.14 no OptimizerV2, from 2.11 on no get_updates under tf.keras")
+    with processes(tmp_path) as (start, deadline):
+        found = start("estimator", replicas=replicas).result(deadline)
+    assert found["Adam"] <= BOUND and found["global_step"] == 6
+
+
+@eager
+def test_horovod_around_ours(tmp_path):
+    """`hvd.DistributedOptimizer` in two processes of its Gloo, which its own launcher starts."""
+    pytest.importorskip("horovod", reason="no wheel of Horovod is published, and it takes half an hour to build")
+    with processes(tmp_path) as (start, deadline):
+        alone = start("alone").result(deadline)
+        command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", sys.executable]
+        command += [SCRIPT, "horovod"]
+        output = subprocess.check_output(command, env=dict(os.environ, **({} if FULL else SHARE)), timeout=SECONDS)
+    found = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
+    assert sorted(each["rank"] for each in found) == [0, 1] and {each["size"] for each in found} == {2}
+    for each in found:
+        assert_close(each["found"], alone)
+
+
+@pytest.mark.skipif(not JAX, reason="Keras 3 on JAX")
+def test_data_parallel_on_two_jax_devices(tmp_path):
+    with processes(tmp_path) as (start, deadline):
+        found = start("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
+    devices = {name: found.pop(name) for name in list(found) if name.endswith(" devices")}
+    assert set(devices.values()) == {2} and set(ALWAYS) <= set(found)
+    assert {name: value for name, value in found.items() if not value <= BOUND} == {}

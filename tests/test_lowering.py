@@ -1,0 +1,206 @@
+"""The ways in which an update is carried out (compat/lowering.py): the same numbers in each, by force and by choice."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import test_battery as battery
+from everstep.compat import lowering
+from everstep.compat.kernels import KERNELS
+from everstep.errors import DefinitionError, SlotError, UnsupportedError
+from everstep.optimizers.kernel import kernel_of
+from everstep.optimizers.tree import defines
+
+FORBIDDEN = dict.fromkeys(lowering.WAYS, False)
+WAYS = [way for way in harness.of_frameworks() if way.sparse]  # those on TensorFlow
+here = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way than operation by operation")
+
+
+def with_kernels():
+    """Each definition that says what kernel it is, in each of its forms that has one."""
+    for made, settings in battery.CONFIGURED:
+        definition = battery.made(made, settings)
+        if kernel_of(definition) and KERNELS[kernel_of(definition).name](definition, lambda name: None):
+            yield made, settings
+
+
+KERNEL_FORMS = list(with_kernels())
+
+
+def run(way, definition, lowered, steps=20, dtype="float32", kinds=battery.KINDS):
+    start, batches = battery.start_values(dtype, definition=definition), battery.make_batches(dtype, steps, kinds=kinds)
+    made = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)
+    try:
+        for batch in batches:
+            made.step(batch)
+        plan = {each.name.split("/")[-1]: each for each in made.optimizer.everstep_plan()}
+        values = made.weights()
+        for name in made.trained():
+            for slot in made.optimizer.get_slot_names() if hasattr(made.optimizer, "get_slot_names") else ():
+                try:
+                    values[name, slot] = made.slot(name, slot)
+                except SlotError:  # Adafactor's go by the variable
+                    continue
+        return values, plan
+    finally:
+        made.close()
+
+
+def apart(one, other):
+    return max(np.abs(one[name] - other[name]).max() / max(np.abs(other[name]).max(), 1e-6) for name in other)
+
+
+def cases(forms, ways=None, each_of=6):
+    """(form, way): every form on one way here, a part of the forms in each cell; all of them with EVERSTEP_FULL=1."""
+    ways = WAYS if ways is None else ways
+    if harness.FULL:
+        return [(form, way) for form in forms for way in ways]
+    forms = forms[harness.TURN % each_of :: each_of]
+    return [(form, ways[place % len(ways)]) for place, form in enumerate(forms, harness.TURN)] if ways else []
+
+
+def name_of(value):
+    return getattr(value, "name", None) or battery.label(*value)
+
+
+@here
+@pytest.mark.parametrize("sparse", ["exact", "rows"])
+@pytest.mark.parametrize("form, way", cases(KERNEL_FORMS), ids=name_of)
+def test_a_kernel_does_what_the_rule_says(form, way, sparse):
+    definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
+    definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide where it is left out
+    found, plan = run(way, definition, None)
+    wanted, plain = run(way, definition, FORBIDDEN)
+    assert {each.way for each in plain.values()} == {"plain"}
+    kernel = KERNELS[kernel_of(definition).name](definition, lambda name: None)
+    if plan["dense"].way != "kernel":
+        assert "this TensorFlow has no" in plan["dense"].why
+        pytest.skip(plan["dense"].why)
+    by_rows = sparse == "rows" or definition.still
+    assert plan["unique"].way == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["unique"]
+    assert apart(found, wanted) <= 2e-6
+
+
+@here
+@pytest.mark.parametrize("way", WAYS, ids=name_of)
+def test_kernels_in_float64(way):
+    definition = everstep.optimizers.Adam(0.1)
+    found, plan = run(way, definition, None, dtype="float64")
+    assert plan["dense"].way == "kernel"
+    assert apart(found, run(way, definition, FORBIDDEN, dtype="float64")[0]) <= 1e-9
+
+
+class Twice(everstep.optimizers.Adam):
+    """Adam's hypers and slots, and another rule."""
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, new = super(Twice, self).update(ops, grad, var, slots, hyper, t)
+        return 2 * change, new
+
+
+class Renamed(everstep.optimizers.Adam):
+    """Adam under another name."""
+
+
+@here
+def test_a_subclass_that_overrides_update_has_no_kernel():
+    found, plan = run(WAYS[0], Twice(0.1), None, steps=2)
+    assert plan["dense"].way != "kernel" and "no kernel: the rule" in plan["dense"].why
+    assert apart(found, run(WAYS[0], Twice(0.1), FORBIDDEN, steps=2)[0]) <= 1e-6
+    assert run(WAYS[0], Renamed(0.1), None, steps=2)[1]["dense"].way == "kernel"
+
+
+FORMS = [each for each in battery.CONFIGURED if not each[1]]
+
+
+def _lowers(way, name):
+    return everstep.optimizers.SGD().bind(way.module).backend.lowers(name)
+
+
+TORCH = [way for way in harness.of_frameworks() if "torch" in way.name]
+
+
+@pytest.mark.parametrize("lowered", lowering.WAYS[1:] if WAYS else ["grouped"] if TORCH else [])
+@pytest.mark.parametrize("form, way", cases(FORMS, WAYS or TORCH), ids=name_of)
+def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
+    if not _lowers(way, lowered):
+        pytest.skip("TensorFlow before 1.14 compiles nothing")
+    monkeypatch.setattr(lowering, "PIECE", 3)
+    definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
+    found, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
+    wanted, _ = run(way, definition, FORBIDDEN)
+    assert apart(found, wanted) <= 2e-6
+    if lowered == "grouped" and definition.locality == "element" and not defines(definition, "measure"):
+        assert plan["dense"].way == plan["bias"].way == "grouped", plan
+    elif lowered == "compiled":
+        assert plan["dense"].way == "compiled" or "not compiled" in plan["dense"].why, plan
+
+
+@here
+def test_a_slot_of_the_new_weights():
+    """The change is asked for twice there: for the variable, and for the average of what it becomes."""
+    definition = everstep.moving_average(everstep.optimizers.Adam(0.1, epsilon=1e-3))
+    for way in [way for way in WAYS if issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun))]:
+        found, _ = run(way, definition, dict(FORBIDDEN, in_place=True), steps=5)
+        assert apart(found, run(way, definition, FORBIDDEN, steps=5)[0]) <= 2e-6, way.name
+
+
+@here
+def test_which_way_is_taken(monkeypatch):
+    """By default, in the order of the table in compat/lowering.py."""
+    monkeypatch.setattr(lowering, "SMALL", 4)
+    monkeypatch.setattr(lowering, "FEW", 2)
+    monkeypatch.setattr(lowering, "LARGE", 30)
+    monkeypatch.setattr(lowering, "PIECE", 3)
+    for way in WAYS:
+        _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
+        assert plan["single"].way == plan["bias"].way == "grouped", (way.name, plan)
+        backend = everstep.optimizers.SGD().bind(way.module).backend
+        # What Keras 2.3 builds on TensorFlow 2 is a function.
+        sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
+        other = "compiled" if backend.is_since("2.5") else "plain"
+        assert plan["dense"].way == ("pieces" if issubclass(way.run, sessions) else other), way.name
+
+
+@here
+def test_kernels_and_groups(monkeypatch):
+    """Tiny variables of a rule with a kernel are laid end to end where the API's own optimizers have no kernels."""
+    monkeypatch.setattr(lowering, "FEW", 2)
+    definition = everstep.optimizers.Adam(0.1)
+    for way in WAYS:
+        is_fused = definition.bind(way.module).is_fused or way.name.endswith("eager")
+        for tiny, wanted in ((2048, "kernel" if is_fused else "grouped"), (2, "kernel")):
+            monkeypatch.setattr(lowering, "TINY", tiny)
+            _, plan = run(way, definition, None, steps=1)
+            assert plan["bias"].way == wanted, (way.name, tiny, plan)
+
+
+@pytest.mark.parametrize(
+    "wanted, error",
+    [({"compile": True}, DefinitionError), ({"kernel": 1}, DefinitionError), ("kernel", DefinitionError)],
+)
+def test_what_lowering_takes(wanted, error):
+    with pytest.raises(error, match="lowering"):
+        everstep.optimizers.SGD(0.1).bind(np, lowering=wanted)
+
+
+def test_what_is_forced_must_be_there():
+    with pytest.raises(UnsupportedError, match="kernel"):
+        everstep.optimizers.SGD(0.1).bind(np, lowering={"kernel": True})
+
+
+def test_a_plan_on_arrays():
+    optimizer, weights = everstep.optimizers.SGD(0.1).bind(np), np.zeros(2)
+    assert optimizer.everstep_plan() == []
+    optimizer.apply_gradients([(np.ones(2), weights)])
+    (planned,) = optimizer.everstep_plan()
+    assert planned.way == "plain" and planned.shape == (2,) and planned.gradient == "dense"
+
+
+def test_kernels_have_names():
+    with pytest.raises(DefinitionError, match="no kernel 'adaam'"):
+        everstep.kernel("adaam")
+    declared = {vars(made)["kernel"].name for made in battery.definition_classes() if vars(made).get("kernel")}
+    assert declared == set(KERNELS)
