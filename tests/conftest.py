@@ -1,4 +1,8 @@
-"""What every test runs under: the cell it is in, checked; warnings as errors; known failures as strict xfails."""
+"""What every test runs under: the cell it is in, checked; warnings as errors; known failures as strict xfails.
+
+`@pytest.mark.shared(n)`, on a test or a module: n cells of a group that stand one after the other in matrix/cells.ini
+share its cases, so that the matrix takes less than an hour. Outside of a cell, and with EVERSTEP_FULL=1, all run.
+"""
 from __future__ import absolute_import, division, print_function
 
 import gc
@@ -7,6 +11,7 @@ import os
 import platform
 import sys
 import warnings
+import zlib
 
 import pytest
 
@@ -17,6 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import cells  # noqa: E402
 
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
+FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
 HERE = {}  # what is installed here: {name: version, or None where there is none}
 
@@ -34,6 +40,7 @@ ALLOWED = [
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "shared(n): of its cases a cell of the matrix runs one in n")
     config.addinivalue_line("filterwarnings", "error")
     for filter_, _ in ALLOWED:
         config.addinivalue_line("filterwarnings", filter_)
@@ -77,11 +84,23 @@ def _not_as_pinned(cell):
             for name in sorted(expected) if found[name] != expected[name]]
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    others = [item for item in items if not _is_of_this_cell(item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
     for entry in cells.known_failures():
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
+
+
+def _is_of_this_cell(item):
+    shared = item.get_closest_marker("shared")  # a test's own goes before its module's
+    if shared is None or not CELL or FULL:
+        return True
+    table = cells.read()
+    place = [name for name in table if table[name].group == table[CELL].group].index(CELL)
+    return (zlib.crc32(item.nodeid.encode("utf-8")) + place) % shared.args[0] == 0
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -473,11 +473,6 @@ def _found_here():
     return ways
 
 
-def is_mine(place, share=2):
-    """Whether this cell runs the case with that place of those that the matrix's cells share between them."""
-    return FULL or (place + TURN // 2) % share == 0
-
-
 def one_of_each_target(ways, turn=TURN):
     """For each target one of its ways, which take turns."""
     targets_here = []

@@ -161,12 +161,10 @@ def made(way, name, rate, arguments):
 
 
 def cases():
-    """Half of the stock optimizers with their settings on every target, whose ways take turns."""
+    """The stock optimizers with their settings on every target, whose ways take turns."""
     ways = [way for way in harness.here() if way.stock is not None]
     for of_train in (True, False):
         for place, (name, rate, arguments) in enumerate(TRAIN + CONTRIB if of_train else KERAS, harness.TURN):
-            if not harness.is_mine(place):
-                continue
             chosen = [way for way in ways if (way.target == "tf_train") == of_train and is_here(way, name)]
             for way in chosen if harness.FULL else harness.one_of_each_target(chosen, place):
                 yield way, name, rate, arguments

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 import everstep
-import harness
 from everstep.compat import targets
 from everstep.compat.lowering import WAYS
 
@@ -109,11 +108,8 @@ def test_list_has_every_definition_with_its_slots():
     assert all(what for _, _, what, _ in table(output, "FAMILY"))
 
 
-# The same everywhere: beside a framework a fourth of them.
-NAMES = everstep.optimizers.__all__[harness.TURN % 4 :: 4] if harness.of_frameworks() else everstep.optimizers.__all__
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.shared(4)  # the same everywhere
+@pytest.mark.parametrize("name", everstep.optimizers.__all__)
 def test_show_tells_all_that_is_declared(name):
     code, output, complaint = run("show", name)
     assert (code, complaint) == (0, "")

@@ -29,10 +29,6 @@ ALWAYS, IN_TURN = ["SGD", "Adam", "LAMB", "accumulate(Adam)"], ["Adam, rows", "A
 SHARE = {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
 
 
-def shared(turn):
-    """Half of the cells run it; all with EVERSTEP_FULL=1."""
-    return pytest.mark.skipif(not FULL and TURN // 2 % 2 != turn, reason="other cells of the matrix run it")
-
 eager = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW < Version("2.0"), reason="strategies of eager TensorFlow")
 sessions = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW >= Version("2.0"), reason="clusters of TF 1 sessions")
 
@@ -126,9 +122,8 @@ def apart(found, wanted):
 
 
 @eager
-@pytest.mark.parametrize(
-    "kind", [pytest.param("mirrored", marks=shared(0)), pytest.param("central", marks=shared(1))], ids=str
-)
+@pytest.mark.shared(2)
+@pytest.mark.parametrize("kind", ["mirrored", "central"])
 def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
     with processes(tmp_path) as (start, deadline):
         found = start("replicas", kinds=kind).result(deadline)
@@ -137,7 +132,7 @@ def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
 
 
 @eager
-@shared(1)
+@pytest.mark.shared(2)
 def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
     with processes(tmp_path) as (start, deadline):
         found = start("resumed").result(deadline)
@@ -145,7 +140,7 @@ def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
 
 
 @eager
-@shared(1)
+@pytest.mark.shared(2)
 def test_two_processes_of_multi_worker_mirrored(tmp_path):
     workers = free_addresses(2)
     with processes(tmp_path) as (start, deadline):
@@ -163,7 +158,7 @@ def test_two_processes_of_multi_worker_mirrored(tmp_path):
 
 
 @eager
-@shared(0)
+@pytest.mark.shared(2)
 @pytest.mark.skipif(bool(TENSORFLOW) and TENSORFLOW < Version("2.4"), reason="the first TensorFlow with a coordinator")
 def test_parameter_servers_with_a_coordinator(tmp_path):
     addresses = free_addresses(3)
@@ -180,7 +175,7 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
 
 
 @sessions
-@shared(0)
+@pytest.mark.shared(2)
 def test_two_workers_in_step(tmp_path):
     """One parameter server, and SyncReplicasOptimizer around ours: an update is of both workers' gradients."""
     with processes(tmp_path) as (start, deadline):
@@ -197,7 +192,7 @@ def test_two_workers_in_step(tmp_path):
 
 
 @sessions
-@shared(1)
+@pytest.mark.shared(2)
 def test_a_worker_that_is_killed_loses_no_update(tmp_path):
     """Asynchronous: each step that a worker was told is done is in the variables, once, and in the counters."""
     with processes(tmp_path) as (start, deadline):
@@ -246,7 +241,7 @@ def settled(read):
 @pytest.mark.skipif(
     not TENSORFLOW or not Version("1.4") <= TENSORFLOW < Version("2.16"), reason="TF 2.16 has no tf.estimator any more"
 )
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=shared(0))])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared(2))])
 def test_estimators(tmp_path, replicas):
     """With a RunConfig: tf.train's API, and OptimizerV2 on two devices."""
     if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):

@@ -503,7 +503,7 @@ def test_no_bound(keras):
 
 
 def whole_tensors(loss, build, rows):
-    """The operations that `build` adds and that make or write a tensor of all rows of a table: not for a step by rows."""
+    """The operations that `build` adds and that make or write a tensor of all rows: not for a step by rows."""
     known = set(map(id, loss.graph.get_operations()))
     build()
     found = []

@@ -19,6 +19,7 @@ import oracle
 import stock
 from test_battery import KINDS, ids, make_batches, start_values
 
+pytestmark = pytest.mark.shared(2)
 BOUND = 1e-5
 APART = 1e-3  # what two stock optimizers that mean different things are apart by, at least
 WAYS = harness.quickest()
@@ -131,7 +132,7 @@ def largest(found, wanted, names):
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
 @pytest.mark.parametrize("way", NATIVE, ids=ids)
-@pytest.mark.parametrize("name", [each for place, each in enumerate(sorted(CASES)) if harness.is_mine(place)])
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_moves_to_every_other_api(name, way):
     if not known(name, way):
         return  # this API has none

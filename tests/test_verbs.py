@@ -9,6 +9,7 @@ import everstep
 import harness
 import oracle
 
+pytestmark = pytest.mark.shared(2)
 WAYS = harness.here()
 STEPS = 12
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}

@@ -19,6 +19,7 @@ from everstep.optimizers import LAMB, SGD, Adam
 from test_battery import BOUNDS, KINDS, WAYS, ids, make_batches, start_values
 from test_multistage import KERAS
 
+pytestmark = pytest.mark.shared(2)
 STEPS = 100
 SCALE = 8.0
 RULES = [SGD(0.05, momentum=0.5), Adam(0.05), LAMB(0.05)]  # the last needs whole variables
@@ -81,8 +82,6 @@ def cases():
         return list(itertools.product(sorted(MADE), WAYS, RULES))
     found = []
     for place, name in enumerate(sorted(MADE), harness.TURN):
-        if harness.is_mine(place, share=3):
-            continue  # two thirds of them, in turn
         found.append((name, WAYS[place % len(WAYS)], RULES[place // len(WAYS) % len(RULES)]))
     return found
 
