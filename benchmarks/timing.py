@@ -14,6 +14,7 @@ import everstep
 
 DENSE = {"A": [(10000000,)], "B": [(100000,)] * 100, "C": [(1000,)] * 300}
 ROUNDS, SECONDS = 7, 0.12  # the steps of a round take about so long
+BATCHES = 256  # of rows, one after the other: with the same in every step none would have a step to catch up
 
 
 class DiffGrad(everstep.Definition):
@@ -33,10 +34,10 @@ class DiffGrad(everstep.Definition):
 
 
 def gradients(shapes, sparse, random, batch=1024):
-    """(values, rows or None) for each variable."""
+    """(values, rows of each batch, or None) for each variable."""
     for shape in shapes:
         if sparse:
-            rows = random.zipf(1.2, batch) % shape[0]
+            rows = random.zipf(1.2, (BATCHES, batch)) % shape[0]
             yield random.normal(0, 1, (batch,) + shape[1:]).astype("float32"), rows.astype("int64")
         else:
             yield random.normal(0, 1, shape).astype("float32"), None

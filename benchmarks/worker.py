@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from timing import DENSE, DiffGrad, asked, gradients, report, wanted
+from timing import BATCHES, DENSE, DiffGrad, asked, gradients, report, wanted
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -30,8 +30,10 @@ class GraphCase(object):
 
     def __init__(self, make, shapes, sparse, resource_variables):
         self.shapes, graph, random = shapes, tf.Graph(), np.random.RandomState(0)
+        self.sparse, self.steps = sparse, 0
         with graph.as_default():
             variables, grads = [], []
+            self.batch = v1.placeholder_with_default(0, ())
             for number, (shape, (values, rows)) in enumerate(zip(shapes, gradients(shapes, sparse, random))):
                 options = dict(use_resource=resource_variables)
                 name = "v{}".format(number)
@@ -44,7 +46,8 @@ class GraphCase(object):
             for variable, (grad, _, rows) in zip(variables, grads):
                 value = grad.read_value()
                 if rows is not None:
-                    value = tf.IndexedSlices(value, tf.constant(rows), tf.constant(variable.shape.as_list(), "int64"))
+                    shape = tf.constant(variable.shape.as_list(), "int64")
+                    value = tf.IndexedSlices(value, tf.constant(rows)[self.batch], shape)
                 pairs.append((value, variable))
             before, start = len(graph.get_operations()), time.time()
             self.operation = self.build(make, pairs)
@@ -66,7 +69,8 @@ class GraphCase(object):
 
     def run(self, steps):
         for _ in range(steps):
-            self.session.run(self.operation)
+            self.steps += 1
+            self.session.run(self.operation, {self.batch: self.steps % BATCHES} if self.sparse else None)
 
 
 class KerasCase(GraphCase):
@@ -98,12 +102,9 @@ class FunctionCase(object):
             self.variables = [of_keras.Variable(np.zeros(shape, "float32")) for shape in shapes]
         else:
             self.variables = [tf.Variable(tf.zeros(shape)) for shape in shapes]
-        self.grads = []
-        for (values, rows), shape in zip(gradients(shapes, sparse, random), shapes):
-            grad = tf.constant(values)
-            if rows is not None:
-                grad = tf.IndexedSlices(grad, tf.constant(rows), tf.constant(shape, tf.int64))
-            self.grads.append(grad)
+        given = [(tf.constant(values), rows) for values, rows in gradients(shapes, sparse, random)]
+        self.batches = [self.grads(given, batch) for batch in range(BATCHES if sparse else 1)]
+        self.steps = 0
         start = time.time()
         self.optimizer = make()
         if hasattr(self.optimizer, "build"):
@@ -111,16 +112,23 @@ class FunctionCase(object):
         self.function = tf.function(self.apply)
         self.run(1)
         self.first = time.time() - start
-        graph = self.function.get_concrete_function(self.grads).graph.as_graph_def()
+        graph = self.function.get_concrete_function(self.batches[0]).graph.as_graph_def()
         functions = sum(len(function.node_def) for function in graph.library.function)
         self.nodes = (len(graph.node) + functions) / len(shapes)
+
+    def grads(self, given, batch):
+        return [
+            values if rows is None else tf.IndexedSlices(values, tf.constant(rows[batch]), tf.constant(shape, tf.int64))
+            for (values, rows), shape in zip(given, self.shapes)
+        ]
 
     def apply(self, grads):
         self.optimizer.apply_gradients(list(zip(grads, self.variables)))
 
     def run(self, steps):
         for _ in range(steps):
-            self.function(self.grads)
+            self.steps += 1
+            self.function(self.batches[self.steps % len(self.batches)])
 
 
 class EagerCase(FunctionCase):
@@ -128,7 +136,7 @@ class EagerCase(FunctionCase):
 
     def run(self, steps):
         for _ in range(steps):
-            self.apply(self.grads)
+            self.apply(self.batches[0])
 
 
 class Target(object):

@@ -77,7 +77,9 @@ class Keras3Adapter(NewStyleAdapter):
         self._check_dense(steps)
         if native.get("loss_scale_factor") is not None:
             native = dict(native, loss_scale_factor=_Scale(native["loss_scale_factor"]))
-        super(Adapter, self).__init__(learning_rate=self._given_rate(), name=name, **native)
+        # Each replica counts `iterations`, which Keras 3.0's own cannot stand under a CentralStorageStrategy.
+        with self.backend.first_replica():
+            super(Adapter, self).__init__(learning_rate=self._given_rate(), name=name, **native)
         self.__dict__["_applied"] = True  # whether the last call came to an update
 
     def _check_dense(self, accumulates):

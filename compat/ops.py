@@ -680,6 +680,15 @@ class TensorFlowBackend(object):
         names = ("initial_value", "trainable", "name", "dtype", "constraint", "synchronization", "aggregation", "shape")
         return ResourceVariable(**{name: options[name] for name in names if options.get(name) is not None})
 
+    def first_replica(self):
+        """Where what is made takes the first replica's word when the replicas write it: the same in all."""
+        return self._v2.variable_creator_scope(self._made_of_the_first)
+
+    def _made_of_the_first(self, next_creator, **options):
+        if options.get("aggregation") in (None, self.tf.VariableAggregation.NONE):
+            options["aggregation"] = self.tf.VariableAggregation.ONLY_FIRST_REPLICA
+        return next_creator(**options)
+
     def group(self, operations):
         return None if self.eager else self.tf.group(*operations)
 
@@ -982,6 +991,9 @@ class KerasBackend(WithoutGraphs):
         return value
 
     def outside(self):
+        return self.after(())
+
+    def first_replica(self):
         return self.after(())
 
     def group(self, operations):

@@ -256,7 +256,7 @@ class Counted(np.ndarray):
 
 
 def test_cost_is_flat_in_table_rows():
-    """What is read and written of a variable does not grow with it; benchmarks/catch_up.py has the times."""
+    """What is read and written of a variable does not grow with it; docs/speed.md has the times."""
     moved = []
     for rows in (100, 10000):
         table = np.ones((rows, 3), "float32").view(Counted)
