@@ -14,7 +14,7 @@ except ImportError:  # Python 2
 HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = ("numpy", "lint")  # what a cell is when it has no TensorFlow
 
-Cell = namedtuple("Cell", "name python kind group holds packages no_deps index env install")
+Cell = namedtuple("Cell", "name python kind group holds packages no_deps index env install parts")
 KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
 
 
@@ -23,7 +23,7 @@ def read():
     path = os.path.join(HERE, "cells.ini")
     cells = OrderedDict()
     for name, values in _sections(path, required=("group", "holds", "packages"),
-                                  optional=("no_deps", "index", "env", "install")):
+                                  optional=("no_deps", "index", "env", "install", "parts")):
         recipe = re.match(r"py(\d)(\d+)-(\w+)", name)
         if recipe is None:
             raise ValueError("%s: cell %r must start with its Python, like py37-tf1.15" % (path, name))
@@ -36,8 +36,17 @@ def read():
                            holds=values["holds"], packages=values["packages"].split(),
                            no_deps=values.get("no_deps", "").split(), index=values.get("index"),
                            env=OrderedDict(pair.split("=", 1) for pair in values.get("env", "").split()),
-                           install=values["install"])
+                           install=values["install"], parts=_parts(path, name, values.get("parts", "1 of 1")))
     return cells
+
+
+def _parts(path, name, text):
+    """({1, 2}, 3) of "1 2 of 3"."""
+    found = re.match(r"([\d ]+) of (\d+)\Z", text)
+    parts, of = (set(map(int, found.group(1).split())), int(found.group(2))) if found else (set(), 0)
+    if not parts or not parts.issubset(range(1, of + 1)):
+        raise ValueError("%s: cell %r has parts = %s; needed is something like 1 2 of 3" % (path, name, text))
+    return parts, of
 
 
 def pins(cell):

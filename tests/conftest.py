@@ -1,7 +1,8 @@
 """What every test runs under: the cell it is in, checked; warnings as errors; known failures as strict xfails.
 
-`@pytest.mark.shared(n)`, on a test or a module: n cells of a group that stand one after the other in matrix/cells.ini
-share its cases, so that the matrix takes less than an hour. Outside of a cell, and with EVERSTEP_FULL=1, all run.
+`@pytest.mark.shared`, on a test or a module: a cell runs those of its cases that are in the cell's `parts` in
+matrix/cells.ini, so that the matrix takes less than an hour. `shared(False)` takes a test of such a module out again.
+Outside of a cell, and with EVERSTEP_FULL=1, all cases run.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -40,7 +41,7 @@ ALLOWED = [
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "shared(n): of its cases a cell of the matrix runs one in n")
+    config.addinivalue_line("markers", "shared(whether=True): a cell of the matrix runs a part of its cases")
     config.addinivalue_line("filterwarnings", "error")
     for filter_, _ in ALLOWED:
         config.addinivalue_line("filterwarnings", filter_)
@@ -96,11 +97,10 @@ def pytest_collection_modifyitems(config, items):
 
 def _is_of_this_cell(item):
     shared = item.get_closest_marker("shared")  # a test's own goes before its module's
-    if shared is None or not CELL or FULL:
+    if shared is None or False in shared.args or not CELL or FULL:
         return True
-    table = cells.read()
-    place = [name for name in table if table[name].group == table[CELL].group].index(CELL)
-    return (zlib.crc32(item.nodeid.encode("utf-8")) + place) % shared.args[0] == 0
+    parts, of = cells.read()[CELL].parts
+    return zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
 
 
 def pytest_terminal_summary(terminalreporter):

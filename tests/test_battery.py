@@ -26,7 +26,7 @@ from everstep.optimizers.definition import Composite, Definition
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 STEPS = 100
 BOUNDS = {"float32": 1e-5, "float64": 1e-6, "float16": 2e-2}
 WAYS = harness.of_frameworks() or [harness.NUMPY]
@@ -229,7 +229,7 @@ def ids(value):
     return value.__class__.__name__ if isinstance(value, (tuple, everstep.Schedule)) else str(value).replace(" ", "")
 
 
-@pytest.mark.shared(1)
+@pytest.mark.shared(False)
 @pytest.mark.parametrize("way, configured", sparse_cases(), ids=ids)
 def test_equals_oracle(way, configured):
     check(label(*configured), way, run_and_compare(way, made(*configured)))

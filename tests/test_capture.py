@@ -15,7 +15,7 @@ import oracle
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 HALF = 50
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}

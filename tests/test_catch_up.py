@@ -19,7 +19,7 @@ from everstep.errors import GradientError, RuleError, SlotError, UnsupportedErro
 from everstep.optimizers import SGD, Adam, RMSprop
 from test_battery import definition_classes, golden, ids, made, takes_catch_up
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = [way for way in harness.here() if way.sparse]
 # A call at a time is a thousand small operations for a row that missed 200 steps: there, shorter runs.
 QUICK = [way for way in WAYS if "eager" not in way.name]

@@ -108,7 +108,7 @@ def test_list_has_every_definition_with_its_slots():
     assert all(what for _, _, what, _ in table(output, "FAMILY"))
 
 
-@pytest.mark.shared(4)  # the same everywhere
+@pytest.mark.shared  # the same everywhere
 @pytest.mark.parametrize("name", everstep.optimizers.__all__)
 def test_show_tells_all_that_is_declared(name):
     code, output, complaint = run("show", name)

@@ -30,7 +30,7 @@ try:
 except ImportError:
     tensorflow = None
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 BOUND = 5e-6
 TRAIN = [
     ("adam", "AdamOptimizer", {"learning_rate": 0.1}),

@@ -122,7 +122,7 @@ def apart(found, wanted):
 
 
 @eager
-@pytest.mark.shared(2)
+@pytest.mark.shared
 @pytest.mark.parametrize("kind", ["mirrored", "central"])
 def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
     with processes(tmp_path) as (start, deadline):
@@ -132,7 +132,7 @@ def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
 
 
 @eager
-@pytest.mark.shared(2)
+@pytest.mark.shared
 def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
     with processes(tmp_path) as (start, deadline):
         found = start("resumed").result(deadline)
@@ -140,7 +140,7 @@ def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
 
 
 @eager
-@pytest.mark.shared(2)
+@pytest.mark.shared
 def test_two_processes_of_multi_worker_mirrored(tmp_path):
     workers = free_addresses(2)
     with processes(tmp_path) as (start, deadline):
@@ -158,7 +158,7 @@ def test_two_processes_of_multi_worker_mirrored(tmp_path):
 
 
 @eager
-@pytest.mark.shared(2)
+@pytest.mark.shared
 @pytest.mark.skipif(bool(TENSORFLOW) and TENSORFLOW < Version("2.4"), reason="the first TensorFlow with a coordinator")
 def test_parameter_servers_with_a_coordinator(tmp_path):
     addresses = free_addresses(3)
@@ -175,7 +175,7 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
 
 
 @sessions
-@pytest.mark.shared(2)
+@pytest.mark.shared
 def test_two_workers_in_step(tmp_path):
     """One parameter server, and SyncReplicasOptimizer around ours: an update is of both workers' gradients."""
     with processes(tmp_path) as (start, deadline):
@@ -192,7 +192,7 @@ def test_two_workers_in_step(tmp_path):
 
 
 @sessions
-@pytest.mark.shared(2)
+@pytest.mark.shared
 def test_a_worker_that_is_killed_loses_no_update(tmp_path):
     """Asynchronous: each step that a worker was told is done is in the variables, once, and in the counters."""
     with processes(tmp_path) as (start, deadline):
@@ -241,7 +241,7 @@ def settled(read):
 @pytest.mark.skipif(
     not TENSORFLOW or not Version("1.4") <= TENSORFLOW < Version("2.16"), reason="TF 2.16 has no tf.estimator any more"
 )
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared(2))])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared)])
 def test_estimators(tmp_path, replicas):
     """With a RunConfig: tf.train's API, and OptimizerV2 on two devices."""
     if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):

@@ -19,7 +19,7 @@ from everstep.errors import StateError, UnsupportedError
 from test_battery import ids
 from test_files import BY_NAME, OLD_ADADELTA, tensorflow
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 needs_tensorflow = pytest.mark.skipif(tensorflow is None, reason="TensorFlow writes its checkpoints")
 SAVERS = sorted(name for name in BY_NAME if name.startswith(("tf1.4/", "tf1.15/")) and "partitioned" not in name
                 and "scopes" not in name)

@@ -15,7 +15,7 @@ import oracle
 from stock import BOUND, KIND_OF, allowed, cases, kinds_for, known_here, made, migrated, run, stock_class
 from test_battery import KINDS, ids, make_batches, start_values
 
-pytestmark = pytest.mark.shared(3)
+pytestmark = pytest.mark.shared
 HALVED = {
     "class_name": "ExponentialDecay",
     "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False},

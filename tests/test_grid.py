@@ -24,7 +24,7 @@ import oracle
 from everstep.optimizers import SGD, Adam, DiffGrad, Ftrl, RMSprop
 from test_battery import ids, make_batches, start_values
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 HALF, BOUND = 50, 1e-5
 FLOOR = 2.5e-7  # two units in the last place: on another CPU two APIs may agree by chance. Not needed where written

@@ -13,7 +13,7 @@ from everstep.errors import DefinitionError, SlotError, UnsupportedError
 from everstep.optimizers.kernel import kernel_of
 from everstep.optimizers.tree import defines
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 FORBIDDEN = dict.fromkeys(lowering.WAYS, False)
 WAYS = [way for way in harness.of_frameworks() if way.sparse]  # those on TensorFlow
 here = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way than operation by operation")
@@ -66,7 +66,7 @@ def name_of(value):
     return getattr(value, "name", None) or battery.label(*value)
 
 
-@pytest.mark.shared(1)
+@pytest.mark.shared(False)
 @here
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
 @pytest.mark.parametrize("form, way", cases(KERNEL_FORMS), ids=name_of)

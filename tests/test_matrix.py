@@ -66,6 +66,29 @@ def test_torch_is_its_cpu_build_and_brings_nothing():
         assert all(package.endswith("+cpu") for package in cell.no_deps if package.startswith("torch=")), cell.name
 
 
+APIS = {  # the TensorFlows of quick cells in which each is the only or the default one
+    "get_updates of tf.keras": ("1.4", "1.13"),
+    "OptimizerV2": ("1.14", "2.10"),
+    "Keras 2's new-style": ("2.11", "2.15"),
+    "Keras 3": ("2.16", "99"),
+}
+
+
+@pytest.mark.parametrize("api", sorted(APIS))
+def test_the_quick_cells_of_an_api_have_all_parts(api):
+    def number(text):
+        return tuple(map(int, text.split(".")[:2]))
+
+    first, last = map(number, APIS[api])
+    missing = set(range(1, 4))
+    for cell in cells.read().values():
+        tensorflow = cells.pins(cell).get("tensorflow")
+        here = tensorflow and first <= number(tensorflow) <= last
+        if cell.group == "quick" and (here or api.startswith("Keras 2") and "-tfk" in cell.name):
+            missing.difference_update(cell.parts[0] if cell.parts[1] == 3 else missing)
+    assert not missing
+
+
 def test_every_known_failure_names_a_cell():
     for entry in cells.known_failures():
         assert any(cells.matches(entry.cells, cell) for cell in cells.read()), entry

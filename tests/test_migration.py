@@ -19,7 +19,7 @@ import oracle
 import stock
 from test_battery import KINDS, ids, make_batches, start_values
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 BOUND = 1e-5
 APART = 1e-3  # what two stock optimizers that mean different things are apart by, at least
 WAYS = harness.quickest()

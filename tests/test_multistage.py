@@ -24,7 +24,7 @@ from everstep.optimizers import SGD, Adam
 from everstep.optimizers.wrappers.multistage import TABLEAUS
 from test_battery import ids
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 ONE_EACH = harness.one_of_each_target(harness.here())
 QUICKEST = harness.quickest()
 MATRIX = np.array([[2.0, 0.3], [0.3, 1.0]])

@@ -9,7 +9,7 @@ import everstep
 import harness
 import oracle
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 STEPS = 12
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}

@@ -16,7 +16,7 @@ from everstep.optimizers import LAMB, SGD, Adafactor, Adam
 from test_battery import ids
 from test_catch_up import Counted
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 ONE_EACH = harness.one_of_each_target(WAYS)
 START = {

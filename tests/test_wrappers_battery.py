@@ -19,7 +19,7 @@ from everstep.optimizers import LAMB, SGD, Adam
 from test_battery import BOUNDS, KINDS, WAYS, ids, make_batches, start_values
 from test_multistage import KERAS
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 STEPS = 100
 SCALE = 8.0
 RULES = [SGD(0.05, momentum=0.5), Adam(0.05), LAMB(0.05)]  # the last needs whole variables

@@ -16,7 +16,7 @@ from everstep.optimizers import LAMB, SGD, Adam
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])

@@ -16,7 +16,7 @@ from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, Ru
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
 from test_battery import ids
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])

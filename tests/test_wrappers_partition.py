@@ -18,7 +18,7 @@ from test_battery import ids
 from test_catch_up import zipf_batches
 from test_wrappers_accumulate import distance, joined, windows
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SHAPES = {"dense_kernel": (4, 3), "dense_bias": (3,), "embed": (6, 3), "head": (2, 2)}

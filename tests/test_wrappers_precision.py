@@ -16,7 +16,7 @@ from test_battery import ids
 from test_capture import dtypes_of_ways, numpy_dtype
 from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
 
-pytestmark = pytest.mark.shared(2)
+pytestmark = pytest.mark.shared
 WAYS = harness.here()
 ONE_EACH = harness.one_of_each_target(WAYS)
 
