@@ -361,6 +361,24 @@ def test_what_is_no_file(content, tmp_path):
     assert path in str(info.value)
 
 
+@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+@pytest.mark.parametrize("length", [1000, 1 << 33, 1 << 55, (1 << 63) - 1])
+def test_a_pointer_out_of_the_index(length, tmp_path):
+    """TF 1.4 ends the process where it cannot have so much memory: `std::bad_alloc`."""
+    for name in ("adam.ckpt.index", "adam.ckpt.data-00000-of-00001"):
+        shutil.copy(os.path.join(FILES, "tf1.4", name), str(tmp_path / name))
+    pointer = bytearray([0])
+    while length:
+        pointer.append(length & 127 | (128 if length > 127 else 0))
+        length >>= 7
+    index = tmp_path / "adam.ckpt.index"
+    whole = index.read_bytes()
+    index.write_bytes(whole[:-48] + bytes(pointer) + whole[len(whole) - 48 + len(pointer) :])
+    refused(str(tmp_path / "adam.ckpt"), "a pointer to")
+    with tensorflow.Graph().as_default(), pytest.raises(StateError, match="a pointer to"):
+        everstep.warm_start(str(tmp_path / "adam.ckpt"))
+
+
 def test_there_is_no_file(tmp_path):
     refused(str(tmp_path / "none"), "there is no file")
 

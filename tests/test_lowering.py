@@ -63,7 +63,7 @@ def cases(forms, ways=None, each_of=6):
 
 
 def name_of(value):
-    return getattr(value, "name", None) or battery.label(*value)
+    return getattr(value, "name", None) or (battery.label(*value) if isinstance(value, tuple) else None)
 
 
 @pytest.mark.shared(False)

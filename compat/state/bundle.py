@@ -41,6 +41,7 @@ class Tensors(object):
     def __init__(self, path):
         self.path, self._kept = path, (None, None)
         self.tf = tensorflow_for(path)
+        check_index(path)
         with self.guarded():
             self._reader = self.tf.train.NewCheckpointReader(str(path))
             self.shapes = self._reader.get_variable_to_shape_map()
@@ -70,6 +71,37 @@ class Tensors(object):
         for name in sorted(self.shapes):
             if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
                 yield name, self.handle(name)
+
+
+# A table's last bytes: the place and the length of two blocks as varints, filled up, and a number that says what it is:
+# https://github.com/tensorflow/tensorflow/blob/v1.4.1/tensorflow/core/lib/io/format.h
+_END, _MAGIC, _BEHIND_BLOCK = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
+
+
+def check_index(path):
+    """Raises where the end of a checkpoint's index points out of it.
+
+    TensorFlow takes as much memory as it says there; in TF 1.4 the process ends where there is not so much.
+    """
+    name = next((name for name in (path + ".index", path) if os.path.isfile(name)), None)
+    if name is None:
+        return
+    with reading(name):
+        whole = os.path.getsize(name)
+        with open(name, "rb") as file:
+            file.seek(max(0, whole - _END))
+            end, position = bytearray(file.read()), 0
+        if not end.endswith(_MAGIC):
+            return  # TensorFlow says so
+        for _ in range(2):
+            start, position = _number(end, position)
+            length, position = _number(end, position)
+            if start + length + _BEHIND_BLOCK > whole - _END:
+                raise FileError(
+                    "{} is damaged, or no checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
+                        name, length, start, whole
+                    )
+                )
 
 
 def find(path):
@@ -164,36 +196,37 @@ def _shards(tensors):
 _NODES, _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 1, 2, 3
 
 
+def _number(data, position):
+    """(the varint at a position, where it ends)."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, position
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
+
+
 def _fields(data):
     """{number: [value]} of a protobuf message: integers and bytes."""
-    found, position = {}, [0]
-
-    def number():
-        value = shift = 0
-        while True:
-            byte = data[position[0]]
-            position[0] += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-            if shift > 63:
-                raise ValueError("a number of more than 64 bits")
-
-    while position[0] < len(data):
-        tag = number()
+    found, position = {}, 0
+    while position < len(data):
+        tag, position = _number(data, position)
         if tag & 7 == 0:
-            value = number()
+            value, position = _number(data, position)
         elif tag & 7 == 2:
-            length = number()
-            if length > len(data) - position[0]:
+            length, position = _number(data, position)
+            if length > len(data) - position:
                 raise ValueError("a field that is longer than what holds it")
-            value = data[position[0] : position[0] + length]
-            position[0] += length
+            value = data[position : position + length]
+            position += length
         elif tag & 7 in (1, 5):
             length = 8 if tag & 7 == 1 else 4
-            value = data[position[0] : position[0] + length]
-            position[0] += length
+            value = data[position : position + length]
+            position += length
         else:
             raise ValueError("a field of kind {}".format(tag & 7))
         found.setdefault(tag >> 3, []).append(value)

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 import os
 from collections import OrderedDict
 
+from everstep.compat.state.bundle import check_index
 from everstep.errors import StateError, UnsupportedError
 
 
@@ -110,6 +111,7 @@ def _find(tf, checkpoint):
 
 
 def _contents(tf, path):
+    check_index(path)
     try:
         reader = tf.train.NewCheckpointReader(path)
         return reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
