@@ -111,7 +111,7 @@ def pytest_terminal_summary(terminalreporter):
 
 def pytest_collection_finish():
     """What is imported stays: the collector need not walk through a million objects of a framework again and again."""
+    gc.collect()
     if hasattr(gc, "freeze"):  # Python 3.7 and newer
-        gc.collect()
         gc.freeze()
-        gc.set_threshold(20000, 10, 10)
+    gc.set_threshold(20000, 10, 10)
