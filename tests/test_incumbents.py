@@ -133,6 +133,7 @@ def test_every_case_is_recorded():
     assert {name for name, _, _ in RECORDED} == set(CASES)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize(
     "name, writer, left", RECORDED, ids=["{}, {}".format(*each[:2]).replace(" ", "-") for each in RECORDED]
 )

@@ -609,6 +609,7 @@ def ten_steps(model):
         model.train_on_batch(INPUTS[:8], OUTPUTS[:8])
 
 
+@pytest.mark.shared
 def test_files_resume_bit_for_bit(tmpdir):
     model = compiled(SAVED.bind(MODULE), traced=False)
     ten_steps(model)
@@ -880,6 +881,7 @@ def test_applied_twice_in_a_step():
 # Accumulation: 16 micro-steps are 4 updates with the batches joined.
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "embedding"])
 @pytest.mark.parametrize("way", ["fit"] + (["eager", "function"] if EAGER else []))
 def test_accumulate(way, dense):

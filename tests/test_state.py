@@ -494,6 +494,7 @@ def test_there_are_more_than_two_hundred_cases():
     assert len(CASES) > 200
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: CASES[number][0])
 def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
     _, make, needle = CASES[number]
@@ -584,6 +585,7 @@ KILLED = """
 """
 
 
+@pytest.mark.shared
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
     done = subprocess.Popen(

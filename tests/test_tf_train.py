@@ -513,6 +513,7 @@ def test_names_on_disk(kind):
 RESUMED = [Adam(0.1, amsgrad=True), everstep.accumulate(AdagradDecay(0.1, decay_steps=2), 3), Slow(0.1)]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("definition", RESUMED, ids=identify)
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_saver_resumes_bit_for_bit(kind, definition, tmp_path):

@@ -811,6 +811,7 @@ if NEW_FORMAT:
     FORMATS["weights.h5"] = (lambda model, path: model.save_weights(path), ".weights.h5", None)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("kind", sorted(SAVED))
 def test_files_resume_bit_for_bit(kind, tmpdir):
     definition = SAVED[kind]()
