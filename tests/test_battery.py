@@ -113,21 +113,23 @@ def sparse_cases():
     return found
 
 
-def cases(ways, each_of=3):
+def in_turn(some, each_of):
+    """A part of some cases in each cell."""
+    return some if harness.FULL else some[harness.TURN % each_of :: each_of]
+
+
+def cases(ways, each_of=2):
     """(way, configured): a part of the definitions, each in one way and one configuration; or the whole product."""
     if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
-    chosen = [each for place, each in enumerate(definition_classes()) if (place + harness.TURN) % each_of == 0]
     found = []
-    for place in range(max(len(chosen), len(ways))):
-        each = chosen[place % len(chosen)]
+    for place, each in enumerate(definition_classes(), harness.TURN):
         forms = [configured for configured in CONFIGURED if configured[0] is each]
-        found.append((ways[(place + harness.TURN) % len(ways)], forms[(place + harness.TURN) % len(forms)]))
-    return found
+        found.append((ways[place % len(ways)], forms[place % len(forms)]))
+    return in_turn(found, each_of)
 
 
-EACH_OF = 1 if harness.FULL else 5
-ACCUMULATED = sparse_cases()[harness.TURN % EACH_OF :: EACH_OF]
+ACCUMULATED = in_turn(sparse_cases(), 4)
 
 # The variables: their gradients' kinds, and the rows that sparse ones have.
 SHAPES = {
@@ -293,7 +295,7 @@ def test_schedule(way, configured, schedule):
     check(label(*configured), way, run_and_compare(way, definition), case="schedule")
 
 
-@pytest.mark.parametrize("way, configured", cases(WAYS, each_of=6)[:: 1 if harness.FULL else 2], ids=ids)
+@pytest.mark.parametrize("way, configured", cases(WAYS, each_of=8), ids=ids)
 def test_a_million_elements(way, configured):
     shapes = {"large": (1031, 1024)}
     differences = run_and_compare(

@@ -125,7 +125,7 @@ TORCH = [way for way in harness.of_frameworks() if "torch" in way.name]
 
 
 @pytest.mark.parametrize("lowered", lowering.WAYS[1:] if WAYS else ["grouped"] if TORCH else [])
-@pytest.mark.parametrize("form, way", cases(FORMS, WAYS or TORCH), ids=name_of)
+@pytest.mark.parametrize("form, way", cases(FORMS, WAYS or TORCH, each_of=4), ids=name_of)
 def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
     if not _lowers(way, lowered):
         pytest.skip("TensorFlow before 1.14 compiles nothing")
