@@ -123,10 +123,10 @@ def cases(ways, each_of=2):
     if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
     found = []
-    for place, each in enumerate(definition_classes(), harness.TURN):
+    for place, each in enumerate(in_turn(list(definition_classes()), each_of), harness.TURN):
         forms = [configured for configured in CONFIGURED if configured[0] is each]
         found.append((ways[place % len(ways)], forms[place % len(forms)]))
-    return in_turn(found, each_of)
+    return found
 
 
 ACCUMULATED = in_turn(sparse_cases(), 4)
