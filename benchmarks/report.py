@@ -113,7 +113,7 @@ def _first(found):
 
 
 def _sparse(found):
-    yield "Adam on a table of 64 columns, 1,024 look-ups of Zipf-distributed rows, others at each step: milliseconds of CPU."
+    yield "Adam on a table of 64 columns, 1,024 Zipf-distributed look-ups, others at each step: milliseconds of CPU."
     yield ""
     yield from _table(["environment", "API", "rows of the table", "stock"] + list(SPARSE[1:]) + ["exact by stock"])
     for (cell, target, kind, case), each in sorted(found.items(), key=lambda item: (item[0][:2], item[1]["case"])):
