@@ -354,6 +354,7 @@ def test_every_definition_has_golden_numbers():
         assert golden(each).GOLDEN, each
 
 
+@pytest.mark.shared(False)
 def test_zz_table():
     """Prints what the battery measured; named so that it runs last."""
     assert RESULTS, "no case has run"

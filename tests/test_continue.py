@@ -173,6 +173,7 @@ def test_what_was_converted_is_what_is_read(name):
     np.testing.assert_equal(found, wanted)
 
 
+@pytest.mark.shared(False)
 def test_zz_results():
     """Prints how far they were."""
     print()

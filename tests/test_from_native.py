@@ -246,6 +246,7 @@ def test_decay_is_a_schedule(way):
     assert everstep.from_native(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
 
 
+@pytest.mark.shared(False)
 def test_zz_results():
     """Prints how far each is from stock, and writes it where matrix/report.py looks."""
     rows = sorted(RESULTS.items())

@@ -146,6 +146,7 @@ def test_begun_there_and_ended_here(name, way):
     run.close()
 
 
+@pytest.mark.shared(False)
 def test_zz_results():
     """Prints how far they were, and writes it where matrix/report.py looks."""
     shown = {}

@@ -207,6 +207,7 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
         assert names["optimizer"].definition.base.learning_rate == (1e-3 if block is back else 0.01)
 
 
+@pytest.mark.shared(False)
 def test_zz_results():
     """Prints how far apart they are, and writes it where matrix/report.py looks."""
     rows = sorted(RESULTS.items())
