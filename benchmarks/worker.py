@@ -267,10 +267,7 @@ PEERS = {
         )
     ],
     "update_step": [("keras.optimizers", name, {}, getattr(OURS, name)()) for name in ("Adafactor", "Lion", "Nadam")],
-    "keras3": [
-        ("keras.optimizers", name, {}, getattr(OURS, name)()) for name in ("Adafactor", "Lamb", "Lion", "Nadam")
-        if hasattr(OURS, name)
-    ],
+    "keras3": [("keras.optimizers", name, {}, getattr(OURS, name)()) for name in ("Adafactor", "Lion", "Nadam")],
 }
 
 

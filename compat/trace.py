@@ -286,7 +286,7 @@ class Program(object):
             share is None. Only those whose old value nothing else asks for.
         """
         found = {}
-        used = [place for _, places, _ in self._operations() for place in places] + list(self.results)
+        used = self._used()
         for role, result in zip(roles, self.results[1:]):
             op, args = self.nodes[result][:2]
             for old, moving in (args, args[::-1]) if op == "add" else ():
@@ -302,7 +302,7 @@ class Program(object):
         """
         op, args = self.nodes[self.results[0]][:2]
         product, divisor = args if op == "divide" else (self.results[0], None)
-        used = [place for _, places, _ in self._operations() for place in places] + list(self.results)
+        used = self._used()
         if self.nodes[product][0] != "multiply" or used.count(product) > 1 or used.count(self.results[0]) > 1:
             return None
         for scalar, other in (self.nodes[product][1], self.nodes[product][1][::-1]):
@@ -323,8 +323,10 @@ class Program(object):
         kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("role", role)]
         return self._shared(moving, kept[0]) if len(kept) == 1 else None
 
-    def _operations(self):
-        return [node for node in self.nodes if node[0] not in ("role", "outside", "constant")]
+    def _used(self):
+        """The place of a value as often as an operation or a result asks for it."""
+        operations = [node for node in self.nodes if node[0] not in ("role", "outside", "constant")]
+        return [place for _, places, _ in operations for place in places] + list(self.results)
 
     def _shared(self, place, kept):
         """(other factors, share) of a product with a share that is `1 - kept`; None of others."""
@@ -344,7 +346,7 @@ class Program(object):
     def _add_to_one(self, share, kept):
         if share[0] == kept[0] == "constant":
             return abs(share[1] + kept[1] - 1) < 1e-9
-        share = self.outside[share[1]] if share[0] == "outside" else None
+        share = self._outside_of(share)
         if share is None or share.op != "subtract" or share.args[0].options.get("number") != 1:
             return False
         left = share.args[1]

@@ -86,21 +86,22 @@ def _not_as_pinned(cell):
 
 
 def pytest_collection_modifyitems(config, items):
-    others = [item for item in items if not _is_of_this_cell(item)]
+    parts, of = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
+    own, others = [], []
+    for item in items:
+        is_own = not _is_shared(item) or zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
+        (own if is_own else others).append(item)
+    items[:] = own
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
     for entry in cells.known_failures():
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
 
 
-def _is_of_this_cell(item):
+def _is_shared(item):
     shared = item.get_closest_marker("shared")  # a test's own goes before its module's
-    if shared is None or False in shared.args or not CELL or FULL:
-        return True
-    parts, of = cells.read()[CELL].parts
-    return zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
+    return shared is not None and False not in shared.args
 
 
 def pytest_terminal_summary(terminalreporter):

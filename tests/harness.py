@@ -483,6 +483,11 @@ def one_of_each_target(ways, turn=TURN):
     return [group[turn % len(group)] for group in grouped]
 
 
+def part(some, each_of, turn=TURN):
+    """Those of some cases that this cell has, one in so many; all with EVERSTEP_FULL=1."""
+    return some if FULL else some[turn % each_of :: each_of]
+
+
 def in_turn(some, ways):
     """(one of `some`, way) for each way: over the matrix all of them on all ways."""
     if FULL:

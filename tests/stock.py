@@ -162,12 +162,10 @@ def made(way, name, rate, arguments):
 
 def cases():
     """(way, name, rate, arguments) of the stock optimizers on every way."""
-    ways = [way for way in harness.here() if way.stock is not None]
-    for of_train in (True, False):
-        for name, rate, arguments in TRAIN + CONTRIB if of_train else KERAS:
-            for way in ways:
-                if (way.target == "tf_train") == of_train and is_here(way, name):
-                    yield way, name, rate, arguments
+    for way in harness.here():
+        for name, rate, arguments in TRAIN + CONTRIB if way.target == "tf_train" else KERAS:
+            if is_here(way, name):
+                yield way, name, rate, arguments
 
 
 def kinds_for(way, name):

@@ -113,23 +113,18 @@ def sparse_cases():
     return found
 
 
-def in_turn(some, each_of):
-    """A part of some cases in each cell."""
-    return some if harness.FULL else some[harness.TURN % each_of :: each_of]
-
-
 def cases(ways, each_of=2):
     """(way, configured): a part of the definitions, each in one way and one configuration; or the whole product."""
     if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
     found = []
-    for place, each in enumerate(in_turn(list(definition_classes()), each_of), harness.TURN):
+    for place, each in enumerate(harness.part(list(definition_classes()), each_of), harness.TURN):
         forms = [configured for configured in CONFIGURED if configured[0] is each]
         found.append((ways[place % len(ways)], forms[place % len(forms)]))
     return found
 
 
-ACCUMULATED = in_turn(sparse_cases(), 4)
+ACCUMULATED = harness.part(sparse_cases(), 4)
 
 # The variables: their gradients' kinds, and the rows that sparse ones have.
 SHAPES = {

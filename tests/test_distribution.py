@@ -26,8 +26,7 @@ SECONDS = 240  # that all processes of a test may take together
 BOUND = 1e-6
 # A cell trains these, and with one more and one API of TensorFlow's, which take turns over the matrix.
 ALWAYS, IN_TURN = ["SGD", "Adam", "LAMB", "accumulate(Adam)"], ["Adam, rows", "Adam, catch_up", "clip(Adam)", "Nadam"]
-SHARE = {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
-
+SHARE = {} if FULL else {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
 
 eager = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW < Version("2.0"), reason="strategies of eager TensorFlow")
 sessions = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW >= Version("2.0"), reason="clusters of TF 1 sessions")
@@ -39,7 +38,7 @@ class Process(object):
     def __init__(self, folder, job, **arguments):
         self.name = "{}-{}".format(job, len(os.listdir(folder)))
         self.paths = [os.path.join(folder, self.name + end) for end in (".out", ".err")]
-        environment = dict(os.environ, **({} if FULL else SHARE))
+        environment = dict(os.environ, **SHARE)
         environment.update(FOLDER=folder, CUDA_VISIBLE_DEVICES="", GRPC_VERBOSITY="ERROR", TF_CPP_MIN_LOG_LEVEL="3")
         environment.update({name: value for name, value in arguments.items() if name.isupper()})
         command = [sys.executable, SCRIPT, job]
@@ -259,7 +258,7 @@ def test_horovod_around_ours(tmp_path):
         alone = start("alone").result(deadline)
         command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", sys.executable]
         command += [SCRIPT, "horovod"]
-        output = subprocess.check_output(command, env=dict(os.environ, **({} if FULL else SHARE)), timeout=SECONDS)
+        output = subprocess.check_output(command, env=dict(os.environ, **SHARE), timeout=SECONDS)
     found = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
     assert sorted(each["rank"] for each in found) == [0, 1] and {each["size"] for each in found} == {2}
     for each in found:

@@ -104,7 +104,7 @@ def cases():
     for place, way in enumerate(WAYS):
         for turn, name in enumerate(sorted(DEFINITIONS)):
             if way in harness.quickest() or way.name in [writer.way for writer in WRITERS]:
-                yield (name, way), WRITERS if harness.FULL else WRITERS[(turn + harness.TURN) % 3 :: 3]
+                yield (name, way), harness.part(WRITERS, 3, turn + harness.TURN)
             elif (place + turn) % 2:
                 yield (name, way), WRITERS[turn // 2 :: 3]
 

@@ -58,7 +58,7 @@ def cases(forms, ways=None, each_of=6):
     ways = WAYS if ways is None else ways
     if harness.FULL:
         return [(form, way) for form in forms for way in ways]
-    forms = forms[harness.TURN % each_of :: each_of]
+    forms = harness.part(forms, each_of)
     return [(form, ways[place % len(ways)]) for place, form in enumerate(forms, harness.TURN)] if ways else []
 
 
