@@ -270,6 +270,8 @@ class Lowerings(object):
         shape = work.record.shape
         if self._refusal("pieces"):
             return None, self._refusal("pieces")
+        if self.host.backend.shares_variables():
+            return None, "not pieces: others may write the variable meanwhile"
         program = self._in_session(work, traced, collected)
         large = _elements(work) * np.dtype(work.dtype).itemsize > LARGE
         if program is None or not shape or not program.is_elementwise() or not (large or self._forces("pieces")):
@@ -335,7 +337,7 @@ class Lowerings(object):
                 if share is None:
                     done.append(backend.add(slot, x))
                 else:
-                    done.append(backend.subtract(slot, given[name] - x, native(share)))
+                    done.append(backend.subtract(slot, given[name] - x, share=native(share)))
                 with backend.after(done[-1:]):
                     return backend.read(slot)
 
@@ -346,11 +348,11 @@ class Lowerings(object):
             given.update((name, work.lower(work.slot_values[name])) for name in work.declared)
             outside = [work.lower(value) for value in program.outside]
             instead = {place: mover(name, factors, share) for name, (place, factors, share) in moved.items()}
-            share, scaled = [], None if traced.assigned else program.scaled()
+            share, scaled = {}, None if traced.assigned else program.scaled()
             if scaled:
 
                 def unscaled(native):
-                    share.append(native(scaled[0]))
+                    share["share"] = native(scaled[0])
                     x = native(scaled[1])
                     return x if scaled[2] is None else x / native(scaled[2])
 
@@ -363,7 +365,7 @@ class Lowerings(object):
             )
         with backend.after(list(natives.values()) + done):
             write = backend.write if traced.assigned else backend.subtract
-            done.append(self.host.constrain(work.variable, write(work.variable, natives.pop(VAR), *share)))
+            done.append(self.host.constrain(work.variable, write(work.variable, natives.pop(VAR), **share)))
             done.extend(backend.write(self.host.slot(work.variable, name), value) for name, value in natives.items())
         return done
 

@@ -189,8 +189,8 @@ class NumpyBackend(WithoutGraphs):
     def add(self, variable, value):
         self.write(variable, variable + value)
 
-    def subtract(self, variable, value):
-        self.write(variable, variable - value)
+    def subtract(self, variable, value, rows=None):
+        self.write(variable, (variable if rows is None else variable[rows]) - value, rows)
 
     def own(self, value, variable):
         """A value in memory of its own."""
@@ -371,30 +371,33 @@ class TensorFlowBackend(object):
         value = self.cast(value, self.dtype(variable))
         if rows is None:
             return self.tf.assign(variable, value, use_locking=self.use_locking)
-        if self.is_ref(variable):
-            return self.tf.scatter_update(variable, rows, value, use_locking=self.use_locking)
-        return self._scatter_resource(variable, value, rows)
+        return self._scatter("update", variable, rows, value)
 
-    def _scatter_resource(self, variable, value, rows):
+    def _scatter(self, how, variable, rows, value):
+        if self.is_ref(variable):
+            return getattr(self.tf, "scatter_" + how)(variable, rows, value, use_locking=self.use_locking)
         from tensorflow.python.ops import resource_variable_ops as resource
 
-        update = getattr(resource, "resource_scatter_update", None) or getattr(
-            getattr(resource, "gen_resource_variable_ops", None), "resource_scatter_update", None
+        generated = getattr(resource, "gen_resource_variable_ops", None)
+        scatter = getattr(resource, "resource_scatter_" + how, None) or getattr(
+            generated, "resource_scatter_" + how, None
         )
-        if update is not None:
-            return update(variable.handle, rows, value)
+        if scatter is not None:
+            return scatter(variable.handle, rows, value)
         # TF 1.4 to 1.6 can only add to rows; when those are the minimum no longer, this branch can go.
         with self.tf.control_dependencies([value]):
-            difference = value - self.gather(variable, rows)
+            difference = -value if how == "sub" else value - self.gather(variable, rows)
         return resource.resource_scatter_add(variable.handle, rows, difference)
 
     def add(self, variable, value):
         """Adds at once what others may add to at the same time."""
         return self.tf.assign_add(variable, self.tf.cast(value, self.dtype(variable)), use_locking=self.use_locking)
 
-    def subtract(self, variable, value, share=None):
-        """Takes a value off a variable, or a share of it, which needs no temporary."""
+    def subtract(self, variable, value, rows=None, share=None):
+        """Takes a value off a variable or its rows at once, or a share of the value, which needs no temporary."""
         value = self.cast(value, self.dtype(variable))
+        if rows is not None:
+            return self._scatter("sub", variable, rows, value)
         if share is None:
             return self.tf.assign_sub(variable, value, use_locking=self.use_locking)
         return self.kernel("apply_gradient_descent", variable, [], False)(variable, dict(alpha=share, delta=value))
@@ -913,7 +916,7 @@ class KerasBackend(WithoutGraphs):
     def add(self, variable, value):
         self.write(variable, self.read(variable) + value)
 
-    def subtract(self, variable, value):
+    def subtract(self, variable, value, rows=None):
         self.write(variable, self.read(variable) - self.cast(value, self.dtype(variable)))
 
     def own(self, value, variable):

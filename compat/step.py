@@ -380,8 +380,8 @@ class Step(object):
             if work.changed_rows is not None:
                 unchanged = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
                 change = work.on_changed_rows(change, unchanged)
-            by_value = work.by_rows or work.missed or backend.dtype(work.variable) != work.dtype
-            if not assigned and by_value:
+            # What is taken off at once loses nothing that others take off meanwhile.
+            if not assigned and (work.missed or backend.dtype(work.variable) != work.dtype):
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
                 still = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
@@ -396,7 +396,7 @@ class Step(object):
             if assigned:
                 write = backend.write(work.variable, change, work.rows)
             else:
-                write = backend.subtract(work.variable, change)
+                write = backend.subtract(work.variable, change, work.rows)
         done = [self.host.constrain(work.variable, write)] + self._write_slots(work, natives, ready)
         if work.missed:
             noted = [work.lower(value) for value in work.missed.note(work.scope)]

@@ -236,36 +236,44 @@ def coordinator(cluster):
 def train_worker(task, cluster, sync, steps):
     """A worker of a TF 1 cluster: gradients of 1, on rows of a table twice; prints each step that is done.
 
-    It does so many steps; with `sync`, so many as there are updates of both workers.
+    It does so many steps, with `sync` so many as there are updates of both workers, or until there is a file `enough`.
+    SGD has a kernel for all but rows. Lion has none, and its change is the same in whatever order its slot is moved.
     """
     import tensorflow as tf
 
     tf, number = getattr(tf.compat, "v1", tf), int(task.split(":")[1])
     spec = tf.train.ClusterSpec(json.loads(cluster))
     made = tf.train.Server(spec, job_name="worker", task_index=number)
+    definitions = [everstep.optimizers.SGD(0.125)]
+    definitions += [everstep.optimizers.Lion(0.125, sparse="rows")] if sync == "no" else []
+    operations, own, hooks = [], [], []
     with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:{}".format(number), cluster=spec)):
         counter = tf.train.get_or_create_global_step()
-        table = tf.get_variable("table", (4, 2), initializer=tf.zeros_initializer())
-        weights = tf.get_variable("weights", (3,), initializer=tf.zeros_initializer())
-        sgd = everstep.optimizers.SGD(0.125).bind(tf.train, use_locking=True)
-        optimizer = tf.train.SyncReplicasOptimizer(sgd, 2, total_num_replicas=2) if sync == "yes" else sgd
         rows = tf.IndexedSlices(tf.ones((2, 2)), tf.constant([1, 1], tf.int64), tf.constant([4, 2], tf.int64))
-        operation = optimizer.apply_gradients([(tf.ones(3), weights), (rows, table)], global_step=counter)
-    hooks = [optimizer.make_session_run_hook(number == 0)] if sync == "yes" else []
+        for definition in definitions:
+            name = type(definition).__name__
+            table = tf.get_variable("table_" + name, (4, 2), initializer=tf.zeros_initializer())
+            weights = tf.get_variable("weights_" + name, (3,), initializer=tf.zeros_initializer())
+            optimizer = bound = definition.bind(tf.train, use_locking=True)
+            if sync == "yes":
+                optimizer = tf.train.SyncReplicasOptimizer(bound, 2, total_num_replicas=2)
+                hooks.append(optimizer.make_session_run_hook(number == 0))
+            count = None if operations else counter
+            operations.append(optimizer.apply_gradients([(tf.ones(3), weights), (rows, table)], global_step=count))
+            own.append([bound.counter("updates"), weights, table])
     config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:{}".format(number)])
     with tf.train.MonitoredTrainingSession(made.target, number == 0, hooks=hooks, config=config) as session:
         print(json.dumps("ready"))
         sys.stdout.flush()
-        done = 0
+        done, enough = 0, os.path.join(os.environ["FOLDER"], "enough")
         # In step, what a worker does may be an update of both; one alone would wait for the other for ever.
-        while (session.run(counter) if sync == "yes" else done) < int(steps):
-            session.run(operation)
+        while (session.run(counter) if sync == "yes" else done) < int(steps) and not os.path.exists(enough):
+            session.run(operations)
             done += 1
             print(json.dumps(done))
             sys.stdout.flush()
-            time.sleep(0.01)
-        own = session.run([weights, table, sgd.counter("updates"), counter])
-        print(json.dumps([np.asarray(value).tolist() for value in own]))
+        found = session.run([counter, own])
+        print(json.dumps([found[0].tolist(), [[value.tolist() for value in each] for each in found[1]]]))
         sys.stdout.flush()
         if os.environ.get("STAY"):
             time.sleep(600)  # the chief, whose end would be that of the others
