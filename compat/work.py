@@ -317,9 +317,13 @@ class Work(object):
 
     def decay(self, share, earlier):
         """Takes a share of the variable off it: of all rows, before the rule sees it."""
-        with self.backend.after(earlier):
-            value = self.backend.cast(self.backend.read(self.variable), self.dtype)
-            return self.backend.write(self.variable, value - value * self.lower(share))
+        backend = self.backend
+        with backend.after(earlier):
+            value = backend.cast(backend.read(self.variable), self.dtype)
+            off = value * self.lower(share)
+            if backend.dtype(self.variable) == self.dtype:
+                return backend.subtract(self.variable, off)
+            return backend.write(self.variable, value - off)
 
     def fit(self, name, value):
         """The native form of a slot's new value, or without a name of the change, in its full shape."""

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import everstep
+import test_battery as battery
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
-from everstep.optimizers import SGD, AdagradDecay, Adam
+from everstep.optimizers import SGD, AdagradDecay, Adam, Yogi
 
 tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
@@ -187,6 +188,25 @@ def test_use_locking(kind, use_locking):
         graph.initialize()
         graph.train(train_op, range(5))
         assert_same(graph.whole(), expected(Adam(0.1), range(5))[0])
+
+
+AT_ONCE = ("AssignSub", "AssignSubVariableOp", "ScatterSub", "ResourceScatterSub", "ResourceScatterAdd")
+BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, as that of TensorFlow Addons does
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sparse", [None, "exact", "rows"])
+@pytest.mark.parametrize("made", [each for each in battery.definition_classes() if each not in BY_VALUE])
+def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind):
+    """So that of asynchronous workers none overwrites what another wrote."""
+    with Graph(kind, sparse=bool(sparse)) as graph:
+        battery.made(made, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
+        variable = getattr(graph.made, "handle", graph.made).op
+        using = [op for op in graph.graph.get_operations() if op.inputs and op.inputs[0].op is variable]
+        writing = [op.type for op in using if any(word in op.type for word in ("Assign", "Apply", "Scatter"))]
+        writing.remove(graph.made.initializer.type)
+        assert writing and all(kind in AT_ONCE or "Apply" in kind for kind in writing)
 
 
 @pytest.mark.parametrize("dtype, bound", [("float16", 2e-3), ("float64", 1e-7)])
