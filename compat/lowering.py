@@ -76,7 +76,7 @@ class Lowerings(object):
     def note(self, work, way, why=()):
         key = self.host.variable_key(work.variable), work.is_sparse
         gradient = "sparse" if work.is_sparse else "dense"
-        self._planned[key] = Planned(work.record.name, work.record.shape, gradient, way, "; ".join(why))
+        self._planned[key] = Planned(work.record.name, work.record.shape, gradient, way, "; ".join(filter(None, why)))
 
     def _forces(self, way):
         return self.wanted.get(way) is True
@@ -270,8 +270,6 @@ class Lowerings(object):
         shape = work.record.shape
         if self._refusal("pieces"):
             return None, self._refusal("pieces")
-        if self.host.backend.shares_variables():
-            return None, "not pieces: others may write the variable meanwhile"
         program = self._in_session(work, traced, collected)
         large = _elements(work) * np.dtype(work.dtype).itemsize > LARGE
         if program is None or not shape or not program.is_elementwise() or not (large or self._forces("pieces")):
@@ -280,6 +278,8 @@ class Lowerings(object):
         edges = list(range(0, shape[0], rows)) + [shape[0]]
         if len(edges) < 3:
             return None, ""
+        if self.host.backend.shares_variables():
+            return None, "not pieces: others may write the variable meanwhile"
         return lambda earlier: self._run_pieces(work, traced, program, list(zip(edges, edges[1:])), earlier), ""
 
     def _run_pieces(self, work, traced, program, places, earlier):

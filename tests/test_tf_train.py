@@ -13,6 +13,7 @@ import pytest
 
 import everstep
 import test_battery as battery
+from everstep.compat import lowering
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam, Yogi
 
@@ -198,8 +199,10 @@ BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, a
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sparse", [None, "exact", "rows"])
 @pytest.mark.parametrize("made", [each for each in battery.definition_classes() if each not in BY_VALUE])
-def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind):
-    """So that of asynchronous workers none overwrites what another wrote."""
+def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind, monkeypatch):
+    """So that of asynchronous workers none overwrites what another wrote: a large variable neither."""
+    monkeypatch.setattr(lowering, "LARGE", START.nbytes - 1)
+    monkeypatch.setattr(lowering, "PIECE", 3)
     with Graph(kind, sparse=bool(sparse)) as graph:
         battery.made(made, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
         variable = getattr(graph.made, "handle", graph.made).op
