@@ -81,8 +81,9 @@ def _rows(plt, results):
                 name = "stock" if label == "native" else label
                 axis.plot([rows for rows, _ in own], milliseconds, "oC{}-".format(color), label=name)
         axis.set(xscale="log", yscale="log", xlabel="rows of the table", title="{}\n{}".format(*place))
-        axis.legend(frameon=False)
     axes[0][0].set_ylabel("CPU milliseconds a step")
+    lines = {line.get_label(): line for axis in axes[0] for line in axis.lines}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=len(lines), frameon=False)
     return figure
 
 
