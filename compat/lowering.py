@@ -348,11 +348,11 @@ class Lowerings(object):
             given.update((name, work.lower(work.slot_values[name])) for name in work.declared)
             outside = [work.lower(value) for value in program.outside]
             instead = {place: mover(name, factors, share) for name, (place, factors, share) in moved.items()}
-            share, scaled = {}, None if traced.assigned else program.scaled()
+            options, scaled = {}, None if traced.assigned else program.scaled()
             if scaled:
 
                 def unscaled(native):
-                    share["share"] = native(scaled[0])
+                    options["share"] = native(scaled[0])
                     x = native(scaled[1])
                     return x if scaled[2] is None else x / native(scaled[2])
 
@@ -365,7 +365,7 @@ class Lowerings(object):
             )
         with backend.after(list(natives.values()) + done):
             write = backend.write if traced.assigned else backend.subtract
-            done.append(self.host.constrain(work.variable, write(work.variable, natives.pop(VAR), **share)))
+            done.append(self.host.constrain(work.variable, write(work.variable, natives.pop(VAR), **options)))
             done.extend(backend.write(self.host.slot(work.variable, name), value) for name, value in natives.items())
         return done
 

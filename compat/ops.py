@@ -396,12 +396,15 @@ class TensorFlowBackend(object):
     def subtract(self, variable, value, rows=None, share=None):
         """Takes a value off a variable or its rows, or a share of the value, which needs no temporary.
 
-        What others write meanwhile stays.
+        What others write meanwhile stays, but in a variable of less precision than the value, which is taken off before
+        it is rounded.
         """
-        value = self.cast(value, self.dtype(variable))
-        if rows is not None and self.alone() and not self.in_session():
-            # Nobody else writes here, and this takes 33 us where TF 2.21 takes 75 to subtract 600 rows of 64.
-            return self.write(variable, self.gather(variable, rows) - value, rows)
+        # Nobody else writes in a function of one process, and this takes 33 us where TF 2.21 takes 75 to subtract 600
+        # rows of 64.
+        unshared = rows is not None and self.alone() and not self.in_session()
+        if unshared or self.dtype(value) != self.dtype(variable):
+            old = self.read(variable) if rows is None else self.gather(variable, rows)
+            return self.write(variable, self.cast(old, self.dtype(value)) - value, rows)
         if rows is not None:
             return self._scatter("sub", variable, rows, value)
         if share is None:
@@ -923,7 +926,7 @@ class KerasBackend(WithoutGraphs):
         self.write(variable, self.read(variable) + value)
 
     def subtract(self, variable, value, rows=None):
-        self.write(variable, self.read(variable) - self.cast(value, self.dtype(variable)))
+        self.write(variable, self.cast(self.read(variable), self.dtype(value)) - value)
 
     def own(self, value, variable):
         return self.keras.ops.copy(value)

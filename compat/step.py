@@ -380,8 +380,7 @@ class Step(object):
             if work.changed_rows is not None:
                 unchanged = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
                 change = work.on_changed_rows(change, unchanged)
-            # What is taken off, not written, keeps what others write meanwhile.
-            if not assigned and (work.missed or backend.dtype(work.variable) != work.dtype):
+            if not assigned and work.missed:
                 change, assigned = work.lower(work.var) - change, True
             if predicate is not None:
                 still = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)

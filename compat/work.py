@@ -320,10 +320,7 @@ class Work(object):
         backend = self.backend
         with backend.after(earlier):
             value = backend.cast(backend.read(self.variable), self.dtype)
-            off = value * self.lower(share)
-            if backend.dtype(self.variable) == self.dtype:
-                return backend.subtract(self.variable, off)
-            return backend.write(self.variable, value - off)
+            return backend.subtract(self.variable, value * self.lower(share))
 
     def fit(self, name, value):
         """The native form of a slot's new value, or without a name of the change, in its full shape."""

@@ -702,7 +702,7 @@ def keras_of(way):
 @quick("optimizer_v2", "update_step")
 def test_inside_of_a_function(way):
     if in_graphs(way):
-        pytest.skip("TF 1 has no functions")
+        pytest.skip("TF 1 has no functions: https://www.tensorflow.org/api_docs/python/tf/function")
     run = trained(way, Adam(0.02))
     with pytest.raises(errors.StateError, match="not inside of a tf.function"):
         run.tf.function(lambda: captured(run) and None, autograph=False)()
@@ -712,7 +712,7 @@ def test_inside_of_a_function(way):
 @quick("optimizer_v2", "update_step", "keras3")
 def test_under_a_strategy_of_one_replica(way):
     if in_graphs(way) or "tensorflow" not in way.name and way.target == "keras3":
-        pytest.skip("strategies are TensorFlow's, from 2.0 on")
+        pytest.skip("strategies are TensorFlow's, from 2.0 on: https://www.tensorflow.org/guide/distributed_training")
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])

@@ -209,7 +209,7 @@ def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind,
         using = [op for op in graph.graph.get_operations() if op.inputs and op.inputs[0].op is variable]
         writing = [op.type for op in using if any(word in op.type for word in ("Assign", "Apply", "Scatter"))]
         writing.remove(graph.made.initializer.type)
-        assert writing and all(kind in AT_ONCE or "Apply" in kind for kind in writing)
+        assert writing and all(each in AT_ONCE or "Apply" in each for each in writing)
 
 
 @pytest.mark.parametrize("dtype, bound", [("float16", 2e-3), ("float64", 1e-7)])
