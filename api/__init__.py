@@ -10,17 +10,17 @@ array([-0.1,  0.1])
 from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
-from everstep.compat.from_native import from_native
-from everstep.compat.multistage import disable_multistage, enable_multistage
-from everstep.compat.ops import IndexedSlices
+from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.state.averaged import assign_averages, averaged
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
 from everstep.compat.state.state import State, capture, restore
 from everstep.compat.state.warm_start import WarmStart, warm_start
-from everstep.optimizers.declarations import VARIABLE, child, hyper, option, scalar, slot
-from everstep.optimizers.definition import Composite, Definition, Variable, Wrapper, assign, total
-from everstep.optimizers.kernel import kernel
-from everstep.optimizers.schedule import (
+from everstep.compat.stock.from_native import from_native
+from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
+from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
+from everstep.optimizers.contract.definition import Composite, Definition, Variable, Wrapper, assign, total
+from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract.schedule import (
     CosineDecay,
     CosineDecayRestarts,
     ExponentialDecay,
@@ -55,7 +55,7 @@ def custom_objects(module):
     Raises:
         TargetError: the module speaks no known API.
     """
-    from everstep.compat.targets import find
+    from everstep.compat.targets.detect import find
 
     found = find(module)
     objects = {}

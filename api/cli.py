@@ -10,8 +10,8 @@ import textwrap
 
 from everstep import VARIABLE, __version__, optimizers
 from everstep.errors import ConfigError, EverstepError
-from everstep.optimizers.declarations import REQUIRED
-from everstep.optimizers.definition import Composite, Definition
+from everstep.optimizers.contract.declarations import REQUIRED
+from everstep.optimizers.contract.definition import Composite, Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 LARGE = 1 << 26  # bytes from which progress is shown
@@ -61,8 +61,8 @@ def main(arguments=None):
 
 
 def doctor(options):
-    from everstep.compat import doctor as facts
-    from everstep.compat.targets import WHAT_WORKS
+    from everstep.compat.targets import doctor as facts
+    from everstep.compat.targets.detect import WHAT_WORKS
 
     packages = list(facts.packages())
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]

@@ -11,13 +11,13 @@ import sys
 import numpy as np
 
 import everstep
-from everstep.compat import dry_run
-from everstep.compat.kernels import KERNELS
-from everstep.compat.step import Step
-from everstep.compat.work import Work
-from everstep.optimizers.definition import Composite
-from everstep.optimizers.kernel import kernel_of
-from everstep.optimizers.tree import flat
+from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.step import Step
+from everstep.compat.engine.variable_step import VariableStep
+from everstep.compat.targets import dry_run
+from everstep.optimizers.contract.definition import Composite
+from everstep.optimizers.contract.kernel import kernel_of
+from everstep.optimizers.contract.tree import flat
 
 DOC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "scale.md")
 START, END = "<!-- traffic: do not edit; python benchmarks/traffic.py -->\n", "<!-- end of traffic -->\n"
@@ -43,7 +43,7 @@ def one_by_one(definition):
     """Bytes for each parameter where every operation goes to memory."""
     variable, grad = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     step = Step(dry_run._DryRun(definition=definition), [(grad, variable)])
-    work = Work.of_gradient(step, variable, grad)
+    work = VariableStep.of_gradient(step, variable, grad)
     with np.errstate(all="ignore"):  # some rules divide by what a step would measure first
         program = work.program(step.trace(work))
     wide = {}  # which values are of the variable's size

@@ -3,7 +3,7 @@ import io
 import os
 import sys
 
-from everstep.compat import targets
+from everstep.compat.targets import detect
 
 README = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "README.md")
 START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
@@ -11,9 +11,9 @@ START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
 
 def table():
     rows = ["| target | works on | not there |", "| --- | --- | --- |"]
-    for target in targets.TARGETS + (targets.ARRAYS,):
-        adapter = targets.load(target)
-        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, ", ".join(adapter.cannot)))
+    for target in detect.TARGETS + (detect.ARRAYS,):
+        adapter = detect.load(target)
+        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, ", ".join(adapter.unsupported)))
     return "\n".join(rows)
 
 

@@ -9,7 +9,7 @@ from __future__ import absolute_import, division, print_function
 import importlib
 import pkgutil
 
-from everstep.optimizers.definition import Composite, Definition, Wrapper
+from everstep.optimizers.contract.definition import Composite, Definition, Wrapper
 
 _BASES = (Definition, Composite, Wrapper)
 

@@ -1,8 +1,8 @@
 """Adagrad whose accumulators decay."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.declarations import hyper, option, slot
-from everstep.optimizers.definition import Definition
+from everstep.optimizers.contract.declarations import hyper, option, slot
+from everstep.optimizers.contract.definition import Definition
 
 
 class AdagradDecay(Definition):

@@ -1,9 +1,9 @@
 """Adamax: Adam with the infinity norm."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.declarations import hyper, slot
-from everstep.optimizers.definition import Definition
-from everstep.optimizers.kernel import kernel
+from everstep.optimizers.contract.declarations import hyper, slot
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.kernel import kernel
 
 
 class Adamax(Definition):

@@ -2,9 +2,9 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.adam import Adam
-from everstep.optimizers.declarations import hyper, option
-from everstep.optimizers.decoupled import Decoupled
-from everstep.optimizers.kernel import kernel
+from everstep.optimizers.contract.declarations import hyper, option
+from everstep.optimizers.contract.decoupled import Decoupled
+from everstep.optimizers.contract.kernel import kernel
 
 
 class AdamW(Decoupled, Adam):

@@ -1,8 +1,8 @@
 """Conditional gradient: steps that stay within a ball."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.declarations import hyper
-from everstep.optimizers.definition import Definition
+from everstep.optimizers.contract.declarations import hyper
+from everstep.optimizers.contract.definition import Definition
 
 
 class ConditionalGradient(Definition):

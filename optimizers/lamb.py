@@ -3,8 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 import re
 
-from everstep.optimizers.declarations import check_pattern, hyper, option, slot
-from everstep.optimizers.definition import Definition
+from everstep.optimizers.contract.declarations import check_pattern, hyper, option, slot
+from everstep.optimizers.contract.definition import Definition
 
 
 class LAMB(Definition):

@@ -19,7 +19,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 import everstep
-from everstep.compat import targets
+from everstep.compat.targets import detect
 
 FULL = bool(os.environ.get("EVERSTEP_FULL"))  # all that the quick battery's cells share between them
 # What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
@@ -459,11 +459,11 @@ _ways = []
 
 def _found_here():
     ways, bases = [], set()
-    for name, module in targets.known_modules():
+    for name, module in detect.known_modules():
         if module is None:
             continue
         try:
-            found = targets.find(module)
+            found = detect.find(module)
         except everstep.errors.TargetError:
             continue
         if found.base in bases:

@@ -4,10 +4,10 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.ops import numpy_ops
-from everstep.optimizers.declarations import VARIABLE
-from everstep.optimizers.definition import Variable, assign, total
-from everstep.optimizers.tree import flatten
+from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.optimizers.contract.declarations import VARIABLE
+from everstep.optimizers.contract.definition import Variable, assign, total
+from everstep.optimizers.contract.tree import flatten
 
 
 class Values(object):

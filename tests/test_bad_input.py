@@ -14,7 +14,7 @@ import pytest
 
 import everstep
 from everstep import errors
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.optimizers import SGD, AdagradDecay, Adam
 
 START = np.arange(12, dtype="float32").reshape(4, 3) + 1
@@ -169,9 +169,9 @@ class Function(World):
 def worlds():
     """{name: (class, module)}."""
     found, bases = {}, set()
-    for name, module in targets.known_modules():
+    for name, module in detect.known_modules():
         try:
-            known = module and targets.find(module)
+            known = module and detect.find(module)
         except errors.TargetError:
             continue
         if not known or known.base in bases:
@@ -798,7 +798,7 @@ def test_a_wrong_call(case, name):
     )
 
 
-MODELS = {name: module for name, module in targets.known_modules() if hasattr(module, "Sequential")}
+MODELS = {name: module for name, module in detect.known_modules() if hasattr(module, "Sequential")}
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

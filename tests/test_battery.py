@@ -21,8 +21,8 @@ import pytest
 import everstep
 import harness
 import oracle
-from everstep.compat.work import TOUCHED
-from everstep.optimizers.definition import Composite, Definition
+from everstep.compat.engine.variable_step import TOUCHED
+from everstep.optimizers.contract.definition import Composite, Definition
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 

@@ -14,7 +14,7 @@ import pytest
 import everstep
 import harness
 import oracle
-from everstep.compat import catch_up
+from everstep.compat.engine import fast_forward
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import SGD, Adam, RMSprop
 from test_battery import definition_classes, golden, ids, made, takes_catch_up
@@ -229,7 +229,7 @@ def test_long_gaps(definition_class, configuration):
 
 def test_longer_than_the_history(monkeypatch):
     """Constants and schedules of ours are known for ever; of a rate that was set, its oldest kept value."""
-    monkeypatch.setattr(catch_up, "LENGTH", 50)
+    monkeypatch.setattr(fast_forward, "LENGTH", 50)
     way = harness.NUMPY
     for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
         wanted = train(way, Adam(rate), gaps(), before=start("float64", 6))

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import everstep
-from everstep.compat import targets
-from everstep.compat.lowering import WAYS
+from everstep.compat.engine.lowering import WAYS
+from everstep.compat.targets import detect
 
 
 def run(*arguments, **options):
@@ -56,11 +56,11 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
     )
     rows = {module: (target, why) for module, target, why in table(output, "MODULE")}
     assert rows["numpy"][0] == "arrays"
-    here = {name: module for name, module in targets.known_modules() if module is not None}
+    here = {name: module for name, module in detect.known_modules() if module is not None}
     assert set(rows) == set(here)
     for name, (target, why) in rows.items():
         try:
-            found = targets.find(here[name])
+            found = detect.find(here[name])
         except everstep.errors.TargetError:
             assert target == "none" and why
         else:
@@ -87,7 +87,7 @@ def test_doctor_reports_a_broken_framework(tmp_path):
 
 
 def test_doctor_reports_a_keras_without_its_backend():
-    keras, tensorflow = (dict(targets.known_modules()).get(name) for name in ("keras", "tensorflow.keras"))
+    keras, tensorflow = (dict(detect.known_modules()).get(name) for name in ("keras", "tensorflow.keras"))
     if keras is None or tensorflow is not None:
         pytest.skip("Keras 3 without TensorFlow is not in this environment")
     code, output, _ = run("doctor", environment={"KERAS_BACKEND": "tensorflow"})

@@ -13,8 +13,8 @@ import pytest
 import everstep
 from everstep import errors
 from everstep.optimizers import SGD, Adam
-from everstep.optimizers.declarations import Declared
-from everstep.optimizers.tree import flat
+from everstep.optimizers.contract.declarations import Declared
+from everstep.optimizers.contract.tree import flat
 from everstep.optimizers.wrappers.accumulate import Accumulate
 
 

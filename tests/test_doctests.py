@@ -28,7 +28,7 @@ FOUND = list(modules())
 
 
 def test_there_are_examples():
-    assert {"everstep", "everstep.optimizers.adam", "everstep.optimizers.definition"}.issubset(FOUND)
+    assert {"everstep", "everstep.optimizers.adam", "everstep.optimizers.contract.definition"}.issubset(FOUND)
 
 
 @pytest.mark.parametrize("name", FOUND)

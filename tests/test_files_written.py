@@ -13,8 +13,8 @@ import harness
 import oracle
 import test_grid
 import write_fixtures
+from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state import files
-from everstep.compat.step import ENGINE_SLOTS
 from everstep.errors import StateError, UnsupportedError
 from test_battery import ids
 from test_files import BY_NAME, OLD_ADADELTA, tensorflow

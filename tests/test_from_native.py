@@ -102,7 +102,7 @@ def test_what_cannot_be_said(config, words):
 
 
 def test_warns_once(monkeypatch):
-    monkeypatch.setattr("everstep.compat.from_native._warned", set())
+    monkeypatch.setattr("everstep.compat.stock.from_native._warned", set())
     for target, name, words in (
         ("update_step", "Nadam", "momentum product"),
         ("keras3", "Adam", "equal rows"),

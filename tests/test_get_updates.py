@@ -11,7 +11,7 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.targets import find
+from everstep.compat.targets.detect import find
 from everstep.errors import (
     ConfigError,
     DefinitionError,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -29,9 +29,9 @@ from everstep.optimizers import SGD, AdagradDecay, Adam
 
 def keras_here():
     """The package keras where it is Keras 3, or None."""
-    module = dict(targets.known_modules()).get("keras")
+    module = dict(detect.known_modules()).get("keras")
     try:
-        return module if module is not None and targets.find(module).target.name == "keras3" else None
+        return module if module is not None and detect.find(module).target.name == "keras3" else None
     except TargetError:
         return None
 

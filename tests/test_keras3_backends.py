@@ -12,7 +12,7 @@ import pytest
 import everstep
 import harness
 import oracle
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.errors import TargetError, UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
 
@@ -21,7 +21,7 @@ def keras_here():
     """Keras 3, or None."""
     try:
         module = importlib.import_module("keras")
-        return module if targets.find(module).target.name == "keras3" else None
+        return module if detect.find(module).target.name == "keras3" else None
     except (ImportError, TargetError):
         return None
 

@@ -1,4 +1,4 @@
-"""The ways in which an update is carried out (compat/lowering.py): the same numbers in each, by force and by choice."""
+"""The ways in which an update is carried out (engine/lowering.py): the same numbers in each, by force and by choice."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -7,11 +7,11 @@ import pytest
 import everstep
 import harness
 import test_battery as battery
-from everstep.compat import lowering
-from everstep.compat.kernels import KERNELS
+from everstep.compat.engine import lowering
+from everstep.compat.engine.fused import KERNELS
 from everstep.errors import DefinitionError, SlotError, UnsupportedError
-from everstep.optimizers.kernel import kernel_of
-from everstep.optimizers.tree import defines
+from everstep.optimizers.contract.kernel import kernel_of
+from everstep.optimizers.contract.tree import defines
 
 pytestmark = pytest.mark.shared
 FORBIDDEN = dict.fromkeys(lowering.WAYS, False)
@@ -151,7 +151,7 @@ def test_a_slot_of_the_new_weights():
 
 @here
 def test_which_way_is_taken(monkeypatch):
-    """By default, in the order of the table in compat/lowering.py."""
+    """By default, in the order of the table in compat/engine/lowering.py."""
     monkeypatch.setattr(lowering, "SMALL", 4)
     monkeypatch.setattr(lowering, "FEW", 2)
     monkeypatch.setattr(lowering, "LARGE", 30)

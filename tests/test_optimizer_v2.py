@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -32,9 +32,9 @@ from everstep.optimizers import SGD, AdagradDecay, Adam
 
 def module_here():
     """(name, module) of the OptimizerV2 of this environment, or None."""
-    for name, module in targets.known_modules():
+    for name, module in detect.known_modules():
         try:
-            if module is not None and targets.find(module).target.name == "optimizer_v2":
+            if module is not None and detect.find(module).target.name == "optimizer_v2":
                 return name, module
         except TargetError:
             continue
@@ -49,7 +49,7 @@ v1 = tf.compat.v1
 keras = importlib.import_module("tf_keras") if NAME.startswith("tf_keras") else tf.keras
 K = keras.backend
 STOCK = getattr(MODULE, "optimizers", MODULE)
-BASE = targets.find(MODULE).base
+BASE = detect.find(MODULE).base
 EAGER = tf.executing_eagerly()
 HAS_FUNCTION = EAGER  # tf.function in graphs of TF 1.x adds nothing
 MINIMIZE_TAKES_TAPE = "tape" in str(inspect.signature(BASE.minimize)) if sys.version_info > (3,) else False

@@ -10,7 +10,7 @@ import pytest
 from packaging.version import Version
 
 import everstep
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.errors import TargetError
 from everstep.optimizers import SGD, Adam
 from harness import start_anew
@@ -102,10 +102,10 @@ CASES = [case for case in cases() if case[1] is not None]
 def test_what_a_module_speaks(name, module, target):
     if target is None:
         with pytest.raises(TargetError) as caught:
-            targets.find(module)
+            detect.find(module)
         assert "What works" in str(caught.value)
         return
-    found = targets.find(module)
+    found = detect.find(module)
     assert found.target.name == target
     made = Adam(0.5).bind(module)
     assert isinstance(made, found.base) and type(made).__name__ == "Adam" and type(made) is Adam.native_class(module)
@@ -119,7 +119,7 @@ def test_the_base_is_that_of_the_modules_own_optimizers():
         if target not in (None, "tf_train", "arrays"):
             holder = getattr(module, "optimizers", module)
             stock = getattr(holder, "SGD", None) or type(holder.get("sgd"))
-            assert issubclass(stock, targets.find(module).base), name
+            assert issubclass(stock, detect.find(module).base), name
 
 
 NO_MODULES = ["tf.keras", u"tf.keras", None, 3, object(), Adam, Adam(), [], lambda: None]
@@ -188,15 +188,15 @@ def test_a_class_speaks_one_target_alone():
     """Though an OptimizerV2 has get_updates, and new-style and Keras 3 optimizers share most of their names."""
     for name, module, target in CASES:
         if target not in (None, "arrays"):
-            base = targets.find(module).base
-            assert [each.name for each in targets.TARGETS if each.speaks(base)] == [target], name
+            base = detect.find(module).base
+            assert [each.name for each in detect.TARGETS if each.speaks(base)] == [target], name
 
 
 def test_the_optimizer_class_that_misleads_is_not_asked():
     """`keras.optimizers.Optimizer` is in some versions no base of what the module's own Adam is."""
     if keras is None or not Version("2.9") <= version(keras) < Version("2.13"):
         pytest.skip("the keras package that misleads is that of 2.9 to 2.12")
-    named, found = keras.optimizers.Optimizer, targets.find(keras)
+    named, found = keras.optimizers.Optimizer, detect.find(keras)
     assert not issubclass(keras.optimizers.SGD, named) and found.base is not named
     assert isinstance(Adam().bind(keras), found.base) and found.target.name == "optimizer_v2"
 
@@ -210,7 +210,7 @@ def test_keras_without_tensorflow():
 
 
 def test_known_modules_are_what_is_here():
-    names = dict(targets.known_modules())
+    names = dict(detect.known_modules())
     assert names["numpy"] is numpy
     assert (names["tensorflow.keras"] is None) == (part(tf, "keras") is None)
     assert (names["tf_keras"] is None) == (tf_keras is None)

@@ -13,7 +13,7 @@ import pytest
 
 import everstep
 import test_battery as battery
-from everstep.compat import lowering
+from everstep.compat.engine import lowering
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam, Yogi
 

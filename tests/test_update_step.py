@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat import targets
+from everstep.compat.targets import detect
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -32,9 +32,9 @@ from everstep.optimizers import SGD, AdagradDecay, Adam
 def modules_here():
     """{target: [(name, module)]} of this environment, each native base once."""
     found, bases = {}, set()
-    for name, module in targets.known_modules():
+    for name, module in detect.known_modules():
         try:
-            speaks = targets.find(module) if module is not None else None
+            speaks = detect.find(module) if module is not None else None
         except TargetError:
             continue
         if speaks and speaks.base not in bases:
@@ -51,7 +51,7 @@ NAME, MODULE = HERE["update_step"][0]
 tf = importlib.import_module("tensorflow")
 keras = importlib.import_module("tf_keras") if NAME == "tf_keras" else tf.keras
 K = keras.backend
-BASE = targets.find(MODULE).base
+BASE = detect.find(MODULE).base
 NEW_FORMAT = hasattr(BASE, "save_own_variables")  # .keras as a zip, from 2.12 on
 
 pytestmark = [

@@ -3,12 +3,12 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat import catch_up
-from everstep.compat.ops import numpy_ops
+from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.compat.engine import fast_forward
 from everstep.compat.state.state import opened
 from everstep.errors import StateError
-from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import Names, defines, flat, tree
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import Names, defines, flat, tree
 
 
 class averaged(object):  # noqa: N801  # used like a function, in a with statement
@@ -109,7 +109,7 @@ def _averages(access):
         if not defines(rule, "at_evaluation"):  # a branch of a partition without
             continue
         slots = {slot: access.read_slot(whole, slot) for slot in whole.slot_names}
-        if catch_up.ROWS in slots and np.any(slots[catch_up.ROWS] != slots[catch_up.UPDATES]):
+        if fast_forward.ROWS in slots and np.any(slots[fast_forward.ROWS] != slots[fast_forward.UPDATES]):
             raise StateError("{} has rows with steps that they have yet to take: optimizer.flush() first".format(name))
         value = access.read_whole(whole)
         node = tree(rule)

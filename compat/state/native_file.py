@@ -51,7 +51,7 @@ class NativeFile(object):
     Attributes:
         path, format: the format is a key of `files.FORMATS`.
         writer: what wrote it, for people.
-        target: the optimizer API (a name in compat/targets.py); None where the file does not say.
+        target: the optimizer API (a name in compat/targets/detect.py); None where the file does not say.
         class_name, config: of the optimizer; None where the file has none.
         entries: [(name, handle)], the optimizer's variables by position; names are "" where the file has none.
         slots: {variable: {name in the file: handle}}, where slots have names instead.

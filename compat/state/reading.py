@@ -8,18 +8,18 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.adapter import CONFIG_KEY, Adapter, attribute
-from everstep.compat.catch_up import HISTORY
-from everstep.compat.from_native import from_native, short
-from everstep.compat.native_forms import FORMS
+from everstep.compat.engine.fast_forward import HISTORY
+from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.compat.state.roles import ROLES, Slot, blocks, count_of_powers, in_form, roles_of, some
 from everstep.compat.state.state import State
-from everstep.compat.step import ENGINE_SLOTS, counters, engine_slot_names
+from everstep.compat.stock.from_native import from_native, short
+from everstep.compat.stock.table import FORMS
+from everstep.compat.targets.base import CONFIG_KEY, Target, attribute
 from everstep.errors import DefinitionError, EverstepError, FileError, StateError, UnsupportedError
-from everstep.optimizers.definition import Definition
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat, with_hypers
 from everstep.optimizers.nadam import Nadam
-from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import flat, with_hypers
 
 _COUNTED = ("Adam", "AdamW", "Adamax", "Nadam")  # whose rules use t
 _OWN_UPDATES = {"tf_train": "updates", "optimizer_v2": "iter", "get_updates": "iterations"}  # of what everstep binds
@@ -53,7 +53,7 @@ def definition_for(native, definition=None, optimizer=None):
 def of_config(native):
     """The definition of a file that has its optimizer's config."""
     if CONFIG_KEY in native.config:
-        return Adapter.split_config(native.config)[0]
+        return Target.split_config(native.config)[0]
     with warnings.catch_warnings():  # of what stock does that the definition does not: no affair of a file's
         warnings.filterwarnings("ignore", "stock ")
         return from_native({"class_name": native.class_name, "config": native.config}, native.target)

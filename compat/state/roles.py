@@ -11,11 +11,11 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.native_forms import FORMS
 from everstep.compat.state.native_file import Handle
 from everstep.compat.state.state import State
+from everstep.compat.stock.table import FORMS
 from everstep.errors import FileError, StateError, UnsupportedError
-from everstep.optimizers.tree import flat
+from everstep.optimizers.contract.tree import flat
 
 # op: what the names of its slots end with in tf.train.Saver's files, _1, _2, ... behind all but the first.
 Roles = namedtuple("Roles", "target native op blocks")

@@ -7,11 +7,11 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat import catch_up
-from everstep.compat.adapter import Adapter
+from everstep.compat.engine import fast_forward
+from everstep.compat.engine.step import counters
 from everstep.compat.state import npz
 from everstep.compat.state.matching import match
-from everstep.compat.step import counters
+from everstep.compat.targets.base import Target
 from everstep.errors import (
     EverstepError,
     HyperTypeError,
@@ -20,9 +20,9 @@ from everstep.errors import (
     UnsupportedError,
     VariableError,
 )
-from everstep.optimizers.declarations import VARIABLE, is_tensor
-from everstep.optimizers.schedule import Schedule
-from everstep.optimizers.tree import flat, tree, with_hypers
+from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat, tree, with_hypers
 
 TEXT = (str, type(u""))
 
@@ -153,7 +153,8 @@ def restore(
         access.backend.start(optimizer.make_state(access.variables), access.session)
         writes = access.places(values)
         for name, variable in access.own().items():
-            writes.append((variable, _Checked(name, own[name], (), optimizer.backend.dtype(optimizer.bare(variable)))))
+            dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
+            writes.append((variable, _Checked(name, own[name], (), dtype)))
         for variable, value in writes:
             access.write(variable, value())
         for name, value in rates.items():
@@ -176,9 +177,9 @@ def _slot_values(state, access, rename, by_order, weights):
     """(the matching, [(whole, slot or None for the variable itself, value)])"""
     found, wanted = OrderedDict(), OrderedDict()
     for name, whole in access.wholes.items():
-        wanted[name] = {slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in catch_up.SLOTS}
+        wanted[name] = {slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in fast_forward.SLOTS}
     for name, slots in state.slots.items():
-        found[name] = {slot: _shape(slot, slots[slot]) for slot in slots if slot not in catch_up.SLOTS}
+        found[name] = {slot: _shape(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
     matching = match(found, wanted, rename, by_order)
     values = []
     for name, whole in access.wholes.items():
@@ -199,13 +200,13 @@ def _slot_values(state, access, rename, by_order, weights):
 
 def _with_missed_steps(name, slots, whole):
     """A variable's slots, those of `sparse="catch_up"` only where they are needed; without them no row missed any."""
-    needed, there = (set(names).intersection(catch_up.SLOTS) for names in (whole.slot_names, slots))
+    needed, there = (set(names).intersection(fast_forward.SLOTS) for names in (whole.slot_names, slots))
     if needed and not there:
         return dict(slots, **{slot: whole.first_slot(slot) for slot in needed})
     if not there or needed:
         return slots
     taken, made = [_numbers(slot, slots[slot], np.shape(slots[slot])) if slot in there else None
-                   for slot in (catch_up.ROWS, catch_up.UPDATES)]
+                   for slot in (fast_forward.ROWS, fast_forward.UPDATES)]
     if taken is None or made is None or np.any(taken != made):
         raise StateError(
             "{}: the state has rows with steps that they have yet to take, for which there is no place here: "
@@ -416,7 +417,7 @@ def _covers(place):
 
 def _given(optimizer, variables):
     """{(name or None, key of the whole): [the variable, or its parts]} of a list or a dictionary."""
-    if not isinstance(optimizer, Adapter):
+    if not isinstance(optimizer, Target):
         raise UnsupportedError(
             "capture and restore work on what bind(module) gives; got {!r}. everstep.from_native makes a definition "
             "of a stock optimizer, everstep.read_checkpoint a state of its files".format(optimizer)
@@ -446,9 +447,9 @@ def _given(optimizer, variables):
 def opened(optimizer, variables, session):
     """The way to what an optimizer holds, with the graph in which that lives as the default one."""
     given = _given(optimizer, variables)
-    bare = [optimizer.bare(part) for parts in given.values() for part in parts]
+    bare = [optimizer.unwrap(part) for parts in given.values() for part in parts]
     with optimizer.backend.inside(bare):
-        bare.extend(map(optimizer.bare, optimizer.own_variables().values()))
+        bare.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
         session = optimizer.backend.session_for(bare, session, optimizer.default_session)
         yield _Access(optimizer, _wholes(optimizer, given), session)
 
@@ -488,10 +489,10 @@ class _Access(object):
             )
 
     def read(self, variable):
-        return without_bfloat16(self.backend.value(self.optimizer.bare(variable), self.session))
+        return without_bfloat16(self.backend.value(self.optimizer.unwrap(variable), self.session))
 
     def write(self, variable, value):
-        self.backend.put(self.optimizer.bare(variable), value, self.session)
+        self.backend.put(self.optimizer.unwrap(variable), value, self.session)
 
     def read_whole(self, whole):
         return self._joined(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
@@ -534,7 +535,7 @@ class _Access(object):
                     self._check_first_value(whole, slot, value)
                     continue
                 place = self.optimizer.place(variable)
-                if place is None and tuple(self.backend.shape(self.optimizer.bare(variable))) != value.shape:
+                if place is None and tuple(self.backend.shape(self.optimizer.unwrap(variable))) != value.shape:
                     raise StateError(
                         "{}: each part of the variable has one of its own, which one cannot be cut into".format(
                             value.name

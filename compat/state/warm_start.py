@@ -63,7 +63,7 @@ def warm_start(checkpoint, variables=None):
     """
     import tensorflow
 
-    from everstep.compat.ops import TensorFlowBackend
+    from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 
     backend = TensorFlowBackend(tensorflow)
     tf = backend.tf

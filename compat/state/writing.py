@@ -5,13 +5,13 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.step import counters
 from everstep.compat.state.matching import match
 from everstep.compat.state.reading import by_place, check_present, definition_for
 from everstep.compat.state.roles import MEANINGS, beta_power, blocks, check_meaning, in_form, roles_of, some
-from everstep.compat.step import counters
 from everstep.errors import StateError
-from everstep.optimizers.definition import Definition
-from everstep.optimizers.tree import flat
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.tree import flat
 
 
 def definition_of(state):

@@ -2,11 +2,11 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.by_name import ByName, Factors, rules_of
-from everstep.optimizers.coasting import decayed, geometric
-from everstep.optimizers.declarations import hyper, option
-from everstep.optimizers.definition import Wrapper, assign
-from everstep.optimizers.tree import defines
+from everstep.optimizers.contract.by_name import ByName, Factors, rules_of
+from everstep.optimizers.contract.closed_forms import decayed, geometric
+from everstep.optimizers.contract.declarations import hyper, option
+from everstep.optimizers.contract.definition import Wrapper, assign
+from everstep.optimizers.contract.tree import defines
 
 
 class DecoupledWeightDecay(ByName, Wrapper):

@@ -2,10 +2,10 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.by_name import ByName, Factors
-from everstep.optimizers.declarations import option
-from everstep.optimizers.definition import Wrapper
-from everstep.optimizers.tree import flat
+from everstep.optimizers.contract.by_name import ByName, Factors
+from everstep.optimizers.contract.declarations import option
+from everstep.optimizers.contract.definition import Wrapper
+from everstep.optimizers.contract.tree import flat
 
 
 class LearningRateMultipliers(ByName, Wrapper):

@@ -2,9 +2,9 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.declarations import option, scalar
-from everstep.optimizers.definition import Wrapper, total
-from everstep.optimizers.tree import defines
+from everstep.optimizers.contract.declarations import option, scalar
+from everstep.optimizers.contract.definition import Wrapper, total
+from everstep.optimizers.contract.tree import defines
 
 _MOST = 2.0**126  # twice which is not finite in float32
 

@@ -1,8 +1,8 @@
 """Copies of 16-bit variables in float32."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.declarations import SIXTEEN_BITS, VARIABLE, option, slot
-from everstep.optimizers.definition import Wrapper, assign
+from everstep.optimizers.contract.declarations import SIXTEEN_BITS, VARIABLE, option, slot
+from everstep.optimizers.contract.definition import Wrapper, assign
 
 
 class MasterCopies(Wrapper):

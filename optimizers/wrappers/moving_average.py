@@ -2,10 +2,10 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.averages import Averages
-from everstep.optimizers.coasting import decayed, geometric
-from everstep.optimizers.declarations import VARIABLE, hyper, option, slot
-from everstep.optimizers.definition import Wrapper, assign
+from everstep.optimizers.contract.averages import Averages
+from everstep.optimizers.contract.closed_forms import decayed, geometric
+from everstep.optimizers.contract.declarations import VARIABLE, hyper, option, slot
+from everstep.optimizers.contract.definition import Wrapper, assign
 
 
 class MovingAverage(Averages, Wrapper):

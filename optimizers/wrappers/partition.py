@@ -5,10 +5,10 @@ import re
 from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError
-from everstep.optimizers.by_name import COLLECTION, holds
-from everstep.optimizers.declarations import Child, Declared, check_pattern, option
-from everstep.optimizers.definition import Composite
-from everstep.optimizers.tree import defines, flat
+from everstep.optimizers.contract.by_name import COLLECTION, holds
+from everstep.optimizers.contract.declarations import Child, Declared, check_pattern, option
+from everstep.optimizers.contract.definition import Composite
+from everstep.optimizers.contract.tree import defines, flat
 
 DEFAULT = "default"
 _TEXT = (str, type(u""))

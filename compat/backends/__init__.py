@@ -1,0 +1,1 @@
+"""Arrays: every verb with which the engine moves data, then one backend a file."""

@@ -1,0 +1,1 @@
+"""One step: from gradients to what is written, the same for every target."""

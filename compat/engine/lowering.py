@@ -1,0 +1,408 @@
+"""How the engine carries out updates: which of its ways it takes for a variable, and why.
+
+| way      | what runs                                                        | where                                  |
+|----------|------------------------------------------------------------------|----------------------------------------|
+| kernel   | one fused operation of TensorFlow, see engine/fused.py           | rules that declare one                 |
+| grouped  | the rule once, on many small variables laid end to end           | rules on single elements; not on JAX   |
+| compiled | the rule as one function that XLA made, which variables share    | TF 2.5 and newer; sessions by choice   |
+| pieces   | the rule on one piece of a large variable after the other        | sessions                               |
+| in_place | the rule, with operations that move slots where they are         | sessions                               |
+| plain    | the rule, operation by operation                                 | everywhere                             |
+
+The first that can be is taken. None of them changes what is computed, but for rounding. `bind(module,
+lowering={"compiled": False})` forbids a way, `{"compiled": True}` takes it wherever it can be, also where it is not
+expected to be faster; `optimizer.everstep_plan()` says what was taken.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.variable_step import GRAD, VAR, VariableStep, fitted
+from everstep.errors import DefinitionError, UnsupportedError
+from everstep.optimizers.contract.declarations import compute_dtype, running_rule
+from everstep.optimizers.contract.kernel import kernel_of
+from everstep.optimizers.contract.tree import defines
+
+WAYS = ("kernel", "grouped", "compiled", "pieces", "in_place")
+SMALL = 16384  # elements below which a variable's own operations cost more than its elements do
+TINY = 2048  # the same where one operation, a kernel, is all that a variable needs
+FEW = 8  # variables below which laying them end to end does not pay
+LARGE = 2**25  # bytes of a temporary from which on the allocator gives it back and faults it in again, every time
+PIECE, PIECES = 2**19, 64  # elements of a piece, and how many pieces there are at most
+
+# name, shape: the variable's; gradient: "dense" or "sparse"; way: what carries out its update; why: what keeps the
+# ways before it in the table from it.
+Planned = namedtuple("Planned", "name shape gradient way why")
+
+
+class Lowerings(object):
+    """The ways of one optimizer.
+
+    Args:
+        host: the adapter's instance, see compat/engine/step.py.
+        wanted: `{way: whether}`, what the user forces and forbids.
+    """
+
+    def __init__(self, host, wanted):
+        wanted = {} if wanted is None else wanted
+        if not isinstance(wanted, dict) or not all(isinstance(value, bool) for value in wanted.values()):
+            raise DefinitionError(
+                "lowering is a dictionary of True (force) and False (forbid) by way ({}); got {!r}".format(
+                    ", ".join(WAYS), wanted
+                )
+            )
+        for way in sorted(set(wanted) - set(WAYS)):
+            raise DefinitionError("lowering has no way {!r}; it has {}".format(way, ", ".join(WAYS)))
+        self.host, self.wanted = host, wanted
+        self._planned = OrderedDict()
+        self._functions = {}  # what was compiled, by what it computes
+
+    def check(self):
+        """Raises where what is forced cannot be."""
+        for way in WAYS:
+            if self._forces(way) and not self.host.backend.lowers(way):
+                raise UnsupportedError(
+                    "lowering={{{!r}: True}} cannot be: what {} runs on here has no such way".format(
+                        way, type(self.host).__name__
+                    )
+                )
+
+    def plan(self):
+        return list(self._planned.values())
+
+    def note(self, work, way, why=()):
+        key = self.host.variable_key(work.variable), work.is_sparse
+        gradient = "sparse" if work.is_sparse else "dense"
+        self._planned[key] = Planned(work.record.name, work.record.shape, gradient, way, "; ".join(filter(None, why)))
+
+    def _forces(self, way):
+        return self.wanted.get(way) is True
+
+    def _refusal(self, way):
+        if self.wanted.get(way) is False:
+            return "not {}: forbidden".format(way)
+        return "" if self.host.backend.lowers(way) else "not {}: there is no such way here".format(way)
+
+    def choose(self, work, traced, collected, why):
+        """What carries out a traced update, a function of the operations before it; None where it is plain.
+
+        Args:
+            collected: `{name: native}` of slots that `collect` gave and that are still to be written.
+            why: what keeps the update from ways before.
+        """
+        why = [why]
+        for way, find in (("compiled", self._compiled), ("pieces", self._pieces), ("in_place", self._in_place)):
+            run, reason = find(work, traced, collected)
+            if run:
+                self.note(work, way, why)
+                return run
+            why.append(reason)
+        self.note(work, "plain", why)
+        return None
+
+    # One fused operation.
+
+    def kernel(self, step, work):
+        """(the kernel that does a work's update, None), or (None, what stands in its way)."""
+        backend, rule = self.host.backend, work.rule
+        if self._refusal("kernel"):
+            return None, self._refusal("kernel")
+        declared = kernel_of(rule)
+        if declared is None:
+            return None, "no kernel: the rule is not declared to be one's"
+        kernel = KERNELS[declared.name](rule, self._fixed)
+        if kernel is None:
+            return None, "no kernel: none of {} with these options".format(declared.name)
+        if step.skips or work.missed or work.changed_rows is not None:
+            return None, "no kernel: there are steps or rows to leave out"
+        if work.by_rows and not kernel.by_rows:
+            return None, "no kernel: {} has no form for rows".format(kernel.operation)
+        slots = [self.host.slot(work.variable, name) for name in kernel.slots.values()]
+        if {backend.dtype(native) for native in [work.variable] + slots} != {work.dtype}:
+            return None, "no kernel: it computes in the dtype of the variable"
+        found = backend.is_since(kernel.since) and backend.kernel(kernel.operation, work.variable, slots, work.by_rows)
+        if not found:
+            return None, "no kernel: this TensorFlow has no {} for such variables".format(kernel.operation)
+        return kernel, None
+
+    def run_kernel(self, work, kernel, earlier):
+        """The operations that do a work's update by its kernel, after earlier ones."""
+        backend, scope = self.host.backend, work.scope
+        with running_rule():
+            scalars = kernel.scalars(work.ops, work.hypers, scope.t)
+            decay = kernel.decay(work.hypers) if kernel.decay else work.native_decay()  # never both
+        slots = {name: self.host.slot(work.variable, slot) for name, slot in kernel.slots.items()}
+        arguments = {name: backend.cast(scope.native(value), work.dtype) for name, value in scalars.items()}
+        arguments.update(slots, **kernel.settings)
+        if decay is not None:
+            earlier = earlier + [work.decay(decay, earlier)]
+        with backend.after(earlier):
+            arguments[kernel.grad] = work.lower(work.grad)
+            if work.by_rows:
+                arguments["indices"] = work.rows
+            run = backend.kernel(kernel.operation, work.variable, list(slots.values()), work.by_rows)
+            return [self.host.constrain(work.variable, run(work.variable, arguments))]
+
+    def _fixed(self, name):
+        """The number that a hyper has for good; None where it can change."""
+        value = self.host.given_hyper(name)
+        return value if isinstance(value, float) and not self.host.sets_hypers else None
+
+    # Many small variables.
+
+    def groups(self, step):
+        """(lists of works, what the first of them traces, its program) and the pairs that are in none."""
+        backend = self.host.backend
+        if self._refusal("grouped") or step.skips or not backend.without_strategy() or backend.shares_variables():
+            return [], step.pairs
+        alike = OrderedDict()
+        for grad, variable in step.pairs:
+            if self._can_group(grad, variable):
+                key = self.host.rule(variable), backend.device(variable)
+                alike.setdefault(key, []).append((grad, variable))
+        groups, taken = [], set()
+        for pairs in alike.values():
+            pairs = self._worth_grouping(step, pairs)
+            made = self._group(step, pairs) if pairs else None
+            if made:
+                groups.append(made)
+                taken.update(id(variable) for _, variable in pairs)
+        return groups, [pair for pair in step.pairs if id(pair[1]) not in taken]
+
+    def _worth_grouping(self, step, pairs):
+        """Those of some pairs of equal rules that are better off together than by themselves."""
+        if self._forces("grouped"):
+            return pairs if len(pairs) > 1 else []
+        if self.kernel(step, VariableStep.of_gradient(step, *reversed(pairs[0])))[0]:
+            if self.host.is_fused or self.host.backend.eager:
+                return []  # not much slower at each step, and built in half the time
+            pairs = [pair for pair in pairs if np.prod(self.host.record(pair[1]).shape) < TINY]
+        return pairs if len(pairs) >= FEW else []
+
+    def _can_group(self, grad, variable):
+        backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
+        natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+        return (
+            backend.is_here(variable)
+            and backend.slices(grad) is None
+            and backend.shape(grad) == record.shape
+            and np.prod(record.shape) < SMALL
+            and rule.locality == "element"
+            and not defines(rule, "collect")
+            and not self.host.native_decay(variable)
+            and all(backend.shape(native) == record.shape for native in natives)
+            and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
+        )
+
+    def _group(self, step, pairs):
+        works = [VariableStep.of_gradient(step, variable, grad) for grad, variable in pairs]
+        one_of_each = OrderedDict((work.record.shape, work) for work in works)  # shape is all that a rule can tell
+        traced = [step.trace(work) for work in one_of_each.values()]
+        programs = [work.program(each) for work, each in zip(one_of_each.values(), traced)]
+        first = programs[0]
+        same = all(
+            program.key() == first.key() and list(map(id, program.outside)) == list(map(id, first.outside))
+            for program in programs
+        )
+        return (works, traced[0], first) if same and first.is_elementwise() else None
+
+    def run_group(self, works, traced, program, earlier):
+        """The operations that do the updates of many variables by one."""
+        backend, first, written = self.host.backend, works[0], [VAR] + list(traced.slots)
+        with backend.after(earlier):
+            given = {GRAD: backend.concat_flat([work.lower(work.grad) for work in works])}
+            for name in [VAR] + list(first.declared):
+                if name in program.roles or name in written:
+                    value = [work.lower(work.var if name == VAR else work.slot_values[name]) for work in works]
+                    given[name] = backend.concat_flat(value)
+            outside = [first.lower(value) for value in program.outside]
+            natives = _results(backend, program, given, outside, first, traced)
+            split = {name: backend.split(natives[name], [work.record.shape for work in works]) for name in written}
+        done = []
+        with backend.after([backend.barrier(earlier + list(natives.values()))]):
+            for place, work in enumerate(works):
+                self.note(work, "grouped")
+                done.extend(self._write(work, OrderedDict((name, split[name][place]) for name in written)))
+        return done
+
+    def _write(self, work, natives):
+        """The operations that write new values, whole."""
+        done = [self.host.constrain(work.variable, self.host.backend.write(work.variable, natives[VAR]))]
+        for name, native in natives.items():
+            if name != VAR:
+                done.append(self.host.backend.write(self.host.slot(work.variable, name), native))
+        return done
+
+    # One compiled function.
+
+    def _compiled(self, work, traced, collected):
+        forced = self._forces("compiled")
+        if self._refusal("compiled"):
+            return None, self._refusal("compiled")
+        if work.is_on_rows:
+            return None, "not compiled: it is on some rows"
+        if not forced and _elements(work) < SMALL:
+            return None, "not compiled: the variable is small"
+        why = self.host.backend.cannot_compile(work.variable, forced)
+        if why:
+            return None, why
+        return lambda earlier: self._run_compiled(work, traced, work.program(traced, collected), earlier), ""
+
+    def _run_compiled(self, work, traced, program, earlier):
+        backend = self.host.backend
+        read = [name for name in work.declared if name in program.roles and name not in traced.slots]
+        names = read + list(traced.slots)
+        key = program.key(), traced.assigned, tuple(read), tuple(traced.slots), work.record[1:3]
+        if key not in self._functions:
+            self._functions[key] = backend.compile(_Body(backend, program, traced, names, work))
+        slots = [self.host.slot(work.variable, name) for name in names]
+        with backend.after(earlier):
+            outside = [work.lower(value) for value in program.outside]
+            done = self._functions[key](work.variable, slots, work.lower(work.grad), outside)
+        return [self.host.constrain(work.variable, done)]
+
+    # One large variable.
+
+    def _pieces(self, work, traced, collected):
+        shape = work.record.shape
+        if self._refusal("pieces"):
+            return None, self._refusal("pieces")
+        program = self._in_session(work, traced, collected)
+        large = _elements(work) * np.dtype(work.dtype).itemsize > LARGE
+        if program is None or not shape or not program.is_elementwise() or not (large or self._forces("pieces")):
+            return None, ""
+        rows = max(1, -(-shape[0] * PIECE // _elements(work)), -(-shape[0] // PIECES))
+        edges = list(range(0, shape[0], rows)) + [shape[0]]
+        if len(edges) < 3:
+            return None, ""
+        if self.host.backend.shares_variables():
+            return None, "not pieces: others may write the variable meanwhile"
+        return lambda earlier: self._run_pieces(work, traced, program, list(zip(edges, edges[1:])), earlier), ""
+
+    def _run_pieces(self, work, traced, program, places, earlier):
+        backend, written = self.host.backend, [VAR] + list(traced.slots)
+        stored = OrderedDict((name, self.host.slot(work.variable, name)) for name in work.declared)
+        stored[VAR] = work.variable
+        made, done, waiting = OrderedDict((name, []) for name in written), [], list(earlier)
+        in_place, grad = backend.is_ref(work.variable), work.lower(work.grad)
+        for place in places:
+            with backend.after(waiting):
+                given = {name: backend.cast(backend.part(native, place), work.dtype) for name, native in stored.items()}
+                given[GRAD] = backend.part(grad, place)
+                outside = [work.lower(value) for value in program.outside]
+                natives = _results(backend, program, given, outside, work, traced)
+            waiting = list(natives.values())
+            if in_place:
+                with backend.after(waiting):
+                    waiting = [backend.write_part(stored[name], native, place) for name, native in natives.items()]
+                done.extend(waiting)
+            for name, native in natives.items():
+                made[name].append(native)
+        if in_place:
+            return [self.host.constrain(work.variable, backend.group(done))]
+        with backend.after(waiting):
+            wholes = OrderedDict((name, backend.join(natives)) for name, natives in made.items())
+        with backend.after(list(wholes.values())):
+            return self._write(work, wholes)
+
+    def _in_session(self, work, traced, collected):
+        """The program of an update on a whole variable in a session, of variables and slots alike; else None."""
+        backend, record = self.host.backend, work.record
+        if not backend.in_session() or work.is_on_rows or collected:
+            return None
+        natives = [work.variable] + [self.host.slot(work.variable, name) for name in work.declared]
+        alike = all(backend.shape(n) == record.shape and backend.dtype(n) == work.dtype for n in natives)
+        return work.program(traced) if alike else None
+
+    # Slots where they are.
+
+    def _in_place(self, work, traced, collected):
+        if self._refusal("in_place"):
+            return None, self._refusal("in_place")
+        program = self._in_session(work, traced, collected)
+        moved = program.moved(list(traced.slots)) if program else None
+        return (lambda earlier: self._run_in_place(work, traced, program, moved, earlier)) if moved else None, ""
+
+    def _run_in_place(self, work, traced, program, moved, earlier):
+        backend, done = self.host.backend, []
+
+        def mover(name, factors, share):
+            def move(native):
+                slot, x = self.host.slot(work.variable, name), native(factors[0])
+                for factor in factors[1:]:
+                    x = x * native(factor)
+                if share is None:
+                    done.append(backend.add(slot, x))
+                else:
+                    done.append(backend.subtract(slot, given[name] - x, share=native(share)))
+                with backend.after(done[-1:]):
+                    return backend.read(slot)
+
+            return move
+
+        with backend.after(earlier):
+            given = {GRAD: work.lower(work.grad), VAR: work.lower(work.var)}
+            given.update((name, work.lower(work.slot_values[name])) for name in work.declared)
+            outside = [work.lower(value) for value in program.outside]
+            instead = {place: mover(name, factors, share) for name, (place, factors, share) in moved.items()}
+            options, scaled = {}, None if traced.assigned else program.scaled()
+            if scaled:
+
+                def unscaled(native):
+                    options["share"] = native(scaled[0])
+                    x = native(scaled[1])
+                    return x if scaled[2] is None else x / native(scaled[2])
+
+                instead[program.results[0]] = unscaled
+            change = program.run(backend, given, outside, instead)
+            natives = OrderedDict(
+                (name, backend.copy(fitted(backend, native, given[name], name, work.about), work.variable))
+                for name, native in zip([VAR] + list(traced.slots), change)
+                if name not in moved
+            )
+        with backend.after(list(natives.values()) + done):
+            write = backend.write if traced.assigned else backend.subtract
+            done.append(self.host.constrain(work.variable, write(work.variable, natives.pop(VAR), **options)))
+            done.extend(backend.write(self.host.slot(work.variable, name), value) for name, value in natives.items())
+        return done
+
+
+def _results(backend, program, given, outside, about, traced):
+    """`{VAR or slot: its new value}` of a program, in the full shapes of the old ones in `given`."""
+    natives = OrderedDict()
+    for name, native in zip([VAR] + list(traced.slots), program.run(backend, given, outside)):
+        native = backend.cast(native, about.dtype)
+        natives[name] = fitted(backend, native, given[name], name, about.about)
+    if not traced.assigned:
+        natives[VAR] = given[VAR] - natives[VAR]
+    return natives
+
+
+class _Body(object):
+    """What a compiled function does: a program, on a variable and slots that it is given.
+
+    An object and not a function: TensorFlow counts how often functions of one code are traced anew, and warns.
+    """
+
+    def __init__(self, backend, program, traced, names, work):
+        self.backend, self.program, self.names = backend, program, names
+        self.dtype, self.about = work.dtype, work.about
+        self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)  # nothing of the step
+
+    def __call__(self, variable, slots, grad, outside):
+        backend, slots = self.backend, dict(zip(self.names, slots))
+        given = {name: backend.cast(backend.read(slot), self.dtype) for name, slot in slots.items()}
+        given[GRAD], given[VAR] = grad, backend.cast(backend.read(variable), self.dtype)
+        natives = _results(backend, self.program, given, outside, self, self.traced)
+        with backend.after(list(natives.values())):
+            slots[VAR] = variable
+            done = [backend.write(slots[name], native) for name, native in natives.items()]
+        with backend.after(done):
+            return backend.constant(True, "bool")
+
+
+def _elements(work):
+    return int(np.prod(work.record.shape, dtype=np.int64))

@@ -1,0 +1,1 @@
+"""What stock optimizers compute and store, as one table."""

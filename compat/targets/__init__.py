@@ -1,0 +1,1 @@
+"""One native optimizer API a file, alike member for member."""

@@ -1,0 +1,234 @@
+"""Target `arrays`: NumPy arrays, updated in place. What examples and oracles run a definition with."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
+from everstep.compat.engine.step import as_pairs, check_pairs, counters
+from everstep.compat.targets.base import Target
+from everstep.errors import GradientError, HyperTypeError, SlotError, VariableError
+from everstep.optimizers.contract.declarations import VARIABLE, check_number, is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat
+
+
+class Optimizer(object):
+    """The base class that `bind(numpy)` gives; there is no native one."""
+
+
+class ArraysTarget(Target):
+    target = "arrays"
+    works_on = "numpy"
+    unsupported = ("minimize", "get_weights", "partitioned variables", "constraints")
+
+    @classmethod
+    def base_class(cls, module):
+        return Optimizer
+
+    def start(self, name=None):
+        self.backend = NumpyBackend()
+        self.name = self.native_name(name)
+        self._hypers = {hyper: self.given_hyper(hyper) for hyper in self.hyper_declarations()}
+        for hyper, value in self._hypers.items():
+            if is_tensor(value):
+                self._present_value(hyper)  # a tensor of a graph has none, which should be said now
+        self._counters = {counter: np.zeros((), np.int64) for counter in counters(self.definition)}
+        self._scalars = {
+            scalar: np.array(declaration.init, np.float32)
+            for scalar, (_, declaration) in flat(self.definition, "scalar").items()
+        }
+        self._slots = {}  # by variable: {name: array}
+        self._present = {}  # what the hypers come to in the step that runs, each asked once
+
+    # Hypers.
+
+    def hyper(self, name):
+        return self._present[name]
+
+    def _present_value(self, name):
+        """A number or schedule: what a callable or another framework's tensor comes to now."""
+        value, what = self._hypers[name], "{}.{}".format(type(self).__name__, name)
+        if isinstance(value, (float, Schedule)):
+            return value
+        try:
+            return check_number(what, value() if callable(value) else value)
+        except (TypeError, NotImplementedError) as error:  # the latter from a graph's tensors
+            raise HyperTypeError(
+                "{}: {!r} gives bind(numpy) no number ({}). It takes numbers, functions without arguments and "
+                "everstep.Schedule; the tensors and schedules of a framework work on that framework".format(
+                    what, value, error
+                )
+            )
+
+    def read_hyper(self, name):
+        return self._hypers[name]
+
+    def set_hyper(self, name, value):
+        self._hypers[name] = self.check_hyper(name, value)
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self._counters[name]
+
+    def scalar(self, name):
+        return self._scalars[name]
+
+    @property
+    def iterations(self):
+        """The number of updates done."""
+        return int(self._counters["updates"])
+
+    @property
+    def steps(self):
+        """The number of steps, those that updated nothing too."""
+        return int(super(ArraysTarget, self).steps)
+
+    # Variables and slots.
+
+    def variable_key(self, variable):
+        # Two views of the same memory are one variable: `weights.T` is a new object each time that it is written.
+        return variable.__array_interface__["data"][0], variable.shape, variable.strides, variable.dtype.str
+
+    def variable_name(self, variable):
+        return "array_{}".format(len(self._rules))
+
+    def slot(self, variable, name):
+        slots = self._slots.setdefault(self.variable_key(variable), {})
+        if name not in slots:
+            initial, shape, dtype = self.slot_declaration(variable, name)
+            slots[name] = np.array(variable, dtype) if initial is VARIABLE else np.full(shape, initial, dtype)
+        return slots[name]
+
+    def get_slot(self, variable, name):
+        """The array that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        check_array(variable)
+        slots = self._slots.get(self.variable_key(variable), {})
+        if name not in slots:
+            raise SlotError(
+                "{} has no slot {!r} of this array; it has {} once apply_gradients has run".format(
+                    type(self).__name__, name, ", ".join(self.get_slot_names()) or "none"
+                )
+            )
+        return slots[name]
+
+    def get_slot_names(self):
+        return list(flat(self.definition, "slot"))
+
+    # State.
+
+    def check_given(self, variable):
+        check_array(variable)
+
+    def state_name(self, variable, place):
+        return str(place)
+
+    def make_state(self, variables):
+        for variable in variables:
+            for name in self.slot_names(variable):
+                self.slot(variable, name)
+        return []
+
+    # The step.
+
+    def update(self, variable, function, grad):
+        return function(variable, grad)
+
+    def apply_gradients(self, grads_and_vars):
+        """One step, in place. A step that fails changes nothing.
+
+        Args:
+            grads_and_vars: pairs of a gradient (array or `everstep.IndexedSlices`) and a writable float array.
+        """
+        pairs = as_pairs(grads_and_vars)
+        for _, variable in pairs:
+            check_array(variable)
+        pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
+        keys = [self.variable_key(variable) for _, variable in pairs]
+        if len(set(keys)) < len(keys):
+            raise GradientError("one array is given twice in one call; add its gradients up")
+        pairs = check_pairs(self.backend, pairs)
+        variables = [variable for _, variable in pairs]
+        self.check_first(variables)
+        self.check_repeat(variables)
+        for variable in variables:
+            for name in self.slot_names(variable):
+                self.slot(variable, name)
+        self._set_out()
+        with self.backend.all_or_nothing():
+            self.take_step(pairs)
+
+    def scale_loss(self, loss):
+        self._set_out()
+        return super(ArraysTarget, self).scale_loss(loss)
+
+    def take_flush(self, variables):
+        self._set_out()
+        with self.backend.all_or_nothing():
+            return super(ArraysTarget, self).take_flush(variables)
+
+    def _set_out(self):
+        self._present = {name: self._present_value(name) for name in self._hypers}
+
+    def catch_up(self, variable, rows):
+        check_array(variable)
+        rows = np.asarray(rows)
+        if rows.dtype.kind not in "iu":
+            raise GradientError("catch_up takes the numbers of rows; got {!r}".format(rows))
+        _check_rows(rows.reshape(-1), variable)
+        super(ArraysTarget, self).catch_up(variable, rows)
+
+    # Config.
+
+    def get_config(self):
+        config = self.definition_config()
+        config["name"] = self.name
+        return config
+
+    def write_hyper(self, name, value):
+        return self._present_value(name)
+
+    @classmethod
+    def from_config(cls, config):
+        definition, native = cls.split_config(config)
+        return cls.from_definition(definition, **native)
+
+
+def check_array(variable):
+    if not isinstance(variable, np.ndarray):
+        raise VariableError("bind(numpy) trains NumPy arrays, which it changes in place; got {!r}".format(variable))
+    if variable.dtype.kind != "f" or not variable.flags.writeable:
+        raise VariableError(
+            "bind(numpy) trains writable arrays of floats; got {} array of {}".format(
+                "a" if variable.flags.writeable else "a read-only", variable.dtype
+            )
+        )
+
+
+def _checked_grad(grad, variable):
+    """A gradient as an array or `IndexedSlices` whose rows the variable has."""
+    if grad is None:
+        return None
+    if isinstance(grad, IndexedSlices):
+        _check_rows(grad.indices, variable)
+        values = grad.values
+    else:
+        try:
+            grad = values = np.asarray(grad)
+        except (TypeError, ValueError, NotImplementedError) as error:  # a ragged list; a graph's tensor
+            raise GradientError("{!r} is no gradient for an array: {}".format(grad, error))
+    if values.dtype.kind not in "fiu":
+        raise GradientError(
+            "a gradient for bind(numpy) is an array of numbers or everstep.IndexedSlices; got {!r}".format(grad)
+        )
+    return grad
+
+
+def _check_rows(indices, variable):
+    wrong = indices[(indices < 0) | (indices >= len(variable))] if variable.ndim else ()
+    if len(wrong):
+        raise GradientError("an array of {} rows has no row {}".format(len(variable), wrong[0]))

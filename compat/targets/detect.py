@@ -1,0 +1,189 @@
+"""Which optimizer API a module speaks, read from the hooks of its classes, and the adapter for it.
+
+`module.optimizers.Optimizer` misleads (the `keras` 2.10 package keeps an old class there, every OptimizerV2 has a
+`get_updates` too), so the class behind the module's own Adam or SGD decides, in the order of `TARGETS`.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import types
+from collections import namedtuple
+
+from everstep.errors import TargetError
+
+Api = namedtuple("Api", "name adapter speaks looked_for")
+
+
+def _has(optimizer, *names):
+    return all(hasattr(optimizer, name) for name in names)
+
+
+def _is_train(optimizer):
+    hooks = _has(optimizer, "_apply_dense", "_resource_apply_dense", "compute_gradients")
+    return hooks and not _has(optimizer, "get_config")
+
+
+def _is_optimizer_v2(optimizer):
+    return _has(optimizer, "_resource_apply_dense", "_create_hypers", "add_slot", "get_config")
+
+
+def _is_get_updates(optimizer):
+    hooks = _has(optimizer, "get_updates", "get_gradients", "get_config")
+    return hooks and not _has(optimizer, "_resource_apply_dense")
+
+
+def _is_update_step(optimizer):
+    # The last one is not in the experimental optimizers of TF 2.10, which lack a good deal more.
+    return _has(optimizer, "update_step", "build", "_distributed_apply_gradients_fn", "exclude_from_weight_decay")
+
+
+def _is_keras3(optimizer):
+    return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
+
+
+# In this order: an OptimizerV2 has get_updates as well.
+TARGETS = (
+    Api(
+        "tf_train",
+        "tf_train.TrainTarget",
+        _is_train,
+        "an Optimizer with _apply_dense and compute_gradients (tf.train)",
+    ),
+    Api(
+        "optimizer_v2",
+        "optimizer_v2.OptimizerV2Target",
+        _is_optimizer_v2,
+        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)",
+    ),
+    Api(
+        "get_updates",
+        "get_updates.GetUpdatesTarget",
+        _is_get_updates,
+        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)",
+    ),
+    Api(
+        "update_step",
+        "update_step.UpdateStepTarget",
+        _is_update_step,
+        "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)",
+    ),
+    Api(
+        "keras3",
+        "keras3.Keras3Target",
+        _is_keras3,
+        "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)",
+    ),
+)
+
+ARRAYS = Api("arrays", "arrays.ArraysTarget", None, "numpy itself")
+
+WHAT_WORKS = (
+    "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
+    "2.11 to 2.15, tf_keras, tf_keras.optimizers.legacy, standalone keras 2.0.8 and newer, and numpy"
+)
+
+
+class Found(namedtuple("Found", "target adapter base module")):
+    """What a module speaks: the target, its adapter and the native base class."""
+
+    def native_class(self, definition_class):
+        key = (definition_class, self.base)
+        if key not in _made:
+            _made[key] = self.adapter.made_for(definition_class, self.base)
+        return _made[key]
+
+
+_made = {}  # type: dict  # native classes, one for each definition class and native base
+
+
+def load(target):
+    """A target's adapter class."""
+    module, name = target.adapter.split(".")
+    return getattr(importlib.import_module("everstep.compat.targets." + module), name)
+
+
+def find(module):
+    """What a module speaks.
+
+    Raises:
+        TargetError: nothing that everstep knows; the message lists what was looked for.
+    """
+    name = getattr(module, "__name__", repr(module))
+    if name == "numpy":
+        adapter = load(ARRAYS)
+        return Found(ARRAYS, adapter, adapter.base_class(module), module)
+    if isinstance(module, type) or not hasattr(module, "__name__"):
+        raise TargetError(
+            "bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, WHAT_WORKS)
+        )
+    optimizer = None if _is_tensorflow(module) else _optimizer_class(module)
+    if optimizer is not None:
+        for target in TARGETS:
+            if target.speaks(optimizer):
+                adapter = load(target)
+                return Found(target, adapter, adapter.base_class(optimizer, module), module)
+    raise TargetError(
+        "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
+            name,
+            _hint(module, name),
+            "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),
+            "" if optimizer is None else "; found {}.{}".format(optimizer.__module__, optimizer.__name__),
+            WHAT_WORKS,
+        )
+    )
+
+
+def _is_tensorflow(module):
+    """The whole of TensorFlow: it has several optimizer APIs, and from 2.0 on an `optimizers` that is one of them."""
+    return all(hasattr(module, part) for part in ("Variable", "train", "keras"))
+
+
+def _hint(module, name):
+    if _is_tensorflow(module):
+        return " Pass the part of it that you train with: tf.keras, tf.train or tf.compat.v1.train."
+    if name.endswith(".train"):
+        return " In TF 2 these optimizers are in tf.compat.v1.train."
+    if name.endswith(".experimental"):
+        return " The experimental optimizers of TF 2.10 and older are too unlike those of 2.11: pass tf.keras."
+    if name.endswith(".legacy"):
+        return (
+            " Pass tf.keras.optimizers.legacy; from TF 2.16 on it is empty: install tf_keras, pass "
+            "tf_keras.optimizers.legacy."
+        )
+    return ""
+
+
+def _optimizer_class(module):
+    """The class whose hooks tell: the module's Adam or SGD, else its Optimizer."""
+    holder = getattr(module, "optimizers", module)
+    for name in ("Adam", "SGD", "AdamOptimizer"):
+        found = getattr(holder, name, None)
+        if isinstance(found, type):
+            return found
+    if isinstance(holder, types.ModuleType) and hasattr(holder, "get") and hasattr(holder, "deserialize"):
+        return type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
+    return None
+
+
+def known_modules():
+    """(name, module or None) of the modules that may speak a target here, for the doctor; imports what is installed."""
+    names = (
+        "tensorflow:train",
+        "tensorflow:compat.v1.train",
+        "tensorflow:keras",
+        "tensorflow:keras.optimizers.legacy",
+        "keras",
+        "keras:optimizers.legacy",
+        "tf_keras",
+        "tf_keras:optimizers.legacy",
+        "numpy",
+    )
+    for name in names:
+        package, _, path = name.partition(":")
+        try:
+            module = importlib.import_module(package)
+            for part in path.split(".") if path else ():
+                module = getattr(module, part)
+        except Exception:  # absent, or broken, which compat/targets/doctor.py reports
+            module = None
+        yield name.replace(":", "."), module

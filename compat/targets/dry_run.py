@@ -1,0 +1,143 @@
+"""Runs a new definition on small NumPy arrays, so that a mistake in its rule shows where it is made."""
+from __future__ import absolute_import, division, print_function
+
+import threading
+
+import numpy as np
+
+from everstep.compat.backends.on_numpy import IndexedSlices
+from everstep.compat.engine.step import Step
+from everstep.compat.engine.trace import REDUCTIONS
+from everstep.compat.engine.variable_step import VariableStep
+from everstep.compat.targets.arrays import ArraysTarget, Optimizer
+from everstep.errors import RuleError
+from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.definition import Definition, assign
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import defines, flat, flatten, tree, walk
+
+_passed = set()  # the forms of definitions whose rules are known to be right: another rate needs no second run
+_running = threading.local()
+
+
+def check_rule(definition):
+    """Raises RuleError, UnknownOpError or DefinitionError for a rule that breaks the contract."""
+    if not definition.tried:
+        return
+    form = _form(definition)
+    if form in _passed or getattr(_running, "now", False):  # a rule may make definitions itself
+        return
+    _running.now = True
+    try:
+        with np.errstate(all="ignore"):
+            _check(definition)
+    finally:
+        _running.now = False
+    _passed.add(form)
+
+
+def _form(definition):
+    """What decides which maths a definition's rule writes down: its classes, options and slots, but no numbers."""
+    fixed = [
+        (name, repr(node.definition._values[name]))
+        for node in walk(tree(definition))
+        for name in node.definition.declared_order
+        if node.definition.declarations[name].kind == "option"
+    ]
+    classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
+    return classes, tuple(fixed), tuple(flat(definition, "slot"))
+
+
+class _DryRun(ArraysTarget, Optimizer):
+    definition_class = Definition
+
+    def hyper(self, name):
+        return self._present_value(name)
+
+    def _present_value(self, name):
+        value = self.given_hyper(name)
+        return value if isinstance(value, (float, Schedule)) else 0.5  # tensors and callables are not run
+
+    def _specialized(self, record):
+        return self.definition
+
+    def check_first(self, variables):
+        """These are no variables of a user, and there is no loss."""
+
+    check_repeat = check_first
+
+
+def _check(definition):
+    optimizer = _DryRun(definition=definition)
+    variable, grad = np.ones((3, 2), np.float32), np.full((3, 2), 0.5, np.float32)
+    step = Step(optimizer, [(grad, variable)])
+    step.run()
+    _check_returned(definition, VariableStep.of_gradient(step, variable, grad))
+    optimizer.apply_gradients([(IndexedSlices(grad[:2], [2, 2]), variable)])
+    if definition.still and not defines(definition, "collect"):
+        _check_still(optimizer, variable)
+
+
+def _check_returned(definition, work):
+    owner = type(definition).__name__
+    with running_rule():
+        collected = definition.collect(work.ops, work.grad, work.slots, work.hypers)
+        change, updated = definition.update(work.ops, work.grad, work.var, work.slots, work.hypers, work.scope.t)
+        scalars = definition.advance(work.ops, work.hypers, work.hypers, work.scope.t)
+    slots = flatten(definition, "slot", collected, "collect")
+    slots.update(flatten(definition, "slot", updated, "update"))
+    missing = [name for name in flat(definition, "slot") if name not in slots]
+    if missing:
+        raise RuleError(
+            "{} declares the slot {}, which neither update nor collect returns; return it (unchanged, if so) or "
+            "declare it with when=".format(owner, ", ".join(missing))
+        )
+    scalars = flatten(definition, "scalar", scalars, "advance")
+    missing = [name for name in flat(definition, "scalar") if name not in scalars]
+    if missing:
+        raise RuleError("{} declares the scalar {}, which advance does not return".format(owner, ", ".join(missing)))
+    values = [change.value if isinstance(change, assign) else change] + list(slots.values())
+    _check_locality(definition, [work.as_value(value) for value in values])
+
+
+def _check_locality(definition, values):
+    """A rule on single elements or rows never sees the whole, so what it reduces would depend on what it is given."""
+    if definition.locality == "variable":
+        return
+    waiting, seen = list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or value.step_wide:
+            continue
+        seen.add(id(value))
+        waiting.extend(value.args)
+        if value.op in REDUCTIONS and not (definition.locality == "row" and _within_rows(value.options.get("axis"))):
+            raise RuleError(
+                '{0}.update reduces with ops.{1}, but its locality is "{2}": it may be given some rows or a part of a '
+                'variable. Return the sum from `measure`, or declare locality = "variable"{3}'.format(
+                    type(definition).__name__,
+                    value.op,
+                    definition.locality,
+                    ' (or "row", for an axis other than 0)'
+                    if definition.locality == "element"
+                    else "; axis 0 is the rows",
+                )
+            )
+
+
+def _within_rows(axis):
+    return axis is not None and 0 not in (axis if isinstance(axis, tuple) else (axis,))
+
+
+def _check_still(optimizer, variable):
+    arrays = dict({"the variable": variable}, **optimizer._slots.get(optimizer.variable_key(variable), {}))
+    before = {name: np.array(array) for name, array in arrays.items()}
+    optimizer.apply_gradients([(np.zeros_like(variable), variable)])
+    for name, old in sorted(before.items()):
+        new = arrays[name]
+        if not ((new == old) | (new != new) & (old != old)).all():  # NaN is no change of NaN
+            raise RuleError(
+                "{} says that it is still, but a zero gradient changed {}".format(
+                    type(optimizer.definition).__name__, name
+                )
+            )

@@ -1,0 +1,171 @@
+"""`fit` for rules that take several gradients of each batch: `everstep.enable_multistage`.
+
+The one place where something of the user's is changed, and only on request: the model's train step, or where there is
+none its train function.
+"""
+from __future__ import absolute_import, division, print_function
+
+import sys
+
+from everstep.compat.targets.base import Target
+from everstep.errors import NotBoundError, UnsupportedError
+
+# What makes the function that trains, and where it stands. From TF 2.2 and Keras 3 on a train step is in it; before,
+# in TF 1.11 to 1.13, `fit` has another one than `train_on_batch`.
+_STEP = {"train_step": "train_function"}
+_MAKERS = {"_make_train_function": "train_function", "_make_fit_function": "_fit_function"}
+
+
+def enable_multistage(model):
+    """Makes `fit` take all the gradients of a batch that an update of the model's optimizer needs.
+
+    What `fit` shows (loss, metrics) is of the first of them, at the variables as they were, and so are the averages of
+    batch normalization. On Keras 3 the others see the same dropout masks; elsewhere masks are drawn anew, and the
+    gradients are then of different functions.
+
+    Args:
+        model: a compiled model of tf.keras, tf_keras, keras 2.x or Keras 3, whose optimizer is bound to a definition
+            such as `everstep.multistage(...)`. Or that optimizer, for a loop of your own: take as many gradients of
+            each batch as its `definition.stages` says, each followed by a step.
+
+    Raises:
+        NotBoundError: neither is bound to a definition.
+        UnsupportedError: the definition takes one gradient to an update; or nothing that trains the model can be
+            given more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+    """
+    model, optimizer = _parts(model)
+    if optimizer.definition.stages == 1:
+        raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
+    if model is not None:
+        found = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
+        if not found or optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False):
+            raise UnsupportedError(
+                "nothing that trains {!r} can be given more than one gradient of a batch. On TF 2.0 and 2.1 compile it "
+                "with experimental_run_tf_function=False, or write the loop yourself and call "
+                "everstep.enable_multistage(optimizer)".format(model)
+            )
+        disable_multistage(model)
+        for name in found:
+            made = _staged_step(model) if name in _STEP else _staged_maker(model, name)
+            made.everstep_replaced = (vars(model).get(name),)
+            _put(model, name, made)
+    optimizer.__dict__["takes_stages"] = True
+
+
+def disable_multistage(model):
+    """Undoes `enable_multistage`, of a model or an optimizer."""
+    model, optimizer = _parts(model)
+    optimizer.__dict__["takes_stages"] = False
+    for name in list(_STEP) + list(_MAKERS) if model is not None else ():
+        replaced = getattr(vars(model).get(name), "everstep_replaced", None)
+        if replaced:
+            _put(model, name, *replaced)
+
+
+def _parts(model):
+    """(the model whose train step or train function is run, its optimizer); (None, optimizer) of an optimizer."""
+    optimizer = model if isinstance(model, Target) else getattr(model, "optimizer", None)
+    if not isinstance(optimizer, Target):
+        raise NotBoundError(
+            "needed is an optimizer that is bound to a definition, or a model that is compiled with one; got "
+            "{!r}{}".format(model, "" if optimizer is None else ", with {!r}".format(optimizer))
+        )
+    if optimizer is model:
+        return None, optimizer
+    inner = getattr(model, "model", None)  # what a Sequential of Keras 2.0 and 2.1 trains
+    return (inner if hasattr(inner, "_make_train_function") else model), optimizer
+
+
+def _put(model, name, member):
+    """Gives a model a member of its own, or with None again that of its class."""
+    if member is None:
+        del vars(model)[name]
+    else:
+        vars(model)[name] = member
+    setattr(model, dict(_STEP, **_MAKERS)[name], None)  # it was made with the former
+
+
+def _stages(model):
+    return getattr(getattr(model.optimizer, "definition", None), "stages", 1)
+
+
+def _staged_step(model):
+    train_step = model.train_step
+    if _is_stateless(model):
+
+        def staged(state, data):
+            trainable, others, optimizer, metrics = state
+            logs, (trainable, new_others, optimizer, metrics) = train_step(state, data)
+            for _ in range(_stages(model) - 1):
+                _, again = train_step((trainable, others, optimizer, metrics), data)
+                trainable, optimizer = again[0], again[2]
+            return logs, (trainable, new_others, optimizer, metrics)
+
+    else:
+
+        def staged(data):
+            before = _values(model, model.non_trainable_variables)
+            logs = train_step(data)
+            after = _values(model, model.non_trainable_variables + _metric_variables(model))
+            for _ in range(_stages(model) - 1):
+                _write(model, before)
+                train_step(data)
+            _write(model, after)
+            return logs
+
+    return staged
+
+
+def _is_stateless(model):
+    """Whether the state is an argument of the train step: of Keras 3 on JAX."""
+    return getattr(model.optimizer.backend, "name", None) == "jax"
+
+
+def _metric_variables(model):
+    return [variable for metric in model.metrics for variable in metric.variables]
+
+
+def _values(model, variables):
+    optimizer = model.optimizer
+    bare = [optimizer.unwrap(variable) for variable in variables]
+    return [(variable, optimizer.backend.copy(optimizer.backend.read(variable), variable)) for variable in bare]
+
+
+def _write(model, values):
+    for variable, value in values:
+        model.optimizer.backend.write(variable, value)
+
+
+def _staged_maker(model, name):
+    make, last = getattr(model, name), []
+
+    def staged_maker():
+        make()
+        made = getattr(model, _MAKERS[name])
+        if not last or made is not last[0]:
+            last[:] = [_staged_function(model, made)]
+            setattr(model, _MAKERS[name], last[0])
+
+    return staged_maker
+
+
+def _staged_function(model, train_function):
+    owner = next(base for base in type(model).__mro__ if "_make_train_function" in vars(base))
+    keras = sys.modules[owner.__module__].K
+
+    def staged(inputs):
+        outputs = train_function(inputs)
+        kept = list(model.non_trainable_weights) + _metric_weights(model)
+        values = keras.batch_get_value(kept)
+        for _ in range(_stages(model) - 1):
+            train_function(inputs)
+        keras.batch_set_value(list(zip(kept, values)))
+        return outputs
+
+    return staged
+
+
+def _metric_weights(model):
+    of_version = getattr(model, "_get_training_eval_metrics", None)  # from TF 1.14 and Keras 2.3 on
+    metrics = of_version() if of_version else getattr(model, "stateful_metric_functions", ())
+    return [weight for metric in metrics for weight in metric.weights]

@@ -1,0 +1,287 @@
+"""Target `get_updates`: standalone Keras 2.0.8 to 2.3.1 on TensorFlow, and `tf.keras` up to TF 1.13.
+
+Variables, for a definition bound under the name NAME (its class's name unless given) and a parameter `W`: slots
+`NAME/W/<slot>`, counters `NAME/iterations` (updates; `NAME/steps` and `NAME/pending` where steps can skip), scalars
+`NAME/<scalar>`, hypers `NAME/<hyper>`. A second optimizer of that name in a graph gets `NAME_1`, or `_1` at each
+name's end. `get_weights` and Keras files hold all but the hypers by position: iterations, the other counters, scalars,
+then the slots of each parameter in turn. As in stock there are none before a train function is built, and they are
+those of the parameters for which the last one was built; slots of others are kept, and used when they are back.
+
+Each `get_updates` call makes a step of its own, with the slots and counters of the optimizer: two functions that are
+called in turn are two steps. Never put the updates of two calls in one function: nothing would order them. A
+definition that counts calls (accumulation) takes all its variables in one call; building again for the same ones, for
+some of them or for more is let through, as Keras does that when a model is compiled again.
+
+A hyper given as a callable is called when a train function is built.
+"""
+from __future__ import absolute_import, division, print_function
+
+import sys
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.step import counters, skips
+from everstep.compat.targets.base import Target, attribute
+from everstep.compat.targets.native_clipping import check_bounds, clip
+from everstep.errors import (
+    ConfigError,
+    GradientError,
+    SlotError,
+    StateError,
+    TargetError,
+    UnsupportedError,
+    VariableError,
+)
+from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat
+
+
+class GetUpdatesTarget(Target):
+    target = "get_updates"
+    works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
+    unsupported = ("minimize", "apply_gradients", "partitioned variables", "decay", "global_clipnorm")
+    takes_gradients = True
+    is_fused = False
+
+    @classmethod
+    def base_class(cls, optimizer, module):
+        base = next(base for base in reversed(optimizer.__mro__) if "get_updates" in vars(base))
+        backend = sys.modules[base.__module__].K.backend()
+        if backend != "tensorflow":
+            raise TargetError(
+                "{} runs on {}; everstep knows Keras 2 on TensorFlow alone. Set its backend to tensorflow "
+                "(KERAS_BACKEND or keras.json) before it is imported".format(module.__name__, backend)
+            )
+        return base
+
+    def start(self, name=None, **native):
+        import tensorflow
+
+        self.backend = TensorFlowBackend(tensorflow)
+        self.name = self.native_name(name)
+        # All clip by one norm of all gradients, but the last tf.keras before OptimizerV2, which has not this helper.
+        self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
+        super(Target, self).__init__(**check_bounds(native))
+        self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
+        for counter in counters(self.definition):
+            self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
+        for scalar, (_, declaration) in flat(self.definition, "scalar").items():
+            self._counters[scalar] = self._variable(scalar, declaration.init, "float32")
+        for hyper in self.hyper_declarations():
+            value = self.given_hyper(hyper)
+            if isinstance(value, float):
+                value = self._variable(attribute(hyper), value, "float32")
+            self._hypers[hyper] = value
+
+    @property
+    def _keras(self):
+        """Keras's backend module."""
+        return sys.modules[self.native_base.__module__].K
+
+    def _variable(self, name, value, dtype):
+        # An absolute name, so that files do not depend on the scope in which a model is compiled.
+        with self.backend.tf.name_scope(None):
+            return self._keras.variable(value, dtype=dtype, name="{}/{}".format(self.name, name))
+
+    # Hypers.
+
+    def hyper(self, name):
+        return self._hypers[name]
+
+    def read_hyper(self, name):
+        return self._hypers[name]
+
+    def set_hyper(self, name, value):
+        self._keras.set_value(self._hypers[name], self.check_hyper(name, value))
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self._counters[name]
+
+    def scalar(self, name):
+        return self._counters[name]
+
+    @property
+    def iterations(self):
+        """The variable that counts updates."""
+        return self._counters["updates"]
+
+    # Variables and slots.
+
+    def slot(self, variable, name):
+        return self._slots[self.variable_key(variable)][name]
+
+    def _create_slots(self, params):
+        """Slots that are there are kept: Keras builds its train function anew when a model is compiled again."""
+        for variable in params:
+            slots = self._slots.setdefault(self.variable_key(variable), {})
+            for name in self.slot_names(variable):
+                if name not in slots:
+                    slots[name] = self._make_slot(variable, name)
+        used = [self.slot(variable, name) for variable in params for name in self.slot_names(variable)]
+        self.weights = list(self._counters.values()) + used
+
+    def _make_slot(self, variable, name):
+        tf = self.backend.tf
+        initial, shape, dtype = self.slot_declaration(variable, name)
+        with self.backend.outside():
+            if initial is VARIABLE:
+                value = self.backend.start_value(variable, dtype)
+            else:
+                value = tf.fill(shape, tf.cast(initial, dtype))
+            return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
+
+    def get_slot(self, var, name):
+        """The variable that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        slots = self._slots.get(self.variable_key(var), {})
+        if name not in slots:
+            raise SlotError(
+                "{} has no slot {!r} of {}; it has {} once a train function was built".format(
+                    type(self).__name__, name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
+                )
+            )
+        return slots[name]
+
+    def get_slot_names(self):
+        return list(flat(self.definition, "slot"))
+
+    def set_weights(self, weights):
+        """Sets what `get_weights` gives; what does not fit changes nothing.
+
+        Raises:
+            StateError: another number of weights, or another shape; the message names the first that does not fit.
+        """
+        if len(weights) != len(self.weights):
+            raise StateError(
+                "{} has {} weights ({}); got {}{}".format(
+                    type(self).__name__,
+                    len(self.weights),
+                    ", ".join(variable.name.split(":")[0] for variable in self.weights) or "none",
+                    len(weights),
+                    "" if self.weights else ". There are none before a train function is built: train a step first",
+                )
+            )
+        for variable, value in zip(self.weights, weights):
+            found, wanted = np.shape(value), tuple(self.backend.shape(variable))
+            if found != wanted:
+                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, found))
+        super(GetUpdatesTarget, self).set_weights([np.asarray(value) for value in weights])
+
+    # State.
+
+    def check_given(self, variable):
+        if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
+            raise VariableError(
+                "{} trains Keras and TensorFlow variables; got {!r}".format(type(self).__name__, variable)
+            )
+
+    def make_state(self, variables):
+        self._create_slots(variables)
+        return []
+
+    def default_session(self, variables):
+        return self._keras.get_session()
+
+    # The step.
+
+    def update(self, variable, function, grad):
+        with self.backend.at(variable):
+            return list(function(variable, grad))
+
+    def get_gradients(self, loss, params):
+        """The gradients, clipped, sparse ones still sparse."""
+        grads = self._gradients_of(self.scale_loss(loss), params)
+        missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
+        if missing:
+            raise GradientError(
+                "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
+                "round, ...)".format(", ".join(missing))
+            )
+        bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
+        return clip(self.backend, grads, *bounds, one_norm=self._one_norm)
+
+    def _gradients_of(self, loss, params):
+        if self._gradients is not None:
+            return [grad for grad, _ in self.by_hand(loss, params)]
+        return self._keras.gradients(loss, params)
+
+    def get_updates(self, loss, params):
+        """The operations of one step, in an order of their own: see `compat/engine/step.py`."""
+        self._check_arguments(loss, params)
+        self.check_first(params)
+        self.check_repeat(params)
+        symbolic = getattr(self._keras, "symbolic", None)  # from Keras 2.3 on, for graphs under TF 2
+        return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
+
+    def _get_updates(self, loss, params):
+        self.updates = self.refused_updates(params)
+        if self.updates:
+            return self.updates
+        grads = self.get_gradients(loss, params)
+        self._create_slots(params)
+        # As with stock optimizers, a model may have nothing to train.
+        self.updates = self.take_step(list(zip(grads, params)), before=[loss]) if params else []
+        return self.updates
+
+    def _check_arguments(self, loss, params):
+        owner = type(self).__name__
+        if not isinstance(params, (list, tuple)) or not is_tensor(loss):
+            raise VariableError(
+                "{}.get_updates takes loss, a tensor, and params, a list of variables; got {!r} and {!r}".format(
+                    owner, loss, params
+                )
+            )
+        for variable in params:
+            self.check_given(variable)
+        if len(set(map(self.variable_key, params))) < len(params):
+            raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
+        home = getattr(self.iterations, "graph", None)  # none where variables are eager
+        if home is not None and getattr(loss, "graph", home) is not home:
+            raise VariableError(
+                "this {} belongs to another graph than the model (keras.backend.clear_session starts a new one); "
+                "bind the definition again".format(owner)
+            )
+
+    def check_repeat(self, variables):
+        """As for every target, but building anew is let through: for the same variables, some of them or more."""
+        if not skips(self.definition):
+            return
+        keys = frozenset(map(self.variable_key, variables))
+        known = self._calls.get(None, keys)
+        if not (keys <= known or known <= keys):
+            raise UnsupportedError(
+                "{} counts its calls, so it takes all variables in one call, and one model; bind one definition for "
+                "each group of variables".format(self.definition._short())
+            )
+        self._calls[None] = keys | known
+
+    # Config.
+
+    def get_config(self):
+        config = super(GetUpdatesTarget, self).get_config()
+        config.update(self.definition_config())
+        config["name"] = self.name
+        return config
+
+    def write_hyper(self, name, value):
+        if isinstance(value, Schedule):
+            return value
+        value = value() if callable(value) else value
+        try:
+            return self.as_given(name, float(self._keras.get_value(value) if is_tensor(value) else value))
+        except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
+            owner = type(self).__name__
+            raise ConfigError("{}.{} has no value that a config could hold: {}".format(owner, name, error))
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        definition, native = cls.split_config(config)
+        return cls.from_definition(definition, **native)

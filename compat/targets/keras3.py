@@ -1,0 +1,301 @@
+"""Target `keras3`: the optimizers of Keras 3, on TensorFlow, JAX and torch.
+
+Paths of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
+`NAME/iteration` (updates; `NAME/pending` and `NAME/steps` where steps can skip), `NAME/learning_rate`, `NAME/<hyper>`,
+`NAME/<scalar>`, slots `NAME/<path of W>_<slot>` with `_` for each `/`. `variables`, and with it every file, holds them
+by position: iteration, the learning rate, the other hypers, the other counters, scalars, moving averages where
+`use_ema`, gradient accumulators where `gradient_accumulation_steps` (with both, Keras 3.0 has the two of each variable
+in turn), then the slots of each variable in turn, in the order in which `build` or the first step got them. A hyper
+that is a schedule or a callable has no variable there. A hyper is therefore part of the saved state, as the learning
+rate of stock optimizers is.
+
+`weight_decay` of the base class comes before the rule: each update first takes rate * weight_decay * variable off the
+whole variable, rows without a gradient too, and the rule sees what is left. A definition that declares a `weight_decay`
+of its own means that one; giving both is an error. `clipnorm`, `global_clipnorm` and `clipvalue` bound the gradients
+that the base class hands on, equal rows of a sparse one added up before.
+
+`gradient_accumulation_steps` is the base class's: it adds gradients up in dense variables, native schedules count each
+call, and so does `iterations` of Keras 3.0, while `t` counts updates; clipping and decay are the update's.
+`everstep.accumulate` keeps rows sparse, and schedules and `iterations` count updates.
+
+On JAX and torch gradients are dense, so `sparse="rows"` is refused there without `dense_ok=True`. Counters, and slots
+of int64, are of Keras's own integer: int32.
+"""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.backends.on_keras import KerasBackend
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.step import Step, as_pairs, skips
+from everstep.compat.targets.base import Target
+from everstep.compat.targets.native_clipping import without_duplicates
+from everstep.compat.targets.native_schedules import module_of
+from everstep.compat.targets.new_style import NewStyleTarget
+from everstep.errors import GradientError, UnsupportedError, VariableError
+from everstep.optimizers.contract.tree import tree, walk
+
+
+class Keras3Target(NewStyleTarget):
+    target = "keras3"
+    works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
+    unsupported = (
+        "graphs of TF 1",
+        "partitioned variables",
+        "get_slot_names",
+        "get_weights",
+        "decay",
+        "minimize",
+    )
+    entries = ("apply_gradients", "apply")
+    moved_natively = ("updates",)
+
+    @classmethod
+    def runs_on_tensorflow(cls, base):
+        return cls._keras_backend(base).backend() == "tensorflow"
+
+    @staticmethod
+    def _keras_backend(base):
+        return module_of(base).base_optimizer.backend
+
+    def _make_backend(self):
+        if self.runs_on_tensorflow(self.native_base):
+            import tensorflow
+
+            return TensorFlowBackend(tensorflow)
+        import keras
+
+        return KerasBackend(keras, self._keras_backend(self.native_base).Variable)
+
+    def _start_native(self, name, native):
+        steps = native.get("gradient_accumulation_steps")
+        if steps and skips(self.definition):
+            raise UnsupportedError(
+                "gradient_accumulation_steps={} and {} both count calls; give one of them".format(
+                    steps, self.definition._short()
+                )
+            )
+        self._check_dense(steps)
+        if native.get("loss_scale_factor") is not None:
+            native = dict(native, loss_scale_factor=_Scale(native["loss_scale_factor"]))
+        # Each replica counts `iterations`, which Keras 3.0's own cannot stand under a CentralStorageStrategy.
+        with self.backend.first_replica():
+            super(Target, self).__init__(learning_rate=self._given_rate(), name=name, **native)
+        self.__dict__["_applied"] = True  # whether the last call came to an update
+
+    def _check_dense(self, accumulates):
+        """Raises where a definition asks for the rows of sparse gradients, of which none will come."""
+        why = None
+        if not isinstance(self.backend, TensorFlowBackend):
+            why = "on {} gradients are dense".format(self.backend.name)
+        elif accumulates:
+            why = "gradient_accumulation_steps makes gradients dense (everstep.accumulate does not)"
+        for node in walk(tree(self.definition)) if why else ():
+            definition = node.definition
+            if definition.sparse != "exact" and not definition.still and not definition.dense_ok:
+                raise UnsupportedError(
+                    'sparse="{}" of {} has no meaning here: {}, so every row would be updated. Use sparse="exact", or '
+                    "dense_ok=True to accept that".format(definition.sparse, definition._short(), why)
+                )
+
+    def _make_hyper(self, name, value):
+        return self._make_variable(name, (), "float32", value)
+
+    def _make_variable(self, name, shape, dtype, initial, variable=None):
+        named = name.replace("/", "_")
+        if variable is not None:
+            named = "{}_{}".format(self.variable_name(variable).replace("/", "_"), named)
+        dtype = dtype if isinstance(self.backend, TensorFlowBackend) else self.backend.stored(dtype)
+        return self.add_variable(
+            shape=shape,
+            initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),
+            dtype=dtype,
+            name=named,
+        )
+
+    def native_name(self, name):
+        # The HDF5 loader takes a class that it does not know for the stock one of that name, so "SGD" is no name for
+        # everstep.accumulate(SGD()).
+        return super(Keras3Target, self).native_name(name or type(self.definition).__name__.lstrip("_"))
+
+    # Hypers.
+
+    @classmethod
+    def _schedules(cls):
+        return module_of(cls.native_base).base_optimizer.learning_rate_schedule
+
+    def _schedule_step(self):
+        return self._variables[0]
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self.unwrap(self._variables[0]) if name == "updates" else super(Keras3Target, self).counter(name)
+
+    def read_counter(self, name):
+        value, steps = super(Keras3Target, self).read_counter(name), self.gradient_accumulation_steps
+        return value // steps if steps else value  # the base class counts calls
+
+    # Variables and slots.
+
+    def build(self, variables):
+        variables = list(variables)
+        if variables:  # the HDF5 loader builds on a model's own variables; all are of its layers
+            super(Keras3Target, self).build(variables)
+
+    def set_weights(self, weights):
+        if self._is_built():
+            super(Keras3Target, self).set_weights(weights)
+        else:  # by the HDF5 loader, which then closes the file
+            self.__dict__["_waiting"] = [np.asarray(weight) for weight in weights]
+
+    def unwrap(self, variable):
+        """What the backend works on: on TensorFlow the tf.Variable inside."""
+        keras_variable = isinstance(variable, self._keras_backend(self.native_base).Variable)
+        return variable.value if keras_variable and isinstance(self.backend, TensorFlowBackend) else variable
+
+    def _is_built(self):
+        return self.built
+
+    def check_variable(self, variable):
+        of_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
+        of_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
+        if not of_keras and not of_tensorflow:
+            raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
+
+    # State.
+
+    def calls_per_update(self):
+        return self.gradient_accumulation_steps or 1
+
+    def not_carried(self):
+        steps = self.gradient_accumulation_steps
+        if steps and int(self.backend.value(self.unwrap(self._variables[0]), None)) % steps:
+            return (
+                "it is in the middle of the {} steps of gradient_accumulation_steps, whose sums a state has no place "
+                "for; train to the end of them first".format(steps)
+            )
+        return super(Keras3Target, self).not_carried()
+
+    # The step.
+
+    def scale_loss(self, loss):
+        return super(Target, self).scale_loss(super(Keras3Target, self).scale_loss(loss))
+
+    def apply_gradients(self, grads_and_vars):
+        """One step. See everstep.compat.targets.new_style for what a second call in the same step does.
+
+        Raises:
+            UnsupportedError: in a graph of TF 1.
+            VariableError: no Keras variable, or one that the optimizer was not built on.
+            GradientError: no gradient at all, or one that does not fit its variable.
+        """
+        pairs = as_pairs(grads_and_vars)
+        self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        return self.iterations
+
+    def apply(self, grads, trainable_variables=None):
+        """One step; see `apply_gradients`. Without variables, those that the optimizer was built on."""
+        grads = list(grads)
+        if not grads:  # a model with nothing to train
+            return
+        variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        if len(grads) != len(variables):
+            raise GradientError(
+                "{} gradients were given for {} variables{}".format(
+                    len(grads), len(variables), "" if self.built else "; call build(trainable_variables) first"
+                )
+            )
+        self.check_step(list(zip(grads, variables)))
+        self.build(variables)  # which may bring the counters of a file
+        if not skips(self.definition):
+            super(Keras3Target, self).apply(grads, variables)
+            return
+        updates = self.counter("updates")  # which the base class moves at every call
+        before = self.backend.read(updates) + 0
+        super(Keras3Target, self).apply(grads, variables)
+        self.backend.write(updates, before + self.backend.cast(self._applied, "int64"))
+        if not isinstance(self.backend, TensorFlowBackend):  # whose replicas each come here
+            self.__dict__["_applied"] = True  # no value of a jitted function outlives it
+
+    def update(self, variable, function, grad):
+        if not isinstance(self.backend, TensorFlowBackend):
+            return function(variable, grad)
+        strategy = self.backend.tf.distribute.get_strategy()
+        function = self.backend.plain(function)
+        return self.backend.operations(strategy.extended.update(variable, function, args=(grad,), group=False))
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        if not self.gradient_accumulation_steps or self._finds_sums():
+            super(Keras3Target, self)._backend_apply_gradients(grads, trainable_variables)
+            return
+        sums, order = self._accumulated_gradients, map(self._get_variable_index, trainable_variables)
+        self.__dict__["_accumulated_gradients"] = [sums[place] for place in order]
+        try:
+            super(Keras3Target, self)._backend_apply_gradients(grads, trainable_variables)
+        finally:
+            self.__dict__["_accumulated_gradients"] = sums
+
+    def _finds_sums(self):
+        """Whether the base class finds accumulated gradients by variable; Keras 3.0 does by place in the call."""
+        increment = module_of(self.native_base).base_optimizer.BaseOptimizer._backend_increment_gradient_accumulators
+        return "acc_grads" in increment.__code__.co_varnames[: increment.__code__.co_argcount]
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        grads = self._clipped(grads)
+        if isinstance(self.backend, TensorFlowBackend):  # which then calls the next one across replicas
+            super(Keras3Target, self)._backend_update_step(grads, trainable_variables, learning_rate)
+        else:
+            with self.backend.computing():
+                self._take_list(zip(grads, trainable_variables))
+
+    def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
+        if not hasattr(self, "_all_reduce_sum_gradients"):  # Keras 3.0 lets each replica go its own way
+            grads_and_vars = self.backend.added_up(distribution, grads_and_vars)
+        self._take_list(grads_and_vars)
+
+    def _take_list(self, pairs):
+        """The list-level step."""
+        step = Step(self, list(pairs))
+        step.run()
+        self.__dict__["_applied"] = step.predicate
+
+    def take_flush(self, variables):
+        with self.backend.computing():
+            done = super(Keras3Target, self).take_flush(variables)
+        for variable in variables:  # as the base class does after each of its steps
+            kept = self.record(variable).native
+            if getattr(kept, "constraint", None) is not None:
+                kept.assign(kept.constraint(kept))
+        return done
+
+    def update_step(self, gradient, variable, learning_rate):
+        """For those who hand over single variables and count themselves."""
+        self.take_step([(gradient, self.unwrap(variable))], count=False)
+
+    def _clip_gradients(self, grads):
+        return grads  # left to the update: Keras 3.0 clips here before it accumulates
+
+    def _clipped(self, grads):
+        # The base class takes equal rows apart, and some of its ways make the gradient dense.
+        if not isinstance(self.backend, TensorFlowBackend):
+            return super(Keras3Target, self)._clip_gradients(grads)
+        tf = self.backend.tf
+        if self.clipnorm or self.global_clipnorm or self.clipvalue:
+            grads = [without_duplicates(self.backend, grad) for grad in grads]
+        if self.clipnorm:
+            return [tf.clip_by_norm(grad, self.clipnorm) for grad in grads]
+        if self.global_clipnorm:
+            return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+        if self.clipvalue:
+            return [tf.clip_by_value(grad, -self.clipvalue, self.clipvalue) for grad in grads]
+        return grads
+
+
+class _Scale(float):
+    """A number that the base class can divide sparse gradients by, too: IndexedSlices know no division."""
+
+    def __rtruediv__(self, grad):
+        if not hasattr(grad, "indices"):
+            return grad / float(self)
+        return type(grad)(grad.values / float(self), grad.indices, grad.dense_shape)

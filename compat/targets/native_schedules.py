@@ -1,0 +1,58 @@
+"""What the Keras targets that have schedules of their own share: how those are told apart, written and read."""
+from __future__ import absolute_import, division, print_function
+
+import sys
+
+from everstep.compat.targets.base import Target
+from everstep.errors import ConfigError, HyperTypeError
+from everstep.optimizers.contract.declarations import is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+
+
+class NativeSchedules(Target):
+    """An adapter whose hypers may be schedules of the native API."""
+
+    @classmethod
+    def _schedules(cls):
+        """The native module of schedules."""
+        return module_of(cls.native_base).learning_rate_schedule
+
+    def _is_native_schedule(self, value):
+        return isinstance(value, self._schedules().LearningRateSchedule)
+
+    def _check_schedule(self, value):
+        """Raises for a schedule of another API."""
+        if hasattr(value, "get_config") and not isinstance(value, Schedule) and not self._is_native_schedule(value):
+            raise HyperTypeError(
+                "{} is a schedule of another API than {}; give one of that, or an everstep.Schedule".format(
+                    type(value), self.native_base.__module__
+                )
+            )
+
+    def write_hyper(self, name, value):
+        if isinstance(value, Schedule):
+            return value
+        if self._is_native_schedule(value):
+            return self._schedules().serialize(value)
+        value = value() if callable(value) and not is_tensor(value) else value
+        try:
+            return self.as_given(name, float(self._present_number(value)))
+        except Exception as error:  # whatever stands between a tensor and its value: a tracer, another graph
+            raise ConfigError(
+                "{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error)
+            )
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        native_schedules = {
+            name: cls._schedules().deserialize(value, custom_objects=custom_objects)
+            for name, value in config.items()
+            if isinstance(value, dict) and "class_name" in value
+        }
+        definition, native = cls.split_config(dict(config, **native_schedules))
+        return cls.from_definition(definition, **native)
+
+
+def module_of(base):
+    """The module of a native class, for the few helpers of its own that an adapter needs."""
+    return sys.modules[base.__module__]

@@ -1,0 +1,357 @@
+"""What the two targets whose base class is built on all variables at once share: `update_step` and `keras3`.
+
+`apply_gradients` on other variables than those it was built on is an error, as in stock: one optimizer trains one list
+of variables. Called twice in a step on the same ones it is two updates, and a definition that counts calls refuses it.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.step import check_pairs, counters, skips
+from everstep.compat.engine.trace import Tracer
+from everstep.compat.targets.base import attribute
+from everstep.compat.targets.native_clipping import check_bounds
+from everstep.compat.targets.native_schedules import NativeSchedules
+from everstep.errors import (
+    DefinitionError,
+    SlotError,
+    UnsupportedError,
+    VariableError,
+)
+from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat, tree, walk
+
+BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
+
+
+class NewStyleTarget(NativeSchedules):
+    """Members that do not differ between Keras 2.11 and Keras 3."""
+
+    entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
+    is_fused = False
+
+    @classmethod
+    def runs_on_tensorflow(cls, base):
+        return True
+
+    @classmethod
+    def base_class(cls, optimizer, module):
+        return next(base for base in optimizer.__mro__ if base.__name__ == "Optimizer")
+
+    @classmethod
+    def made_for(cls, definition_class, base):
+        made = super(NewStyleTarget, cls).made_for(definition_class, base)
+        if cls.runs_on_tensorflow(base):
+            import tensorflow
+
+            # The entries from a user's tf.function, which would else rewrite the engine, function by function.
+            for name in cls.entries:
+                setattr(made, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
+        return made
+
+    def start(self, name=None, **native):
+        native = check_bounds(native, BOUNDS)
+        weight_decay = native.pop("weight_decay", None)
+        self._check_settings(weight_decay, native)
+        self.__dict__.update(
+            backend=self._make_backend(),
+            _own=OrderedDict(),  # counters and scalars by name
+            _slots={},  # by variable's key, then slot name
+            _trained=OrderedDict(),  # the variables that it was built on, by key
+            _before_slots=0,  # how many variables an optimizer has before it is built
+            _waiting=None,  # state loaded before there were slots to hold it
+        )
+        self._check_eager()
+        self._start_native(self.native_name(name), native)
+        if weight_decay is not None:
+            self.weight_decay = weight_decay
+        numbers = [name for name in self.hyper_declarations() if isinstance(self.given_hyper(name), float)]
+        made = [name for name in numbers if name != "learning_rate"]  # which the base class makes
+        self._hypers = {name: self._make_hyper(attribute(name), self.given_hyper(name)) for name in made}
+        for counter in counters(self.definition):
+            if counter != "updates":
+                self._own[counter] = self._make_variable(counter, (), "int64", 0)
+        for scalar, (_, declaration) in flat(self.definition, "scalar").items():
+            self._own[scalar] = self._make_variable(attribute(scalar), (), "float32", declaration.init)
+
+    def _check_settings(self, weight_decay, native):
+        owner = self.definition._short()
+        if weight_decay:
+            if "weight_decay" in self.hyper_declarations():
+                raise DefinitionError(
+                    "{} has a weight_decay of its own; give bind(module, weight_decay=...) to a definition that has "
+                    "none".format(owner)
+                )
+            if "learning_rate" not in self.hyper_declarations():
+                raise DefinitionError(
+                    "weight_decay is times the learning rate on this API, and {} has none".format(owner)
+                )
+        if weight_decay and self.definition.stages > 1:
+            raise UnsupportedError(
+                "weight_decay={} would be taken off at each gradient of {}; put everstep.decoupled_weight_decay inside "
+                "of it".format(weight_decay, owner)
+            )
+        if weight_decay and any(node.definition.sparse == "catch_up" for node in walk(tree(self.definition))):
+            raise UnsupportedError(
+                '{} has sparse="catch_up", and weight_decay={} takes something off every row at every step; give '
+                "everstep.decoupled_weight_decay(definition), which rows can miss and take later".format(
+                    owner, weight_decay
+                )
+            )
+        if skips(self.definition) and native.get("use_ema"):
+            raise UnsupportedError(
+                "use_ema averages at every call, also where {} changes nothing; bind it without use_ema".format(owner)
+            )
+
+    def _check_eager(self):
+        """Raises where stock optimizers of this kind train nothing, without a word: in graphs of TF 1."""
+        if not isinstance(self.backend, TensorFlowBackend):
+            return
+        if not self.backend.tf.executing_eagerly_outside_functions():
+            raise UnsupportedError(
+                "{} cannot train in a graph of TF 1 (tf.Graph, tf.Session, disable_eager_execution): optimizers of "
+                "this kind do nothing there. Bind the definition to tf.compat.v1.train, or to "
+                "tf.keras.optimizers.legacy (from TF 2.16 on tf_keras.optimizers.legacy)".format(type(self).__name__)
+            )
+
+    # Hypers.
+
+    def hyper(self, name):
+        value = self.read_hyper(name)
+        if self._is_native_schedule(value):
+            return value(self._schedule_step())
+        return value() if callable(value) and not isinstance(value, Schedule) and not is_tensor(value) else value
+
+    def read_hyper(self, name):
+        given = self.given_hyper(name)
+        if not isinstance(given, float):
+            return given
+        return self._learning_rate if name == "learning_rate" else self._hypers[name]
+
+    def set_hyper(self, name, value):
+        if "_hypers" in self.__dict__:  # else the base class sets its own default for an attribute of that name
+            checked = self.check_hyper(name, value)
+            self.backend.write(self.unwrap(self.read_hyper(name)), self.backend.constant(checked, "float32"))
+
+    def _given_rate(self):
+        """The learning rate as the base class takes it: a number or a schedule of its own kind."""
+        if "learning_rate" not in self.hyper_declarations():
+            return 1.0
+        given = self.given_hyper("learning_rate")
+        if isinstance(given, float) or self._is_native_schedule(given):
+            return given
+        self._check_schedule(given)
+        base = self._schedules().LearningRateSchedule
+        return type(str("Given"), (base,), {"__call__": lambda _, step: self._rate_at(step), "get_config": dict})()
+
+    def _rate_at(self, step):
+        """What a learning rate that is no number comes to, for those who ask the base class."""
+        given = self.given_hyper("learning_rate")
+        if not isinstance(given, Schedule):
+            return self.backend.tensor(given() if callable(given) and not is_tensor(given) else given)
+        tracer = Tracer(self.backend, "float32")
+        updates = self.backend.cast(self.read_counter("updates"), "float32")
+        value = given.value(tracer, tracer.leaf(lambda: updates, shape=()))
+        return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self.unwrap(self._own[name])
+
+    def scalar(self, name):
+        return self.unwrap(self._own[name])
+
+    # Variables and slots.
+
+    def variable_key(self, variable):
+        return self._var_key(variable)
+
+    def variable_name(self, variable):
+        return getattr(variable, "path", None) or variable.name.split(":")[0]
+
+    def slot(self, variable, name):
+        return self.unwrap(self._slots[self.variable_key(variable)][name])
+
+    def build(self, variables):
+        """Makes the slots of all variables that are to be trained. The first step does it where nobody did before.
+
+        Raises:
+            SlotError: what was loaded before is the state of another optimizer, or of other variables. So does every
+                step from then on, until something else is loaded.
+        """
+        if self._is_built():
+            self._take_waiting()
+            return
+        self._check_eager()
+        variables = list(variables)
+        for variable in variables:
+            self.check_variable(variable)
+        self.check_first(variables)
+        self.__dict__["_before_slots"] = len(self._variables)
+        super(NewStyleTarget, self).build(variables)
+        for variable in variables:
+            self._trained[self.variable_key(variable)] = variable
+            slots = self._slots[self.variable_key(variable)] = OrderedDict()
+            for name in self.slot_names(variable):
+                initial, shape, dtype = self.slot_declaration(variable, name)
+                slots[name] = self._make_variable(name, shape, dtype, initial, variable)
+        self._built = True
+        self._take_waiting()
+
+    def start_value(self, initial, shape, dtype, variable):
+        """The first value of a slot or another variable of the optimizer."""
+        if initial is not VARIABLE:
+            return np.full(shape, initial, dtype if dtype != "bfloat16" else "float32")
+        variable = self.unwrap(variable)
+        return self.backend.copy(self.backend.cast(self.backend.read(variable), dtype), variable)
+
+    def get_slot(self, variable, name):
+        """The variable that holds a slot. (No `get_slot_names`: checkpoints take what has it for an OptimizerV2.)
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        found = self._slots.get(self.variable_key(variable), {})
+        if name not in found:
+            raise SlotError(
+                "{} has no slot {!r} of {}; it has {} once it is built on the variable".format(
+                    type(self).__name__,
+                    name,
+                    getattr(variable, "name", variable),
+                    ", ".join(flat(self.definition, "slot")) or "none",
+                )
+            )
+        return found[name]
+
+    def set_weights(self, weights):
+        """Sets what `[variable.numpy() for variable in optimizer.variables]` gives; what does not fit changes nothing.
+
+        Raises:
+            SlotError: another number of weights, or other shapes. No ValueError: at that some loaders of Keras log a
+                line and go on with a fresh optimizer.
+        """
+        if not self._is_built():
+            raise SlotError(
+                "{} has no slots yet; call build(trainable_variables) before set_weights".format(type(self).__name__)
+            )
+        self._give(list(weights))
+
+    def load_own_variables(self, store):
+        """Takes the state from a file; one that comes before the slots are made is kept for them.
+
+        Raises:
+            SlotError: it is the state of another optimizer, or of other variables. Nothing is changed.
+        """
+        places = [str(place) for place in range(len(store.keys()))]
+        if set(places) != set(store.keys()):
+            raise SlotError(
+                "{} is stored under the numbers 0, 1, ...; the state has {}. It was written by another optimizer, or "
+                "for other variables".format(type(self).__name__, ", ".join(sorted(store.keys())))
+            )
+        values = [np.asarray(store[place]) for place in places]
+        if self._is_built():
+            self._give(values)
+        else:
+            self.__dict__["_waiting"] = values
+
+    _load_own_variables = load_own_variables  # its name in TF 2.11 and 2.12
+
+    def _take_waiting(self):
+        if self._waiting is not None:
+            with self.backend.outside():  # once, and not at each call of the function that is traced now
+                self._give(self._waiting)
+
+    def _give(self, values):
+        """Sets all variables, or changes nothing."""
+        variables, values = list(self._variables), [np.asarray(value) for value in values]
+        found = [value.shape for value in values]
+        wanted = [tuple(variable.shape) for variable in variables]
+        if found and found == wanted[: self._before_slots] and not np.any(values[0]):
+            variables = variables[: self._before_slots]  # of an optimizer that was saved before it was built
+        elif found != wanted:
+            raise SlotError(
+                "{} has {} variables, {}; the state has {} of shapes {}. It was written by another optimizer, or for "
+                "other variables".format(
+                    type(self).__name__,
+                    len(wanted),
+                    ", ".join("{} {}".format(v.name, shape) for v, shape in zip(variables, wanted)),
+                    len(found),
+                    found,
+                )
+            )
+        dtypes = [self.backend.dtype(self.unwrap(variable)) for variable in variables]
+        for variable, value, dtype in zip(variables, values, dtypes):
+            if value.dtype.kind not in ("iu" if "int" in dtype else "iufV"):  # V: bfloat16
+                raise SlotError("{} is of dtype {}; the state has {!r} for it".format(variable.name, dtype, value))
+        for variable, value, dtype in zip(variables, values, dtypes):
+            variable.assign(self.backend.cast(self.backend.tensor(value), dtype))
+        self.__dict__["_waiting"] = None
+
+    # State.
+
+    def check_given(self, variable):
+        self.check_variable(variable)
+
+    def make_state(self, variables):
+        self.__dict__["_waiting"] = None  # it is to be overwritten
+        self.build(variables)
+        return []
+
+    def not_carried(self):
+        if self.use_ema:
+            return "use_ema keeps averages, which a state has no place for; carry them by the API's own files"
+        return None
+
+    # The step.
+
+    def check_step(self, pairs):
+        """Raises for what a step cannot take, before anything is made or changed."""
+        self._check_eager()
+        for _, variable in pairs:
+            self.check_variable(variable)
+        check_pairs(self.backend, [(grad, self.unwrap(variable)) for grad, variable in pairs])
+        self.check_first([variable for _, variable in pairs])
+        self.check_repeat([variable for _, variable in pairs])
+        if self._is_built():
+            self._take_waiting()
+            unknown = [variable for _, variable in pairs if self.variable_key(variable) not in self._trained]
+            if unknown:
+                raise VariableError(
+                    "{} was built on other variables than {}; call its build(...) once, with all variables that it "
+                    "will train, or make one optimizer for each group".format(
+                        type(self).__name__, ", ".join(self.variable_name(variable) for variable in unknown)
+                    )
+                )
+
+    def constrain(self, variable, write):
+        return write  # the base class does it after the step
+
+    def native_decay(self, variable):
+        if "weight_decay" in self.hyper_declarations() or not self.weight_decay:
+            return None
+        return self.weight_decay if self._use_weight_decay(self.record(variable).native) else None
+
+    def _apply_weight_decay(self, variables):
+        """Left to the engine, which decays at updates alone and before each variable's own."""
+
+    # Config.
+
+    def get_config(self):
+        config = super(NewStyleTarget, self).get_config()
+        config.pop("learning_rate", None)
+        config.update(self.definition_config())
+        return config
+
+    def _present_number(self, value):
+        return value.numpy() if hasattr(value, "numpy") else value
+
+    @classmethod
+    def split_config(cls, config):
+        definition, native = super(NewStyleTarget, cls).split_config(config)
+        native.pop("is_legacy_optimizer", None)  # what 2.11 to 2.15 write for their own loaders
+        return definition, native

@@ -1,0 +1,405 @@
+"""Target `optimizer_v2`: OptimizerV2 of `tf.keras` 1.14 to 2.10, `.legacy` of 2.11 to 2.15 and of tf_keras.
+
+Names of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
+slots `NAME/W/<slot>`, counters `NAME/iter` (updates; `NAME/pending` and `NAME/steps` where steps can skip), scalars
+`NAME/<scalar>`, hypers `NAME/<hyper>`. `get_weights` and HDF5 files hold them by position: iter, the other counters,
+scalars, then the slots of each variable in turn, in the order in which variables were first handed over, those
+without a gradient too.
+
+Checkpoints of objects (and what lies in a SavedModel) know counters, scalars and hypers by the last part of those
+names, a slot by its variable and name (`W/.OPTIMIZER_SLOT/optimizer/<slot>`). Slots that are declared with a shape or
+dtype of their own are `optimizer/<slot>/<place of the variable>`: TensorFlow makes the slots of a SavedModel again
+with the shape and dtype of their variable, and cannot load one that holds another kind (so none of a model with 16-bit
+variables, whose slots are float32). For the same reason `get_slot_names` does not list them, though `get_slot` finds
+them.
+
+No Keras gives an optimizer back its slots when it loads a SavedModel; the checkpoint inside does (TF 2.1 to 2.3 take
+custom objects for a SavedModel from a scope alone):
+
+    with tf.keras.utils.custom_object_scope(everstep.custom_objects(tf.keras)):
+        model = tf.keras.models.load_model(path)
+    model.load_weights(path + "/variables/variables")
+
+What cannot be: TF 1.15 in graph mode cannot train a model that it loaded from a SavedModel, whatever the optimizer. The
+`.keras` files of Keras 2.12 and newer hold no weights of any `.legacy` optimizer, and Keras asks none for them: it
+starts afresh. Use `.h5`, a SavedModel or a checkpoint there.
+
+`apply_gradients` called twice in a step (two losses, two groups of variables) is two updates, as in stock: `iterations`
+moves twice, and so does the t of each group. A definition that counts calls refuses it.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.step import as_pairs, check_pairs, counters, engine_slots
+from everstep.compat.targets.base import Target, attribute
+from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
+from everstep.compat.targets.native_schedules import NativeSchedules, module_of
+from everstep.errors import SlotError, VariableError
+from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat
+
+
+class OptimizerV2Target(NativeSchedules):
+    target = "optimizer_v2"
+    works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
+    unsupported = ("ref variables", "partitioned variables", "decay")
+    takes_gradients = True
+
+    @classmethod
+    def base_class(cls, optimizer, module):
+        return next(base for base in reversed(optimizer.__mro__) if "add_slot" in vars(base))
+
+    @classmethod
+    def made_for(cls, definition_class, base):
+        import tensorflow
+
+        made = super(OptimizerV2Target, cls).made_for(definition_class, base)
+        # The entry from a user's tf.function, which would else rewrite the engine, function by function.
+        made.apply_gradients = TensorFlowBackend(tensorflow).plain(vars(OptimizerV2Target)["apply_gradients"])
+        return made
+
+    def start(self, name=None, **native):
+        import tensorflow
+
+        self.backend = TensorFlowBackend(tensorflow)
+        self._distribution = None
+        self._own = OrderedDict()  # counters and scalars by name
+        self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
+        self._handed_over = []  # the variables of the running call
+        super(Target, self).__init__(self.native_name(name), **check_bounds(native))
+        for hyper in self.hyper_declarations():
+            super(OptimizerV2Target, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
+
+    @property
+    def _keras(self):
+        """The module of the base class, for the few helpers of its own that slots need."""
+        return module_of(self.native_base)
+
+    # Hypers.
+
+    def hyper(self, name):
+        value = self._hyper[attribute(name)]
+        if isinstance(value, Schedule):
+            return value
+        if self._is_native_schedule(value):
+            return value(self.backend.tf.cast(self.iterations, "float32"))
+        return value() if callable(value) else value
+
+    def read_hyper(self, name):
+        return self._hyper[attribute(name)]
+
+    def set_hyper(self, name, value):
+        super(OptimizerV2Target, self)._set_hyper(attribute(name), self.check_hyper(name, value))
+
+    def _hyper_to_keep(self, name):
+        value = self.given_hyper(name)
+        if hasattr(value, "assign"):
+            # TF 1.14 would copy the number that a variable has now; when it is the minimum no longer, this can go.
+            return lambda: value
+        self._check_schedule(value)
+        return value
+
+    def _set_hyper(self, name, value):
+        # What an attribute's assignment comes to in the base class.
+        hypers = {attribute(hyper): hyper for hyper in self.hyper_declarations()}
+        if name in hypers:
+            self.set_hyper(hypers[name], value)
+        else:
+            super(OptimizerV2Target, self)._set_hyper(name, value)
+
+    def _get_hyper(self, name, dtype=None):
+        # The base class would call a schedule of ours as if it were a callable without arguments.
+        value = self._hyper[name]
+        return value if isinstance(value, Schedule) else super(OptimizerV2Target, self)._get_hyper(name, dtype)
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self.iterations if name == "updates" else self.scalar(name)
+
+    def scalar(self, name):
+        if name not in self._own:
+            with self.backend.tf.name_scope(self._name), self.backend.outside():
+                self._create_own()
+        return self._own[name]
+
+    def _create_own(self):
+        """Counters and scalars beside `iter`, made once."""
+        initial = [(name, 0, "int64") for name in counters(self.definition) if name != "updates"]
+        for name, (_, declaration) in flat(self.definition, "scalar").items():
+            initial.append((name, declaration.init, "float32"))
+        for name, value, dtype in initial:
+            if name not in self._own:
+                self._own[name] = self.add_weight(
+                    name,
+                    shape=[],
+                    dtype=self.backend.tf.as_dtype(dtype),
+                    initializer=self.backend.tf.constant_initializer(value),
+                    trainable=False,
+                )
+
+    # Variables and slots.
+
+    def slot(self, variable, name):
+        return super(OptimizerV2Target, self).get_slot(variable, name)
+
+    def _create_slots(self, var_list):
+        """Also for variables that have no gradient now: those who load a file make the slots of all."""
+        self._create_own()
+        for variable in self._handed_over or var_list:
+            self._trained.setdefault(self._keras._var_key(variable), variable)
+            for name in self.slot_names(variable):
+                self.add_slot(variable, name)
+        self._order_weights()
+
+    def _order_weights(self):
+        """`_weights` as the module's docstring says; a checkpoint restored first makes slots in an order of its own."""
+        ordered = [self.iterations] + list(self._own.values())
+        for variable in self._trained.values():
+            ordered.extend(self.slot(variable, name) for name in self.slot_names(variable))
+        known = set(map(id, ordered))
+        self._weights = ordered + [weight for weight in self._weights if id(weight) not in known]
+
+    def add_slot(self, var, slot_name, initializer="zeros", shape=None):
+        """Makes a slot as its definition declares it; the base class knows no dtype but the variable's.
+
+        Restoring a checkpoint calls this too and then gives the slot its value, so `initializer` and `shape`, which
+        the declaration decides, are not looked at.
+        """
+        slots = self._slots.setdefault(self._keras._var_key(var), {})
+        if slot_name in slots:
+            return slots[slot_name]
+        if slot_name not in self.slot_names(var):
+            raise SlotError(
+                "{} has no slot {!r}; it has {}. A checkpoint that holds it was written by another optimizer: restore "
+                "tf.train.Checkpoint(model=model) without the optimizer, or load weights before the model is "
+                "compiled".format(type(self).__name__, slot_name, ", ".join(self.slot_names(var)) or "none")
+            )
+        slots[slot_name] = self._make_slot(var, slot_name)
+        if self._is_plain(var, slot_name):
+            if slot_name not in self._slot_names:
+                self._slot_names.append(slot_name)
+            self._restore_slot_variable(slot_name=slot_name, variable=var, slot_variable=slots[slot_name])
+        else:
+            place = list(self._trained).index(self._keras._var_key(var))
+            self._track_trackable(slots[slot_name], "{}/{}".format(slot_name, place))
+        self._weights.append(slots[slot_name])
+        return slots[slot_name]
+
+    def _is_plain(self, variable, slot_name):
+        """Whether a slot has the shape and dtype of its variable, whatever that is."""
+        if slot_name in engine_slots(self.backend, self.rule(variable), self.record(variable)):
+            return False
+        _, declaration = flat(self.rule(variable), "slot")[slot_name]
+        return declaration.shape is None and declaration.dtype is None
+
+    def _make_slot(self, var, slot_name):
+        tf = self.backend.tf
+        initial, shape, dtype = self.slot_declaration(var, slot_name)
+
+        def value():
+            if initial is not VARIABLE:
+                return tf.fill(shape, tf.cast(initial, dtype))
+            return self.backend.start_value(var, dtype)
+
+        with self.backend.scope_of(var), tf.distribute.get_strategy().extended.colocate_vars_with(var):
+            made = tf.Variable(
+                value, name="{}/{}".format(var._shared_name, slot_name), dtype=dtype, trainable=False, use_resource=True
+            )
+        self._keras.backend.track_variable(made)
+        return made
+
+    def get_slot(self, var, slot_name):
+        """The variable that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        found = self._slots.get(self._keras._var_key(var), {})
+        if slot_name not in found:
+            raise SlotError(
+                "{} has no slot {!r} of {}; it has {} once it has trained the variable".format(
+                    type(self).__name__, slot_name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
+                )
+            )
+        return found[slot_name]
+
+    def set_weights(self, weights):
+        """Sets what `get_weights` gives; what does not fit changes nothing.
+
+        Raises:
+            SlotError: another number of weights, or other shapes. No ValueError: at that Keras's `load_model` logs a
+                line and goes on with a fresh optimizer.
+        """
+        found = [np.shape(weight) for weight in weights]
+        wanted = [self.backend.shape(weight) for weight in self.weights]
+        if found != wanted:
+            names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, wanted)]
+            raise SlotError(
+                "{} has {} weights, {}; got {} of shapes {}{}".format(
+                    type(self).__name__,
+                    len(wanted),
+                    ", ".join(names) or "none",
+                    len(found),
+                    found,
+                    "" if wanted else ". It makes them at its first step",
+                )
+            )
+        super(OptimizerV2Target, self).set_weights([np.asarray(weight) for weight in weights])
+
+    # State.
+
+    def check_given(self, variable):
+        self._check_variable(variable)
+
+    def own_variables(self):
+        return {} if self._iterations is None else dict(self._own, updates=self._iterations)
+
+    def find_slot(self, variable, name):
+        return self._slots.get(self._keras._var_key(variable), {}).get(name)
+
+    def make_state(self, variables):
+        had_hypers = self._hypers_created
+        with self.backend.tf.name_scope(self._name), self.backend.outside():  # as the base class does at a step
+            self._create_own()
+            self._create_hypers()
+            self._create_slots(variables)
+        return [] if had_hypers else [hyper for hyper in self._hyper.values() if hasattr(hyper, "initializer")]
+
+    def default_session(self, variables):
+        # Keras's own, if Keras made the variables: in another session than theirs they have other values.
+        keras = self._keras.backend
+        known = set(map(id, getattr(keras, "_GRAPH_VARIABLES", {}).get(variables[0].graph, ())))
+        return keras.get_session() if known.issuperset(map(id, variables)) else None
+
+    # The step.
+
+    def update(self, variable, function, grad):
+        function = self.backend.plain(function)
+        done = self._distribution.extended.update(variable, function, args=(grad,), group=False)
+        return self.backend.operations(done)
+
+    def apply_gradients(self, grads_and_vars, name=None, **native):
+        """One step. See the module's docstring for what a second call in the same step does.
+
+        Raises:
+            VariableError: something else than a resource variable.
+            GradientError: no gradient at all, or one that does not fit its variable.
+        """
+        pairs = as_pairs(grads_and_vars)
+        if not pairs:  # a model with nothing to train
+            return self.backend.tf.no_op()
+        for _, variable in pairs:
+            self._check_variable(variable)
+        self.check_first([variable for _, variable in pairs])
+        self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
+        self._handed_over = [variable for _, variable in pairs]
+        try:
+            # With the pairs that lack a gradient: the base class says which those are.
+            with self.backend.at_once():
+                return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
+        finally:
+            self._handed_over = []
+
+    def take_flush(self, variables):
+        self._distribution = self.backend.tf.distribute.get_strategy()
+        return super(OptimizerV2Target, self).take_flush(variables)
+
+    def _check_variable(self, variable):
+        if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
+            raise VariableError(
+                "{} trains resource variables, as every OptimizerV2; got {!r}. In TF 1.x make it with "
+                "use_resource=True, or bind to tf.train".format(type(self).__name__, variable)
+            )
+
+    def get_gradients(self, loss, params):
+        """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
+        keras = self._keras.backend
+        with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
+            if self._gradients is not None:
+                return [grad for grad, _ in self.by_hand(self.scale_loss(loss), params)]
+            return self.backend.tf.gradients(self.scale_loss(loss), params)
+
+    def get_updates(self, loss, params):
+        self._calls.clear()  # a model that is compiled again builds a train function beside the old one
+        return self.refused_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
+
+    def minimize(self, loss, *args, **kwargs):
+        return self.each_stage(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)
+
+    def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
+        """The list-level step, which the base class calls across replicas; only names are given by keyword."""
+        pairs = list(grads_and_vars)
+        if not hasattr(self, "_aggregate_gradients"):  # before 2.2 the sum over replicas is made here
+            pairs = self.backend.added_up(distribution, pairs)
+        if not hasattr(self, "gradient_transformers"):
+            grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
+            clipped = clip(self.backend, grads, bounds.get("clipnorm"), bounds.get("clipvalue"))
+            pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
+        self._distribution = distribution
+        pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
+        with self.backend.tf.name_scope(name or self._name):
+            operations = self.take_step(pairs)
+        return self.iterations if self.backend.eager else self.backend.tf.group(*operations)
+
+    # Clipping. From 2.4 on the base class clips in `apply_gradients`, after the sum over replicas. Before, some
+    # versions did in `minimize` alone, some in `fit` too; what they do is undone here, and done in the list-level step.
+    # When 2.4 is the minimum, all but `_transform_gradients` can go.
+
+    def _clip_bounds(self):
+        return {name: vars(self)[name] for name in ("clipnorm", "clipvalue") if name in vars(self)}
+
+    def _clip_gradients(self, grads):
+        return grads  # what 2.2 and 2.3 call
+
+    def _compute_gradients(self, loss, var_list, *args, **kwargs):
+        bounds = self._clip_bounds()
+        for name in bounds:
+            del vars(self)[name]
+        tape = kwargs.get("tape")
+        try:
+            with tape if tape is not None else self.backend.after(()):
+                loss = self.scale_loss(loss)
+            if self._gradients is not None:
+                return self.by_hand(loss, var_list() if callable(var_list) else var_list)
+            return super(OptimizerV2Target, self)._compute_gradients(loss, var_list, *args, **kwargs)
+        finally:
+            vars(self).update(bounds)
+
+    def _transform_gradients(self, grads_and_vars):
+        # The base class clips the values of a sparse gradient, equal rows apart.
+        if self.clipnorm is not None or self.clipvalue is not None or self.global_clipnorm is not None:
+            grads_and_vars = [(without_duplicates(self.backend, grad), variable) for grad, variable in grads_and_vars]
+        return super(OptimizerV2Target, self)._transform_gradients(grads_and_vars)
+
+    def _prepare_local(self, var_device, var_dtype, apply_state):
+        """The engine computes rates itself, once for each dtype."""
+
+    def _resource_apply_dense(self, grad, handle, apply_state=None):
+        return self._apply_one(grad, handle)
+
+    def _resource_apply_sparse(self, grad, handle, indices, apply_state=None):
+        return self._apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)
+
+    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices, **native):
+        return self._resource_apply_sparse(grad, handle, indices)
+
+    def _apply_one(self, grad, variable):
+        """For optimizers that wrap this one, share its `iterations` and hand it single variables."""
+        self._distribution = self.backend.tf.distribute.get_strategy()
+        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
+
+    # Config.
+
+    def get_config(self):
+        config = super(OptimizerV2Target, self).get_config()
+        config.update(self.definition_config())
+        return config
+
+    def _present_number(self, value):
+        return self._keras.backend.get_value(value) if is_tensor(value) else value

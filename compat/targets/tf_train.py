@@ -1,0 +1,402 @@
+"""Target `tf_train`: `tf.train.Optimizer` of TF 1.4 to 1.15 and `tf.compat.v1.train.Optimizer` up to 2.21.
+
+On disk, beside the variable `W` and for a definition bound under the name NAME (its class's name unless given):
+slots `W/NAME/<slot>`, counters `NAME/updates` (and `NAME/steps`, `NAME/pending` where steps can skip), scalars
+`NAME/<scalar>`. As with stock optimizers,
+- all are made below the variable scope in which the optimizer is first applied (`train/W/NAME/<slot>`,
+  `train/NAME/updates`); a name scope stands before counters and scalars alone;
+- a second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`;
+- what belongs to a part of a partitioned variable is saved as a slice of the whole, `W/NAME/<slot>`. A slot that is not
+  cut where its variable is cut stays with its part: `W/part_0/NAME/<slot>`;
+- in checkpoints of objects (`tf.train.Checkpoint`) slots go by `<slot>`, counters and scalars by `NAME/updates`.
+
+Applied twice in one graph, by two calls of `minimize` or `apply_gradients`: each call is an update of its own, and all
+count in one counter. So t is 2 for the second, whichever variables it is of; the two must not run unordered in one
+`session.run`. For groups of variables that belong to one step bind one definition each. Definitions that count calls
+(`accumulate`) refuse a second one.
+"""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
+from everstep.compat.targets.base import Place, Target
+from everstep.errors import HyperValueError, SlotError, StateError, UnsupportedError, VariableError
+from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.tree import defines, flat
+
+_HOOKS = (
+    "_apply_dense",
+    "_resource_apply_dense",
+    "_apply_sparse",
+    "_apply_sparse_duplicate_indices",
+    "_resource_apply_sparse",
+    "_resource_apply_sparse_duplicate_indices",
+)
+
+
+class TrainTarget(Target):
+    target = "tf_train"
+    works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
+    unsupported = ("get_config", "get_weights", "clipnorm", "setting hypers", "tf.distribute over several replicas")
+    takes_gradients = True
+    sets_hypers = False
+
+    @classmethod
+    def base_class(cls, optimizer, module):
+        return next(base for base in reversed(optimizer.__mro__) if "_apply_dense" in vars(base))
+
+    def start(self, use_locking=False, name=None, **native):
+        import tensorflow
+
+        self.backend = TensorFlowBackend(tensorflow, use_locking)
+        self._counts = {}  # by graph, for TF 1.4 and 1.5, whose base class keeps no variables but slots
+        super(Target, self).__init__(use_locking, self.native_name(name), **native)
+
+    # Hypers.
+
+    def hyper(self, name):
+        return self.given_hyper(name)
+
+    def read_hyper(self, name):
+        return self.given_hyper(name)
+
+    def set_hyper(self, name, value):
+        raise HyperValueError(
+            "{0}.{1} is a constant of the graph, as in every tf.train optimizer, so that a restored checkpoint never "
+            "brings back an old value. Give {1} as a tensor, placeholder or everstep.Schedule to vary it".format(
+                type(self).__name__, name
+            )
+        )
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self._variable_called(name)
+
+    def scalar(self, name):
+        return self._variable_called(name)
+
+    def _variable_called(self, name):
+        with self.backend.outside():
+            graph = None if self.backend.eager else self.backend.tf.get_default_graph()
+        if hasattr(self, "_get_non_slot_variable"):
+            return self._get_non_slot_variable("{}/{}".format(self._name, name), graph=graph)
+        return self._counts.get((name, graph))
+
+    def _make_variable(self, name, initial_value, beside):
+        full_name = "{}/{}".format(self._name, name)
+        if hasattr(self, "_create_non_slot_variable"):
+            return self._create_non_slot_variable(initial_value, full_name, beside)
+        graph = beside.graph  # TF 1.4 and 1.5; when 1.6 is the minimum, this can go
+        if (name, graph) not in self._counts:
+            from tensorflow.python.ops import variable_scope
+
+            with self.backend.tf.colocate_with(beside):
+                self._counts[name, graph] = variable_scope.variable(initial_value, name=full_name, trainable=False)
+        return self._counts[name, graph]
+
+    # Variables and slots.
+
+    def variable_name(self, variable):
+        part = _part(variable)
+        return part.full_name if part else super(TrainTarget, self).variable_name(variable)
+
+    def whole_key(self, variable):
+        part = _part(variable)
+        return (part.full_name, variable.graph) if part else super(TrainTarget, self).whole_key(variable)
+
+    def collections(self, variable):
+        if self.backend.eager:
+            return ()
+        graph = self.backend.tf.get_default_graph()
+        keys = [key for key in graph.get_all_collection_keys() if isinstance(key, str)]
+        return tuple(key for key in keys if any(held is variable for held in graph.get_collection_ref(key)))
+
+    def slot(self, variable, name):
+        return super(TrainTarget, self).get_slot(variable, name)
+
+    def _create_slots(self, var_list):
+        for variable in var_list:
+            for name in self.slot_names(variable):
+                self._make_slot(variable, name)
+        self._make_own(var_list)
+
+    def _make_own(self, var_list):
+        beside = min(var_list, key=lambda variable: variable.name)
+        for name in counters(self.definition):
+            self._make_variable(name, np.array(0, np.int64), beside)
+        for name, (_, declaration) in flat(self.definition, "scalar").items():
+            self._make_variable(name, np.array(declaration.init, np.float32), beside)
+
+    def _make_slot(self, variable, name):
+        tf = self.backend.tf
+        initial, shape, dtype = self.slot_declaration(variable, name)
+        op_name = "{}/{}".format(self._name, name)
+        if initial is VARIABLE:
+            slot = self._get_or_make_slot(variable, self.backend.start_value(variable, dtype), name, op_name)
+        else:
+            start = tf.constant_initializer(initial)
+            slot = self._get_or_make_slot_with_initializer(
+                variable, start, tf.TensorShape(shape), tf.as_dtype(dtype), name, op_name
+            )
+        if _part(variable):
+            whole = self.record(variable)._replace(shape=tuple(_part(variable).full_shape))
+            place_slice(variable, slot, op_name, shape, self.slot_declaration(variable, name, whole)[1])
+
+    def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
+        # What an object checkpoint calls; the base class would make every slot in its variable's shape.
+        if self.backend.eager and slot_name in self.slot_names(variable):
+            self._make_slot(variable, slot_name)
+        super(TrainTarget, self)._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+
+    def get_slot(self, var, name):
+        """The variable that holds a slot.
+
+        Raises:
+            SlotError: there is no such slot, or not yet.
+        """
+        found = super(TrainTarget, self).get_slot(var, name)
+        if found is None:
+            raise SlotError(
+                "{} has no slot {!r} of {}; it has {} once minimize or apply_gradients has run".format(
+                    type(self).__name__, name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
+                )
+            )
+        return found
+
+    # State.
+
+    def check_given(self, variable):
+        self._check_variable(variable, "trains")
+
+    def parts(self, variable):
+        return list(variable) if _is_partitioned(variable) else [variable]
+
+    def place(self, variable):
+        part = _part(variable)
+        if part is None:
+            return None
+        slices = tuple(slice(start, start + size) for start, size in zip(part.var_offset, part.var_shape))
+        return Place(slices, tuple(part.full_shape))
+
+    def own_variables(self):
+        made = super(TrainTarget, self).own_variables()
+        return made if made["updates"] is not None else {}
+
+    def find_slot(self, variable, name):
+        return self.slot(variable, name)
+
+    def make_state(self, variables):
+        if self.backend.eager:
+            self._create_slots(variables)
+        elif not self.own_variables():
+            raise StateError(
+                "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
+                    type(self).__name__
+                )
+            )
+        return []
+
+    # The step.
+
+    def update(self, variable, function, grad):
+        with self.backend.at(variable):
+            return list(function(variable, grad))
+
+    def scale_loss(self, loss):
+        if defines(self.definition, "loss_scale") and not self.own_variables():
+            variables = self.backend.tf.trainable_variables()
+            if not variables:
+                raise StateError("there is no variable yet that {} could train".format(type(self).__name__))
+            with self.backend.outside():
+                self._make_own(variables)
+        return super(TrainTarget, self).scale_loss(loss)
+
+    def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs):
+        """As in stock. A rule of several gradients takes a function that computes the loss, of resource variables."""
+        minimize, stages = super(TrainTarget, self).minimize, self.definition.stages
+        if stages == 1 or self.takes_stages:
+            return minimize(loss, global_step, var_list, *args, **kwargs)
+        if not self.backend.eager:
+            given = self.backend.tf.trainable_variables() if var_list is None else var_list
+            for variable in [part for whole in given for part in self.parts(whole)]:
+                if self.backend.is_ref(variable):
+                    raise VariableError(
+                        "{} evaluates its loss {} times in one call, and {}, a ref variable, is read once; make it "
+                        "with use_resource=True".format(self.definition._short(), stages, variable.name)
+                    )
+        last = [None] * (stages - 1) + [global_step]
+
+        def one(loss):
+            return minimize(loss if self.backend.eager else loss(), last.pop(0), var_list, *args, **kwargs)
+
+        return self.each_stage(one, loss)
+
+    def compute_gradients(self, loss, var_list=None, *args, **kwargs):
+        """As in stock; a partitioned variable in `var_list` stands for its parts."""
+        if isinstance(var_list, (list, tuple)):
+            var_list = [part for given in var_list for part in (given if _is_partitioned(given) else [given])]
+        if defines(self.definition, "loss_scale") and var_list:
+            self._make_own(var_list)
+        if self._gradients is not None:
+            variables = self.backend.tf.trainable_variables() if var_list is None else var_list
+            return self.by_hand(self.scale_loss(loss), variables)
+        return super(TrainTarget, self).compute_gradients(self.scale_loss(loss), var_list, *args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        """One step: the operation that runs it (None in eager code, where it has run).
+
+        `global_step` is incremented at every step, also at one that only accumulates.
+        """
+        pairs = self._check(grads_and_vars, global_step)
+        if self._hooks_are_replaced():
+            return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
+        return self.backend.plain(self._apply)(pairs, global_step, name)
+
+    def _check(self, grads_and_vars, global_step):
+        """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
+        pairs = as_pairs(grads_and_vars)
+        for variable in [variable for _, variable in pairs] + ([] if global_step is None else [global_step]):
+            self._check_variable(variable, "counts in" if variable is global_step else "trains")
+        self.check_first([variable for _, variable in pairs])
+        pairs = check_pairs(self.backend, pairs)
+        for _, variable in pairs:
+            if _part(variable) and self.rule(variable).locality == "variable":
+                raise UnsupportedError(
+                    "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
+                        self.definition._short(), self.variable_name(variable)
+                    )
+                )
+        if self._replicas() > 1:
+            raise UnsupportedError(
+                "{} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
+                "optimizers work under tf.distribute".format(type(self).__name__)
+            )
+        for name in self.hyper_declarations():
+            self._check_graph_of(name, self.given_hyper(name))
+        self.check_repeat([variable for _, variable in pairs])
+        return pairs
+
+    def _check_graph_of(self, name, hyper):
+        here = self.backend.tf.get_default_graph()
+        if self.backend.eager or type(here) is not self.backend.tf.Graph:  # a function takes tensors from outside of it
+            return
+        if is_tensor(hyper) and getattr(hyper, "graph", None) is not here:
+            raise HyperValueError(
+                "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or "
+                "give a callable that makes the tensor".format(type(self).__name__, name)
+            )
+
+    def _check_variable(self, variable, use):
+        if _is_partitioned(variable):
+            raise VariableError("{} is a partitioned variable; give its parts, list(variable)".format(variable.name))
+        in_function = not self.backend.eager and type(self.backend.tf.get_default_graph()) is not self.backend.tf.Graph
+        if in_function and hasattr(variable, "dtype") and self.backend.is_ref(variable):
+            raise VariableError(
+                "{} is a ref variable, which functions cannot write, and in TF 2 neither branches nor loops; make it "
+                "with use_resource=True".format(variable.name)
+            )
+        if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
+            as_step = " as global_step" if use == "counts in" else ""
+            raise VariableError(
+                "{} {} TensorFlow variables; got {!r}{}".format(type(self).__name__, use, variable, as_step)
+            )
+
+    def _replicas(self):
+        distribute = getattr(self.backend.tf, "distribute", None)
+        has_strategy = getattr(distribute, "has_strategy", None)  # from 1.14 on
+        return distribute.get_strategy().num_replicas_in_sync if has_strategy and has_strategy() else 1
+
+    def _hooks_are_replaced(self):
+        """Whether a subclass or a wrapper put hooks of its own here: then the base class calls them, one by one."""
+        owners = [base for base in type(self).__mro__ if not set(_HOOKS).isdisjoint(vars(base))]
+        return owners[0] is not TrainTarget or not set(_HOOKS).isdisjoint(vars(self))
+
+    def _apply(self, pairs, global_step, name):
+        tf = self.backend.tf
+        with self.backend.outside():
+            self._create_slots([variable for _, variable in pairs])
+        self._prepare()
+        with tf.name_scope(name or self._name) as scope:
+            operations = self.take_step(pairs)
+            if global_step is not None:
+                with self.backend.after(operations), self.backend.at(global_step):
+                    operations = [tf.assign_add(global_step, 1)]
+            if self.backend.eager:
+                return None
+            train_op = tf.group(*operations, name=scope)
+        collection = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
+        if train_op not in collection:
+            collection.append(train_op)
+        return train_op
+
+    def _apply_dense(self, grad, var):
+        return self._apply_one(grad, var)
+
+    def _resource_apply_dense(self, grad, handle):
+        return self._apply_one(grad, handle)
+
+    def _apply_sparse(self, grad, var):
+        return self._apply_one(grad, var)
+
+    def _apply_sparse_duplicate_indices(self, grad, var):
+        return self._apply_one(grad, var)
+
+    def _resource_apply_sparse(self, grad, handle, indices):
+        return self._apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)
+
+    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices):
+        return self._resource_apply_sparse(grad, handle, indices)
+
+    def _apply_one(self, grad, variable):
+        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
+        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
+
+    def _finish(self, update_ops, name_scope):
+        with self.backend.after(update_ops):
+            counted = Step.count_update(self)
+        return self.backend.tf.group(*(list(update_ops) + [counted]), name=name_scope)
+
+    # What TF 1.4 lacks.
+
+    def variables(self):
+        """All variables that this optimizer made in the current graph, sorted by name."""
+        if hasattr(super(TrainTarget, self), "variables"):
+            return super(TrainTarget, self).variables()
+        graph = self.backend.tf.get_default_graph()
+        made = [variable for (_, where), variable in self._counts.items() if where is graph]
+        for slots in self._slots.values():
+            made.extend(slot for slot in slots.values() if slot.graph is graph)
+        return sorted(made, key=lambda variable: variable.name)
+
+
+def _part(variable):
+    """Where a part of a partitioned variable lies in the whole; None for all other variables."""
+    return getattr(variable, "_save_slice_info", None)
+
+
+def _is_partitioned(variable):
+    return hasattr(variable, "_get_partitions")
+
+
+def place_slice(variable, slot, op_name, shape, whole_shape):
+    """Tells Saver where a part's slot lies in the whole slot; the base class thinks that all slots lie as variables do.
+
+    Its name for the whole is wrong below a variable scope, too: it cuts the part's name off by its length
+    (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L86).
+    """
+    part = _part(variable)
+    cut = [axis for axis, (own, whole) in enumerate(zip(part.var_shape, part.full_shape)) if own != whole]
+    lies_as_variable = all(
+        tuple(shape[axis : axis + 1] + whole_shape[axis : axis + 1]) == (part.var_shape[axis], part.full_shape[axis])
+        for axis in cut
+    )
+    if not lies_as_variable:
+        slot._set_save_slice_info(None)
+        return
+    scope, _, number = slot.op.name.rpartition("{}/{}".format(variable.op.name, op_name))
+    name = "{}{}/{}{}".format(scope, part.full_name, op_name, number)
+    offset = [part.var_offset[axis] if axis in cut else 0 for axis in range(len(shape))]
+    slot._set_save_slice_info(type(part)(name, list(whole_shape), offset, list(shape)))

@@ -1,0 +1,1 @@
+"""What a definition is: declarations, trees, schedules, kernel names. No framework."""

@@ -1,0 +1,19 @@
+"""Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), which AdamW, NadamW and SGDW add to a rule."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.optimizers.contract.closed_forms import decayed
+
+
+class Decoupled(object):
+    """Stands before the rule's class; the definition declares `weight_decay` and `decay_times_rate`."""
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, new = super(Decoupled, self).update(ops, grad, var, slots, hyper, t)  # type: ignore[misc]
+        return change + self.share(hyper) * var, new
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, new = super(Decoupled, self).coast(ops, var, slots, hyper, steps)  # type: ignore[misc]
+        return change + decayed(ops, self.share(hyper), steps) * var, new
+
+    def share(self, hyper):
+        return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay  # type: ignore[attr-defined]

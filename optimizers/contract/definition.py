@@ -1,0 +1,359 @@
+"""The contract: what an optimizer is, whatever framework runs it."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+from everstep.errors import DefinitionError, NotBoundError
+from everstep.optimizers.contract.configured import Configured
+from everstep.optimizers.contract.declarations import Declared, child, option
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
+# What `specialize` is told of a variable: its name without `:0`, its whole shape, the dtype's name, its place in
+# the list, the graph collections it is in, and the framework's own object (not to be written to).
+Variable = namedtuple("Variable", "name shape dtype index collections native")
+
+
+class assign(namedtuple("assign", "value")):
+    """What `update` returns where the variable's new value matters, not what to subtract from it."""
+
+
+class total(namedtuple("total", "value")):
+    """What `measure` returns for a sum that is added over all variables, not for each by itself."""
+
+
+# Names that native optimizers and definitions use themselves, and that no hyper, option or slot may take.
+# `lr` is an alias of learning_rate on every Keras; the others are attributes that callbacks and checkpoints read.
+RESERVED = frozenset(
+    "sparse dense_ok definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm "
+    "use_locking iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables "
+    "get_slot get_slot_names get_weights set_weights get_updates get_gradients minimize compute_gradients "
+    "apply_gradients touched row_number place_in_row".split()
+)
+
+# What people call on a native optimizer: asking a definition for one means that `.bind` was forgotten.
+_NATIVE = frozenset(
+    "minimize compute_gradients apply_gradients get_updates get_gradients get_slot get_slot_names get_weights "
+    "set_weights weights variables iterations lr apply stateless_apply update_step build".split()
+)
+
+
+class Definition(Configured):
+    """Base class of all optimizers: declare hypers, options, slots and scalars, and write `update`.
+
+    >>> import everstep
+    >>> class Sign(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.1)
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return hyper.learning_rate * ops.sign(grad), {}
+    >>> Sign(0.5)
+    <everstep definition Sign(learning_rate=0.5): bind(module) makes an optimizer of it>
+
+    Every definition also takes `sparse="exact"` (a sparse gradient does what the dense one with zeros elsewhere
+    would do), `"rows"` (only the rows present change), `"catch_up"` (a row first takes the steps that it missed: what
+    exact does, at the cost of the rows present; see docs/sparse.md) or `"variable_rows"` (slots as exact, and of the
+    variable only the rows present: what stock Nadam of TensorFlow does), and `dense_ok=True` for backends that never
+    have sparse gradients.
+
+    Class attributes:
+        locality: "element" (default), "row" (each row of the first dimension by itself) or "variable" (needs the
+            whole variable).
+        still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
+            the present rows cost. It may be a property of the options.
+        stages: how many gradients of one batch an update takes; 1. Where it is more, `update` runs at each of them,
+            `hyper.pending` says which it is, and the last one counts: see everstep.optimizers.Multistage.
+        replays: how many zero gradients `sparse="catch_up"` takes one by one, before `coast`; 200. It may be a
+            property of the options.
+        kernel: `everstep.kernel(name)`, where `update` is a well-known rule that frameworks have fused kernels for.
+        family: the heading that it stands under in `everstep list`.
+    """
+
+    kind = "definition"
+    verbs = (
+        "specialize",
+        "loss_scale",
+        "measure",
+        "accepts",
+        "collect",
+        "applies",
+        "advance",
+        "reject",
+        "update",
+        "coast",
+        "at_evaluation",
+    )
+    keyword_only = ("sparse", "dense_ok")  # type: tuple[str, ...]
+    hints = {
+        "lr": "lr is called learning_rate on every target",
+        "decay": "decay means another thing on each API: give the learning rate as a schedule, such as "
+        "everstep.InverseTimeDecay(0.01, rate=1e-4)",
+    }
+    prefix = ""
+    locality = "element"
+    still = False
+    stages = 1
+    replays = 200
+    kernel = None  # type: Any  # or `everstep.kernel(name)`
+    tried = True  # whether the rule runs on the float32 arrays that everstep tries it on
+    family = "other"
+
+    sparse = option("exact", choices=("exact", "rows", "catch_up", "variable_rows"))
+    dense_ok = option(False)
+
+    def _check(self):
+        from everstep.compat.engine.fast_forward import check
+        from everstep.compat.targets.dry_run import check_rule
+
+        if self.sparse == "catch_up":
+            check(self)
+        check_rule(self)
+
+    # The verbs, in the order in which the engine calls them. All are pure functions of values.
+
+    def specialize(self, variable):
+        """The rule for one variable (a `Variable` record): this one, or a copy with other options."""
+        return self
+
+    def loss_scale(self, ops, hyper):
+        """What the loss was multiplied with before gradients were taken of it: 1, or a value of step-wide ones."""
+        return 1.0
+
+    def measure(self, ops, grad, var, slots, hyper):
+        """`{name: sum}` over the rows present, seen later as `hyper.NAME`; `total(sum)` adds over all variables."""
+        return {}
+
+    def accepts(self, ops, hyper):
+        """Whether this step's gradients are taken. If not it changes nothing but scalars, and neither counts as an
+        update nor as one of the steps to the next."""
+        return True
+
+    def collect(self, ops, grad, slots, hyper):
+        """New slots from this step's gradient, kept whether or not the step updates."""
+        return {}
+
+    def applies(self, ops, hyper):
+        """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included, and
+        `hyper.updates` the updates so far."""
+        return self.stages == 1 or hyper.pending >= self.stages
+
+    def advance(self, ops, scalars, hyper, t):
+        """The scalars' new values, once per update; `update` sees them as `hyper.NAME`."""
+        return {}
+
+    def reject(self, ops, scalars, hyper):
+        """The scalars' new values after a step that was not accepted."""
+        return {}
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        """What to subtract from the variable (or `assign(new value)`), and `{name: new slot}`. t is 1.0 at first."""
+        raise DefinitionError(
+            "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__)
+        )
+
+    def coast(self, ops, var, slots, hyper, steps):
+        """What `update` would return of `steps` zero gradients together: the closed form, for `sparse="catch_up"`."""
+        return 0.0, {}
+
+    def at_evaluation(self, ops, var, slots, hyper):
+        """What the variable is evaluated and exported with, where not itself: what `everstep.averaged` puts there."""
+        return var
+
+    @property
+    def resting(self):
+        """The definition that a step without a gradient runs."""
+        return self
+
+    def has_slot(self, name):
+        """Whether a slot exists, by its declaration's `when`; what a rule asks that has more than one form."""
+        return self.declarations[name].exists(self)
+
+    # The tree.
+
+    def children(self):
+        """`{name: definition}` of the definitions that this one is made of."""
+        return OrderedDict((n, self._values[n]) for n in self.declared_order if self.declarations[n].kind == "child")
+
+    def active(self):
+        """The children that have a part in the variable that this was specialized for: their slots exist."""
+        return self.children()
+
+    def check_variables(self, records):
+        """Raises DefinitionError where the variables of the first step, `Variable` records, show a mistake."""
+
+    @property
+    def base(self):
+        """The innermost rule of a chain of wrappers; the definition itself where there is none, or more than one."""
+        children = list(self.children().values())
+        return children[0].base if len(children) == 1 else self
+
+    # Native optimizers.
+
+    def bind(self, module, **native):
+        """A native optimizer of the API that `module` speaks, which does what this definition says.
+
+        Args:
+            module: the module you already import: `tf.train`, `tf.keras`, `keras`, `tf_keras.optimizers.legacy`,
+                `numpy`, ...
+            **native: the native base class's own keywords (`name`, `clipnorm`, `use_locking`, ...).
+                And `gradients`, where the API's optimizers take gradients of a loss (tf.train, OptimizerV2, Keras 2):
+                a function of (loss, variables) that gives a gradient, IndexedSlices or None for each variable, and
+                that `minimize`, `compute_gradients` and, in graphs, `fit` ask in place of differentiation. No config
+                holds it: a saved model is loaded with `compile=False`.
+
+        Returns:
+            An instance of that module's own `Optimizer` class.
+
+        Raises:
+            TargetError: the module speaks none of the known APIs; the message lists what was looked for.
+        """
+        from everstep.compat.targets.detect import find
+
+        return find(module).native_class(type(self)).from_definition(self, **native)
+
+    def to_native_config(self, module):
+        """`{"class_name": ..., "config": ...}` of the stock optimizer of `module` that does the same.
+
+        The config holds the constructor's arguments.
+
+        Raises:
+            UnsupportedError: that API has none; the message says what stands in the way.
+        """
+        from everstep.compat.stock.from_native import to_native_config
+
+        return to_native_config(self, module)
+
+    @classmethod
+    def native_class(cls, module):
+        """The class whose instances `bind(module)` returns; it takes this definition's arguments too."""
+        from everstep.compat.targets.detect import find
+
+        return find(module).native_class(cls)
+
+    def __getattr__(self, name):
+        if name in _NATIVE:
+            raise NotBoundError(
+                "{} is an everstep definition, not an optimizer of any framework, so it has no {!r}. Bind it to the "
+                "module you train with first: {}(...).bind(tf.keras)".format(self._short(), name, type(self).__name__)
+            )
+        raise AttributeError("{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __repr__(self):
+        return "<everstep definition {}: bind(module) makes an optimizer of it>".format(self._short())
+
+
+class Composite(Definition):
+    """A definition made of others: every verb but `update` and `applies` goes to each of them.
+
+    Class attributes:
+        passes_on: the verbs that it overrides only to give the definitions inside something else, as a clipped
+            gradient: it has them where those have.
+        gathers: whether those have a part in steps that update alone, and what they measure is nobody's before.
+    """
+
+    family = "wrappers"
+    passes_on = frozenset()  # type: frozenset[str]
+    gathers = False
+
+    def _check(self):
+        for inside in self.children().values():
+            if inside.stages > 1:
+                raise DefinitionError(
+                    "{} takes {} gradients to an update, of which {} would take each for one; put what it should do "
+                    "inside".format(inside._short(), inside.stages, type(self).__name__)
+                )
+        super(Composite, self)._check()
+
+    def _default(self, name, values):
+        if name not in self.keyword_only:
+            return super(Composite, self)._default(name, values)
+        found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
+        if len(found) > 1:
+            raise DefinitionError(
+                "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
+            )
+        return found.pop()
+
+    @property
+    def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
+        widest = ("element", "row", "variable")
+        return max((child.locality for child in self.active().values()), key=widest.index)
+
+    @property
+    def still(self):  # type: ignore[override]
+        return all(child.still for child in self.active().values())
+
+    @property
+    def replays(self):  # type: ignore[override]
+        return max(child.replays for child in self.active().values())
+
+    @property
+    def tried(self):  # type: ignore[override]
+        return all(child.tried for child in self.children().values())
+
+    def check_variables(self, records):
+        for inside in self.children().values():
+            inside.check_variables(records)
+
+    def specialize(self, variable):
+        special = {name: inside.specialize(variable) for name, inside in self.children().items()}
+        changed = {name: inside for name, inside in special.items() if inside is not self.children()[name]}
+        return self.replace(**changed) if changed else self
+
+    def measure(self, ops, grad, var, slots, hyper):
+        return self._each(lambda child, slots, hyper: child.measure(ops, grad, var, slots, hyper), slots, hyper)
+
+    def collect(self, ops, grad, slots, hyper):
+        return self._each(lambda child, slots, hyper: child.collect(ops, grad, slots, hyper), slots, hyper)
+
+    def advance(self, ops, scalars, hyper, t):
+        advance = lambda child, scalars, hyper: child.advance(ops, scalars, hyper, t)  # noqa: E731
+        return self._each(advance, scalars, hyper, self.children())
+
+    def reject(self, ops, scalars, hyper):
+        return self._each(lambda child, *state: child.reject(ops, *state), scalars, hyper, self.children())
+
+    def at_evaluation(self, ops, var, slots, hyper):
+        for name, inside in self.active().items():
+            var = inside.at_evaluation(ops, var, getattr(slots, name), getattr(hyper, name))
+        return var
+
+    def _each(self, verb, state, hyper, children=None):
+        children = self.active() if children is None else children
+        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in children.items()}
+
+
+class Wrapper(Composite):
+    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
+
+    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
+    """
+
+    prefix = "wrapper"
+    inner = child()
+
+    @property
+    def resting(self):  # type: ignore[override]
+        inner = self.inner.resting
+        return self if inner is self.inner else self.replace(inner=inner)
+
+    def loss_scale(self, ops, hyper):
+        return self.inner.loss_scale(ops, hyper.inner)
+
+    def accepts(self, ops, hyper):
+        return self.inner.accepts(ops, hyper.inner)
+
+    def applies(self, ops, hyper):
+        return self.inner.applies(ops, hyper.inner)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        return change, {"inner": inner}
+
+    def coast(self, ops, var, slots, hyper, steps):
+        change, inner = self.inner.coast(ops, var, slots.inner, hyper.inner, steps)
+        return change, {"inner": inner}
+
+
+Declared.reserved = RESERVED
