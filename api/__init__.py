@@ -12,8 +12,10 @@ from __future__ import absolute_import, division, print_function
 from everstep import errors, optimizers
 from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.state.averaged import assign_averages, averaged
+from everstep.compat.state.capture import capture
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
-from everstep.compat.state.state import State, capture, restore
+from everstep.compat.state.restore import restore
+from everstep.compat.state.state import State
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage

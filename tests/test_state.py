@@ -19,7 +19,7 @@ import pytest
 
 import everstep
 from everstep import errors
-from everstep.compat.state import npz
+from everstep.compat.state import npz_archive
 from everstep.compat.state.matching import match
 from everstep.optimizers import SGD, Adam, AdamW, Nadam
 
@@ -156,7 +156,7 @@ class Generated(object):
 def test_large_arrays_are_written_and_read_in_pieces(tmpdir):
     path, handle = str(tmpdir.join("state")), Generated()
     everstep.State(slots={"w": {"m": handle}}).save(path)
-    assert 0 < handle.most <= npz.PIECE
+    assert 0 < handle.most <= npz_archive.PIECE
     stored = everstep.State.load(path).slots["w"]["m"]
     assert (stored[9998:] == handle[9998:]).all()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
@@ -295,24 +295,24 @@ TEXTS = {
 
 def forged(content, text):
     """A file with another header, all sizes, places and checksums as they then have to be."""
-    length, = np.frombuffer(content[30 + len(npz.HEADER_NAME) + 12 :][:8], "<u8").tolist()
-    start = 30 + len(npz.HEADER_NAME) + 20
+    length, = np.frombuffer(content[30 + len(npz_archive.HEADER_NAME) + 12 :][:8], "<u8").tolist()
+    start = 30 + len(npz_archive.HEADER_NAME) + 20
     old_members = []
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
         old_members = [archive.read(info) for info in infos[1:]]
     assert infos[0].file_size == length and content[start : start + length] == archive_header(content)
-    members, end = npz._layout([len(text)] + list(map(len, old_members)))
+    members, end = npz_archive._layout([len(text)] + list(map(len, old_members)))
     parts, crcs = [], []
     for member, data in zip(members, [text] + old_members):
         crcs.append(binascii.crc32(data) & 0xFFFFFFFF)
-        parts.append(npz._local(member, crcs[-1]) + data)
-    return b"".join(parts) + npz._directory(members, crcs, end)
+        parts.append(npz_archive._local(member, crcs[-1]) + data)
+    return b"".join(parts) + npz_archive._directory(members, crcs, end)
 
 
 def archive_header(content):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return archive.read(npz.HEADER_NAME)
+        return archive.read(npz_archive.HEADER_NAME)
 
 
 def with_header(breaks):
@@ -405,9 +405,11 @@ WHOLE_FILES = {
     "a bomb of zeros": lambda content, random: archived(
         ["everstep.json"], [b"\0" * 50000000], zipfile.ZIP_DEFLATED
     ),
-    "a header of 2**60 bytes": lambda content, random: npz._local(npz._Member(npz.HEADER_NAME, 0, 1 << 60, 0), 0)
+    "a header of 2**60 bytes": lambda content, random: npz_archive._local(
+        npz_archive._Member(npz_archive.HEADER_NAME, 0, 1 << 60, 0), 0
+    )
     + content,
-    "a header larger than what is read": lambda content, random: forged(content, b" " * (npz.MAX_HEADER + 1)),
+    "a header larger than what is read": lambda content, random: forged(content, b" " * (npz_archive.MAX_HEADER + 1)),
     "two in one file": lambda content, random: content + content,
     "something behind": lambda content, random: content + b"\0",
     "something before": lambda content, random: b"#!/bin/sh\n" + content,

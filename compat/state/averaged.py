@@ -5,7 +5,7 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.engine import fast_forward
-from everstep.compat.state.state import opened
+from everstep.compat.state.live import opened
 from everstep.errors import StateError
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import Names, defines, flat, tree

@@ -8,7 +8,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.state import bundle, keras_h5, keras_zip, reading, writing
+from everstep.compat.state import bundle, identify, keras_h5, keras_zip, reading, writing
 from everstep.compat.state.matching import Match, expanded, parsed
 from everstep.compat.state.native_file import Handle
 from everstep.compat.state.native_file import reading as guarded
@@ -244,7 +244,7 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
         state = native
     else:
         facts.update(format=native.format, writer=native.writer, missing=list(native.missing))
-        kinds, state = reading.kinds_of(native), None
+        kinds, state = identify.kinds_of(native), None
         facts["optimizer"] = " or ".join(kinds) or None
         try:
             state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)

@@ -10,8 +10,8 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.state.native_file import Handle, NativeFile, numbered, pieces, reading
-from everstep.compat.state.npz import replacing
-from everstep.compat.state.state import exactly
+from everstep.compat.state.replacing import replacing
+from everstep.compat.state.values import exactly
 from everstep.errors import EverstepError, FileError, UnsupportedError
 
 MAX_TEXT, MAX_ENTRIES, MAX_DEPTH = 1 << 26, 1 << 17, 32

@@ -2,11 +2,12 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import re
 from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.npz import PIECE
+from everstep.compat.state.npz_archive import PIECE
 from everstep.errors import EverstepError, FileError
 
 
@@ -90,3 +91,31 @@ def numbered(names):
         seen[name] = seen.get(name, -1) + 1
         result.append("{}#{}".format(name, seen[name]) if names.count(name) > 1 else name)
     return result
+
+
+def check_present(native):
+    if native.missing:
+        raise FileError("{} has {}; there is no optimizer's state to read".format(
+            native.path, "; ".join(native.missing)))
+
+
+def saver_slots(native, op):
+    """{variable: {number: handle}} of the slots whose names end with `op`."""
+    keys, found = dict(native.entries), OrderedDict()
+    pattern = re.compile(r"^(.+)/{}(?:_(\d+))?$".format(re.escape(op)))
+    for key, handle in native.entries:
+        match = pattern.match(key)
+        variable = match and variable_of(match.group(1), keys, handle.shape)
+        if match:
+            found.setdefault(variable or match.group(1), {})[int(match.group(2) or 0)] = handle
+    return found
+
+
+def variable_of(path, keys, shape=None):
+    """The variable that a slot's name begins with, below the scope in which the optimizer stood."""
+    parts = path.split("/")
+    for place in range(len(parts)):
+        name = "/".join(parts[place:])
+        if name in keys and (shape is None or keys[name].shape == shape):
+            return name
+    return None

@@ -6,8 +6,10 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.step import counters
+from everstep.compat.state.by_place import by_place
+from everstep.compat.state.identify import definition_for
 from everstep.compat.state.matching import match
-from everstep.compat.state.reading import by_place, check_present, definition_for
+from everstep.compat.state.native_file import check_present
 from everstep.compat.state.roles import MEANINGS, beta_power, blocks, check_meaning, in_form, roles_of, some
 from everstep.errors import StateError
 from everstep.optimizers.contract.definition import Definition
