@@ -51,7 +51,9 @@ def exactly(name, value, dtype):
     """The value in a dtype that holds it; bfloat16, which NumPy has not, as float32."""
     value = np.asarray(value)
     made = value.astype("float32" if dtype == "bfloat16" else dtype)
-    same = np.array_equal(made[made == made], value[value == value]) and np.array_equal(made == made, value == value)
+    same = made.dtype == value.dtype or (
+        np.array_equal(made[made == made], value[value == value]) and np.array_equal(made == made, value == value)
+    )
     if same and dtype == "bfloat16":
         same = not np.any(np.ascontiguousarray(made).view(np.uint32) & 0xFFFF)
     if not same:
