@@ -169,7 +169,10 @@ def test_momentum_goes_on_in_the_form_of_keras(way):
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 @pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
 def test_what_was_converted_is_what_is_read(name):
-    found, wanted = read(name, converted=True).to_dict(), read(name).to_dict()
+    how = {}
+    if name.endswith("/adam"):  # converted when what nobody said was everstep's default, not tf.train's
+        how["optimizer"] = FILES[name]["optimizer"].replace(")", ", epsilon=1e-07)")
+    found, wanted = read(name, converted=True).to_dict(), read(name, **how).to_dict()
     np.testing.assert_equal(found, wanted)
 
 

@@ -220,9 +220,12 @@ def test_savers_files_say_what_to_give():
     adam = BY_NAME["tf1.4/adam.ckpt"].path
     refused(adam, "AdamOptimizer", "definition=")
     refused(adam, "no power of beta_1 = 0.5", definition=everstep.optimizers.Adam(beta_1=0.5))
-    refused(adam, "no slots of MomentumOptimizer", "AdamOptimizer", optimizer="Momentum(momentum=0.9)")
-    refused(BY_NAME["tf1.4/rmsprop.ckpt"].path, "rms", "mg", optimizer="RMSProp(centered=True)")
-    refused(BY_NAME["tf1.4/rmsprop_centered.ckpt"].path, "RMSProp_2", optimizer="RMSProp(centered=False)")
+    momentum = "Momentum(learning_rate=0.1, momentum=0.9)"
+    refused(adam, "no slots of MomentumOptimizer", "AdamOptimizer", optimizer=momentum)
+    refused(adam, "no default for learning_rate and momentum", optimizer="Momentum")
+    said = "RMSProp(learning_rate=0.1, centered={})"
+    refused(BY_NAME["tf1.4/rmsprop.ckpt"].path, "rms", "mg", optimizer=said.format(True))
+    refused(BY_NAME["tf1.4/rmsprop_centered.ckpt"].path, "RMSProp_2", optimizer=said.format(False))
     state = everstep.read_checkpoint(adam, optimizer="Adam", updates=5)
     assert state.updates == 5
 

@@ -126,14 +126,14 @@ def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("updates", [0, 1, 10, 811, 20000])
 def test_beta_powers_tell_the_count(updates, tmp_path):
     """What tf.train multiplies up in float32, step by step."""
-    from everstep.compat.state import native_file, roles
+    from everstep.compat.state import conversions, native_file
 
     power = np.float32(0.999)
     for _ in range(updates):
         power = power * np.float32(0.999)
     native, definition = native_file.NativeFile("file", "tf-saver"), everstep.optimizers.Adam()
-    assert roles.count_of_powers(native, definition, {"beta2_power": power}) == updates
-    assert roles.beta_power(0.999, updates) == power
+    assert conversions.count_of_powers(native, definition, {"beta2_power": power}) == updates
+    assert conversions.beta_power(0.999, updates) == power
 
 
 # Keras.

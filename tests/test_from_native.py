@@ -93,12 +93,25 @@ def test_what_is_no_stock_optimizer():
         ({"use_ema": True}, "no moving average"),
         ({"gradient_accumulation_steps": 4, "learning_rate": HALVED}, "gradient_accumulation_steps with a schedule"),
         ({"decay": 0.1, "learning_rate": HALVED}, "decay=0.1 of a learning rate that is no number"),
-        ({"sign_decay_fn": max}, "sign_decay_fn is a function"),
+        ({"adaptive_epsilon": True}, "adaptive_epsilon: epsilon is then times"),
     ],
 )
 def test_what_cannot_be_said(config, words):
     with pytest.raises(everstep.errors.UnsupportedError, match=words):
-        migrated({"class_name": "SGD", "config": dict({"learning_rate": 0.1}, **config)}, "keras3")
+        migrated({"class_name": "Adam", "config": dict({"learning_rate": 0.1}, **config)}, "update_step")
+
+
+@pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if stock_class(way, "AddSignOptimizer")], ids=ids)
+def test_a_function_of_global_step(way):
+    optimizer = stock_class(way, "AddSignOptimizer")(sign_decay_fn=max)
+    with pytest.raises(everstep.errors.UnsupportedError, match="sign_decay_fn: it is a function"):
+        everstep.from_native(optimizer)
+
+
+def test_arguments_that_are_not_given_are_stock_s_own():
+    """Keras 2's Adagrad has another rate than any other, and its accumulator starts at 0."""
+    definition = migrated({"class_name": "Adagrad", "config": {}}, "get_updates")
+    assert definition == everstep.optimizers.Adagrad(0.01, epsilon=1e-7, initial_accumulator_value=0.0)
 
 
 def test_warns_once(monkeypatch):

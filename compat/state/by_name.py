@@ -7,31 +7,34 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS
+from everstep.compat.state.conversions import some
 from everstep.compat.state.identify import likely
 from everstep.compat.state.native_file import saver_slots, variable_of
-from everstep.compat.state.roles import blocks, roles_of, some
+from everstep.compat.stock.lookup import entry_for
+from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, UnsupportedError
 from everstep.optimizers.contract.tree import flat
 
 _OWN_UPDATES = {"tf_train": "updates", "optimizer_v2": "iter", "get_updates": "iterations"}  # of what everstep binds
-_OWN_NAMES = {"iter": "updates", "momentum_cache": "momentum_product"}
+# {name on disk: ours} of the counters that stock optimizers keep.
+_COUNTERS = {counter.native: counter.name for entry in STOCK for counter in entry.head + entry.tail}
 
 
 def by_slot_name(native, definition):
     """Object checkpoints of OptimizerV2 and tf.train."""
-    own = OrderedDict((_OWN_NAMES.get(name, name), handle) for name, handle in native.own.items())
-    names, form = {name: name for name in list(flat(definition, "slot")) + list(ENGINE_SLOTS)}, None
+    own = OrderedDict((_COUNTERS.get(name, name), handle) for name, handle in native.own.items())
+    names, entry = {name: name for name in list(flat(definition, "slot")) + list(ENGINE_SLOTS)}, None
     has = set(name for found in native.slots.values() for name in found)
     if not has <= set(names) or native.target == "tf_train" and "updates" not in own:
-        roles, form = roles_of(native.target, definition)
-        names = {slot.native: slot.name for block in blocks(roles) for slot in block}
+        entry = entry_for(native.target, definition)
+        names = entry.slot_names
     if not has <= set(names):
         raise FileError("{} has the slots {}, which are not those of {}{}".format(
             native.path, ", ".join(sorted(has)), definition._short(), likely(native)))
     slots = OrderedDict((variable, OrderedDict()) for variable in native.variables)
     for variable, found in native.slots.items():
         slots[variable].update((names[name], handle) for name, handle in found.items())
-    return slots, own, form
+    return slots, own, entry
 
 
 def by_saver_name(native, definition):
@@ -40,21 +43,20 @@ def by_saver_name(native, definition):
         found = _ours_in_saver(native, definition, target, keys)
         if found:
             return found
-    stock, form = roles_of("tf_train", definition)
-    numbers = saver_slots(native, stock.op)
-    line = [slot for block in blocks(stock) for slot in block]
+    entry = entry_for("tf_train", definition)
+    numbers, line = saver_slots(native, entry.op), entry.slots
     used = set(flat(definition, "slot"))
     line = [slot for slot in line if slot.always or slot.name in used]
     if line and not numbers:
         raise FileError("{} has no slots of {}: none of its {} names ends with /{}{}".format(
-            native.path, stock.native, len(keys), stock.op, likely(native)))
+            native.path, entry.native, len(keys), entry.op, likely(native)))
     slots = OrderedDict()
     for variable, found in numbers.items():
         if sorted(found) != list(range(len(line))):
             raise FileError(
                 "{}: {} has the slots {}; {} makes {}{}".format(
-                    native.path, variable, some(stock.op + ("_%d" % number if number else "") for number in found),
-                    stock.native, ", ".join("{} ({})".format(stock.op + ("_%d" % place if place else ""), slot.native)
+                    native.path, variable, some(entry.op + ("_%d" % number if number else "") for number in found),
+                    entry.native, ", ".join("{} ({})".format(entry.op + ("_%d" % place if place else ""), slot.native)
                                             for place, slot in enumerate(line)) or "none",
                     ". Two optimizers of that name have trained it; their slots cannot be told apart"
                     if len(found) > len(line) else ""))
@@ -75,7 +77,7 @@ def by_saver_name(native, definition):
             )
         if powers:
             own[wanted] = powers[0]
-    return slots, own, form
+    return slots, own, entry
 
 
 def _ours_in_saver(native, definition, target, keys):
@@ -91,14 +93,13 @@ def _ours_in_saver(native, definition, target, keys):
     scope = counts[0].rpartition("/")[0]
     name = scope.rpartition("/")[2]
     wanted = list(flat(definition, "slot")) + list(ENGINE_SLOTS)
-    names, form = {slot: slot for slot in wanted}, None
+    names, entry = {slot: slot for slot in wanted}, None
     if target == "optimizer_v2":
         try:
-            stock, stock_form = roles_of(target, definition)
-            theirs = {slot.native: slot.name for block in blocks(stock) for slot in block}
+            stock = entry_for(target, definition)
             if any(key.startswith(scope + "/") and key[len(scope) + 1 :].endswith("/" + slot)
-                   for key in keys for slot in set(theirs) - set(names)):
-                names, form = theirs, stock_form
+                   for key in keys for slot in set(stock.slot_names) - set(names)):
+                names, entry = stock.slot_names, stock
         except UnsupportedError:
             pass
     slots = OrderedDict()
@@ -116,10 +117,9 @@ def _ours_in_saver(native, definition, target, keys):
     own = OrderedDict()
     for key, handle in native.entries:
         if key.startswith(scope + "/") and handle.shape == ():
-            own[key[len(scope) + 1 :]] = handle
+            name = key[len(scope) + 1 :]
+            own[_COUNTERS.get(name, name) if target == "optimizer_v2" else name] = handle
     own["updates"] = keys[counts[0]]
-    if "momentum_cache" in own:
-        own["momentum_product"] = own.pop("momentum_cache")
     native.target = target
     native.variables = OrderedDict((name, keys[name]) for name in slots if name in keys)
-    return slots, own, form
+    return slots, own, entry

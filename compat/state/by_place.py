@@ -1,91 +1,153 @@
 """Tells the slots in files that keep arrays by position, without names."""
 from __future__ import absolute_import, division, print_function
 
+import itertools
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.engine.fast_forward import HISTORY
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
-from everstep.compat.state.roles import Slot, blocks, roles_of, some
+from everstep.compat.state.conversions import some
+from everstep.compat.state.native_file import Handle
+from everstep.compat.stock.entry import Slot
+from everstep.compat.stock.lookup import entry_for
 from everstep.errors import FileError, StateError, UnsupportedError
+from everstep.optimizers.contract.definition import Variable
 from everstep.optimizers.contract.tree import flat
 
 Layout = namedtuple("Layout", "head blocks tail")  # names of what is there once, before and behind the slots
 
 
 def _layouts(native, definition, ours):
-    """What might stand where, in a file that goes by position: (Layout, form or None) of each way."""
-    scalars = list(flat(definition, "scalar"))
+    """What may stand where, in a file that goes by position: (Layout, stock entry or None) of each way."""
     targets = [native.target] if native.target else ["keras3", "update_step"]
     for target in targets:
         if ours is not False:
-            hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
-                      if isinstance(owner._values[declaration.name], float)]
-            hypers = sorted(hypers, key=lambda name: name != "learning_rate")
-            others = [name for name in counters(definition) if name != "updates"] + scalars
-            head = ["updates"] + (hypers if target == "keras3" else []) + others
-            engine = [engine_slot_names(definition, True)]
-            if target == "keras3" and engine[0] != engine_slot_names(definition, False):  # no sparse gradients there
-                engine.append(engine_slot_names(definition, False))
-            for names in engine:
-                slots = [Slot(name, name, False) for name in list(flat(definition, "slot")) + names]
-                yield Layout(head, [slots] if slots else [], []), None
+            for layout in _own_layouts(target, definition):
+                yield layout, None
         if not ours:
             try:
-                roles, form = roles_of(target, definition)
+                entry = entry_for(target, definition)
             except UnsupportedError:
                 if native.target:
                     raise
                 continue
-            for layout in _stock_layouts(target, roles, definition, scalars):
-                yield layout, form
+            for layout in _stock_layouts(entry, definition):
+                yield layout, entry
 
 
-def _stock_layouts(target, roles, definition, scalars):
-    used = set(flat(definition, "slot"))
-    first = [[Slot("accumulate/sum", "", False)]] if "accumulate/sum" in used else []
+def _own_layouts(target, definition):
+    hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
+              if isinstance(owner._values[declaration.name], float)]
+    hypers = sorted(hypers, key=lambda name: name != "learning_rate")
+    head = ["updates"] + (hypers if target == "keras3" else [])
+    head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
+    engine = [engine_slot_names(definition, True)]
+    if target == "keras3" and engine[0] != engine_slot_names(definition, False):  # no sparse gradients there
+        engine.append(engine_slot_names(definition, False))
+    vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
+    slots = [Slot(name, name, False, "" if name in vectors else "matrix") for name in matrices]
+    slots += [Slot(name, name, False, "vector") for name in vectors if name not in matrices]
+    for names in engine:
+        block = slots + [Slot(name, name, False, "") for name in names]
+        yield Layout(head, [block] if block else [], [])
+
+
+def slots_of_rank(definition, rank):
+    """The flat names of the slots of a variable of that rank, whatever it is called."""
+    rule = definition
+    if definition.base.locality == "variable":  # a factored rule keeps other slots of vectors than of matrices
+        record = Variable("", (2,) * rank, "float32", 0, (), None)
+        rule = definition.specialize(record)
+    return list(flat(rule, "slot"))
+
+
+def _stock_layouts(entry, definition):
+    used = set(slots_of_rank(definition, 1)).union(slots_of_rank(definition, 2))
+    first = [[Slot("accumulate/sum", "", False, "")]] if "accumulate/sum" in used else []
     ways = []
     for always in (True, False):  # Keras before 2.1.3 knew no amsgrad, and kept nothing for it
-        lines = [[slot for slot in block if slot.name in used or always and slot.always] for block in blocks(roles)]
+        lines = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
         lines = first + [block for block in lines if block]
         if lines not in ways:
             ways.append(lines)
-    heads = [["updates"]]
-    if target == "keras3":
-        number = isinstance(getattr(definition.base, "learning_rate", None), float)
-        heads = [["updates", "learning_rate"]] if number else heads
-    if target == "get_updates" and roles.native in ("RMSprop", "Adagrad", "Adadelta"):
-        heads.append([])  # before Keras 2.3
-    for head in heads:
-        for lines in ways:
-            yield Layout(head, lines, [])
-            if scalars:
-                yield Layout(head + scalars, lines, [])
-                yield Layout(head, lines, scalars)
+    rate = isinstance(getattr(definition.base, "learning_rate", None), float)
+    choices = [(True, False) if each.optional and each.name != "learning_rate" else (not each.optional or rate,)
+               for each in entry.head + entry.tail]
+    for saved in itertools.product(*choices):
+        kept = [each.name if is_saved else None for each, is_saved in zip(entry.head + entry.tail, saved)]
+        head, tail = ([name for name in part if name] for part in (kept[: len(entry.head)], kept[len(entry.head) :]))
+        if not set(head).intersection(tail):
+            for lines in ways:
+                yield Layout(head, lines, tail)
 
 
-def _fitted(entries, layout, definition):
-    """({name: handle} of what is there once, [{slot: (name, handle)} of each variable]), or None."""
+def _fits(entries, layout, definition):
+    """({name: handle} of what is there once, [_Found of each variable]) of each way in which a layout fits."""
     once = layout.head + layout.tail
-    width = sum(map(len, layout.blocks))
+    if len(entries) < len(once):
+        return
     body = entries[len(layout.head) : len(entries) - len(layout.tail)]
-    if len(entries) < len(once) or len(body) % width if width else body:
-        return None
     tail = entries[len(entries) - len(layout.tail) :] if layout.tail else []
     own = OrderedDict(zip(once, [handle for _, handle in entries[: len(layout.head)] + tail]))
     for name, handle in own.items():
         integer = name in ("updates", "pending", "steps")
         if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != integer:
-            return None
-    count, place = len(body) // width if width else 0, 0
-    found = [OrderedDict() for _ in range(count)]
-    for block in layout.blocks:
-        for variable in range(count):
-            for slot in block:
-                found[variable][slot] = body[place]
-                place += 1
-    return (own, [_kept(each, definition) for each in found]) if all(map(_like, found)) else None
+            return
+    for found in _variables(body, layout.blocks):
+        if all(map(_like, found)):
+            yield own, [_kept(each, definition) for each in found]
+
+
+def _variables(body, blocks):
+    """Lists of {slot: (name, handle)} of each variable: the ways in which a body is made of blocks."""
+    plain = [block for block in blocks if not any(slot.rank for slot in block)]
+    width = sum(map(len, plain))
+    counts = [len(body) // width] if width else [0]
+    if plain == blocks:
+        if len(body) != counts[0] * width:
+            return
+    elif plain:
+        counts = range(len(body) // width + 1)
+    for count in counts:
+        place, found = 0, [OrderedDict() for _ in range(count)]
+        for block in plain:
+            for variable in range(count):
+                for slot in block:
+                    found[variable][slot] = body[place]
+                    place += 1
+        if plain == blocks:
+            yield found
+            continue
+        for rest in _mixed(body[place:], blocks[-1]):
+            if not plain:
+                yield rest
+            elif len(rest) == count:
+                yield [OrderedDict(list(first.items()) + list(then.items())) for first, then in zip(found, rest)]
+
+
+def _mixed(body, block):
+    """The same for a block in which vectors have other slots than matrices."""
+    if not body:
+        yield []
+    for other in ("matrix", "vector") if body else ():
+        slots = [slot for slot in block if slot.rank in ("", other)]
+        found = OrderedDict(zip(slots, body))
+        shape = _shape(found) if len(found) == len(slots) else ()
+        if len(found) == len(slots) and (len(shape) > 1) == (other == "matrix") and _like(found):
+            for rest in _mixed(body[len(slots) :], block):
+                yield [found] + rest
+
+
+def _shape(found):
+    """The shape of the variable of some slots: its own, or that of its rows and columns together."""
+    plain = [handle.shape for slot, (_, handle) in found.items()
+             if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
+    if plain or not found:
+        return max(plain, key=len) if plain else ()
+    rows, columns = [handle.shape for _, handle in found.values()][:2]
+    return rows[:-1] + columns[-1:] if len(rows) == len(columns) > 1 else ()
 
 
 def _like(found):
@@ -93,7 +155,12 @@ def _like(found):
     counts = [handle for slot, (_, handle) in found.items() if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
     if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
         return False
-    shapes = set(handle.shape for slot, (_, handle) in found.items() if slot.native and slot.name not in ENGINE_SLOTS)
+    whole = _shape(found)
+    for slot, (_, handle) in found.items():
+        if slot.rank == "matrix" and np.prod(handle.shape) * whole[-1 if slot.name == "rows" else -2] != np.prod(whole):
+            return False
+    shapes = set(handle.shape for slot, (_, handle) in found.items()
+                 if slot.native and slot.name not in ENGINE_SLOTS and slot.rank != "matrix")
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(
         slot.always and handle.shape == (1,) for slot, (_, handle) in found.items())
 
@@ -102,28 +169,39 @@ _Found = namedtuple("_Found", "kept shape names")  # the slots of a variable; it
 
 
 def _kept(found, definition):
-    used = set(flat(definition, "slot")).union(ENGINE_SLOTS)
-    kept = OrderedDict((slot.name, handle) for slot, (_, handle) in found.items() if slot.name in used)
-    handles = list(kept.values()) or [handle for _, handle in found.values()]
-    return _Found(kept, handles[0].shape, [name for name, _ in found.values()])
+    factored = any(slot.rank == "matrix" for slot in found)
+    shape = _shape(found) if factored else None
+    used = slots_of_rank(definition, len(shape) if factored else 1) + list(ENGINE_SLOTS)
+    kept = OrderedDict((slot, handle) for slot, (_, handle) in found.items() if slot.name in used)
+    shape = shape or next(iter(kept.values()), next(iter(found.values()))[1]).shape
+    record = Variable("", shape, "float32", 0, (), None)
+    for slot in [slot for slot in kept if slot.rank == "matrix"]:
+        kept[slot] = reshaped(kept[slot], flat(definition, "slot")[slot.name][1].shape_for(record))
+    return _Found(OrderedDict((slot.name, handle) for slot, handle in kept.items()), shape,
+                  [name for name, _ in found.values()])
+
+
+def reshaped(handle, shape):
+    """A handle of an array in another shape, with as many elements."""
+    if tuple(handle.shape) == tuple(shape):
+        return handle
+    return Handle(getattr(handle, "name", "array"), shape, handle.dtype,
+                  lambda selection: np.reshape(np.asarray(handle), shape)[selection])
 
 
 def by_place(native, definition, ours, variables):
     fits, tried, wrong = [], [], []
-    for layout, form in _layouts(native, definition, ours):
+    for layout, entry in _layouts(native, definition, ours):
         tried.append(layout)
-        fit = _fitted(native.entries, layout, definition)
-        if fit is None:
-            continue
-        own, found = fit
-        try:
-            names = list(native.variables)
-            if found:
-                names = names_of(native, [each.shape for each in found], [each.names for each in found], variables)
-        except StateError as error:
-            wrong.append(str(error))  # not the error, which would keep the file open
-            continue
-        fits.append((names, own, found, form))
+        for own, found in _fits(native.entries, layout, definition):
+            try:
+                names = list(native.variables)
+                if found:
+                    names = names_of(native, [each.shape for each in found], [each.names for each in found], variables)
+            except StateError as error:
+                wrong.append(str(error))  # not the error, which would keep the file open
+                continue
+            fits.append((names, own, found, entry))
     if not fits and wrong:
         raise StateError(wrong[0])
     if not fits:
@@ -143,15 +221,15 @@ def by_place(native, definition, ours, variables):
             "{} may be of a stock optimizer or of one that everstep bound, with slots in another order, and does not "
             "say. Read a .keras or .h5 file of it, which does".format(native.path)
         )
-    names, own, found, form = fits[0]
-    if native.target is None and form is not None:
-        native.target = form.target
+    names, own, found, entry = fits[0]
+    if native.target is None and entry is not None:
+        native.target = entry.target
     slots = OrderedDict((name, OrderedDict()) for name in names)
     for name, each in zip(names, found):
         slots[name].update(each.kept)
     for name, handle in native.own.items():  # object checkpoints
         own.setdefault("momentum_product" if name == "_u_product" else name, handle)
-    return slots, own, form
+    return slots, own, entry
 
 
 def _meaning(fit):

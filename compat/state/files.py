@@ -84,8 +84,8 @@ def read_checkpoint(path, definition=None, optimizer=None, updates=None, learnin
         definition: the definition that trained; needed where the file has no optimizer's config (all TensorFlow
             checkpoints, and `.weights.h5`). One that has the other form of momentum gets it rescaled.
         optimizer: instead, the stock optimizer that trained, as its API spells it: `"Adam"`, or
-            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Numbers that neither it nor the file says are the
-            definition's defaults.
+            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither it nor the file says have that
+            class's own defaults; one without a default must be said.
         updates: how many updates were made, where the file does not say and the rule needs it.
         learning_rate: the rate in force, to rescale momentum with.
         variables: the names of the trained variables in the optimizer's order, where the file leaves it open.
@@ -288,9 +288,9 @@ def _told(handle):
 def _guessed(native, kinds):
     """The state as one of the kinds that it might be of; that has no settings that anybody said."""
     for kind in kinds:
-        for settings in ("", "(momentum=0.9)"):
+        for momentum in (False, True):
             try:
-                return reading.to_state(native, optimizer=kind + settings)
+                return reading.to_state(native, identify.guessed_definition(native, kind, momentum))
             except EverstepError:
                 continue
     return None

@@ -7,15 +7,15 @@ import warnings
 import numpy as np
 
 from everstep.compat.state.native_file import saver_slots
-from everstep.compat.state.roles import ROLES, blocks
 from everstep.compat.stock.from_native import from_native, short
-from everstep.compat.stock.table import FORMS
+from everstep.compat.stock.lookup import entries_of
 from everstep.compat.targets.base import CONFIG_KEY, Target
-from everstep.errors import DefinitionError, EverstepError, StateError
+from everstep.errors import EverstepError, StateError
+from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.definition import Definition
 
 
-def definition_for(native, definition=None, optimizer=None):
+def definition_for(native, definition=None, optimizer=None, learning_rate=None):
     """(definition, whether everstep wrote the file or None where that is to be found out)"""
     if definition is not None and optimizer is not None:
         raise StateError("give a definition or the name of an optimizer, not both")
@@ -26,7 +26,7 @@ def definition_for(native, definition=None, optimizer=None):
                 definition))
         return definition, ours
     if optimizer is not None:
-        return _of_text(native, optimizer), False if ours is None and native.entries else ours
+        return _of_text(native, optimizer, learning_rate), False if ours is None and native.entries else ours
     if native.config is not None:
         try:
             return of_config(native), ours
@@ -47,7 +47,7 @@ def of_config(native):
         return from_native({"class_name": native.class_name, "config": native.config}, native.target)
 
 
-def _of_text(native, text):
+def _of_text(native, text, learning_rate):
     """The definition of `Adam` or `Adam(learning_rate=0.1)`, spelled as the file's API spells it."""
     try:
         parsed = ast.parse(str(text).strip(), mode="eval").body
@@ -59,44 +59,63 @@ def _of_text(native, text):
         arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
     except (AttributeError, SyntaxError, ValueError, TypeError):
         raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
-    targets = [native.target] if native.target else ["keras3", "update_step"]
-    known = [form for form in FORMS if form.target in targets]
+    known = _entries_of(native)
     bare = name.lower().replace("optimizer", "")
-    form = next((form for form in known if form.native.lower().replace("optimizer", "") == bare), None)
-    if form is None:
+    entry = next((entry for entry in known if entry.native.lower().replace("optimizer", "") == bare), None)
+    if entry is None:
         raise StateError(
             "{} has no stock optimizer {}; known are {}. Of one of your own give the definition".format(
-                native.target, name, ", ".join(sorted(set(form.native for form in known)))
+                native.target, name, ", ".join(sorted(set(entry.native for entry in known)))
             )
         )
-    unknown = sorted(set(arguments) - set(form.names))
+    unknown = sorted(set(arguments) - set(entry.names))
     if unknown:
         raise StateError("{} has no argument {}; it has {}".format(
-            form.native, ", ".join(unknown), ", ".join(sorted(form.names))))
-    held = dict(native.own)
-    config = {name: number(held[name]) for name in form.names if name in held and not np.shape(held[name])}
-    config.update(arguments)
+            entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
+    if learning_rate is not None:  # the rate in force, which a text need not say again
+        arguments.setdefault("learning_rate", learning_rate)
+    return definition_of(native, entry, arguments)
+
+
+def definition_of(native, entry, arguments):
+    """The definition of a stock optimizer: with these arguments, else as the file says, else its own defaults.
+
+    Raises:
+        StateError: an argument makes no sense, or none of them says one that has no default.
+    """
+    held = native.own
+    given = {name: number(held[name]) for name in entry.names if name in held and not np.shape(held[name])}
+    given.update(arguments)
     for slot, theirs in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
-        if theirs in form.names and theirs not in config:
-            config[theirs] = any(slot in found for found in _slot_names(native, form).values())
-    made = {form.names[theirs]: value for theirs, value in config.items()}
-    made.update(form.fixed)
-    made["sparse"] = form.sparse(made) if callable(form.sparse) else form.sparse
+        if theirs in entry.names and theirs not in given:
+            given[theirs] = any(slot in found for found in _slot_names(native, entry))
     try:
-        return form.definition(**made)
-    except DefinitionError as error:
+        return entry.make(given)
+    except EverstepError as error:
         raise StateError(str(error))
 
 
-def _slot_names(native, form):
-    """{variable: names of its slots} of a file whose slots have names."""
-    roles = next(roles for roles in ROLES if (roles.target, roles.native) == (form.target, form.native))
+def guessed_definition(native, name, momentum):
+    """The definition that a stock optimizer of the file's API may be, though nobody said its settings."""
+    entry = next(entry for entry in _entries_of(native) if entry.native == name)
+    lacks = [theirs for theirs, value in entry.defaults.items() if value is REQUIRED and theirs not in native.own]
+    given = {theirs: entry.definition.declarations[entry.names[theirs]].default for theirs in lacks}
+    given.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
+    return definition_of(native, entry, given)
+
+
+def _entries_of(native):
+    """The stock optimizers that a file may be of, by its API."""
+    targets = [native.target] if native.target else ["keras3", "update_step"]
+    return [entry for target in targets for entry in entries_of(target)]
+
+
+def _slot_names(native, entry):
+    """The names of the slots of each variable, in a file whose slots have names."""
     if native.format == "tf-saver":
-        numbers = saver_slots(native, roles.op)
-        lines = [slot.name for block in blocks(roles) for slot in block]
-        return {name: lines if len(found) == len(lines) else () for name, found in numbers.items()}
-    names = {slot.native: slot.name for block in blocks(roles) for slot in block}
-    return {variable: [names.get(name) for name in found] for variable, found in native.slots.items()}
+        lines = [slot.name for slot in entry.slots]
+        return [lines if len(found) == len(lines) else () for found in saver_slots(native, entry.op).values()]
+    return [[entry.slot_names.get(name) for name in found] for found in native.slots.values()]
 
 
 def likely(native):
@@ -110,15 +129,15 @@ def kinds_of(native):
     if native.class_name:
         return [native.class_name]
     found = []
-    for roles in ROLES:
-        names = [slot.native for block in blocks(roles) for slot in block]
-        if native.format == "tf-saver" and roles.target == "tf_train" and names:
-            if saver_slots(native, roles.op):
-                found.append(roles.native)
-        elif native.slots and roles.target == native.target:
+    for entry in entries_of(native.target):
+        names = set(entry.slot_names)
+        if native.format == "tf-saver" and names:
+            if saver_slots(native, entry.op):
+                found.append(entry.native)
+        elif native.slots:
             has = set(name for slots in native.slots.values() for name in slots)
-            if has <= set(names) and has >= set(name for name in names if name not in ("vhat", "mg", "momentum")):
-                found.append(roles.native)
+            if has <= names and has >= names - {"vhat", "mg", "momentum"}:
+                found.append(entry.native)
     return found
 
 

@@ -6,11 +6,12 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.step import counters
-from everstep.compat.state.by_place import by_place
+from everstep.compat.state.by_place import by_place, reshaped
+from everstep.compat.state.conversions import MEANINGS, POWERS, beta_power, check_meaning, in_form, some
 from everstep.compat.state.identify import definition_for
 from everstep.compat.state.matching import match
 from everstep.compat.state.native_file import check_present
-from everstep.compat.state.roles import MEANINGS, beta_power, blocks, check_meaning, in_form, roles_of, some
+from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
 from everstep.optimizers.contract.definition import Definition
 from everstep.optimizers.contract.tree import flat
@@ -50,23 +51,21 @@ def saver_names(state, ours=False, learning_rate=None):
         for variable, found in state.slots.items():
             tensors.update(("{}/{}/{}".format(variable, name, slot), handle) for slot, handle in found.items())
         return tensors
-    stock, form = roles_of("tf_train", definition)
-    check_meaning(definition, form.native, form.fixed)
-    if "rate_in_velocity" in form.fixed:
-        state = in_form(state, form.fixed["rate_in_velocity"], learning_rate)
-    line = [slot for block in blocks(stock) for slot in block]
+    entry = entry_for("tf_train", definition)
+    check_meaning(definition, entry.native, entry.fixed)
+    if "rate_in_velocity" in entry.fixed:
+        state = in_form(state, entry.fixed["rate_in_velocity"], learning_rate)
     used = set(flat(definition, "slot"))
     for variable, found in state.slots.items():
-        extra = [slot for slot in found if slot not in [each.name for each in line]]
+        extra = [slot for slot in found if slot not in [each.name for each in entry.slots]]
         if extra:
-            raise StateError("{} has no place for the slot {} of {}".format(stock.native, ", ".join(extra), variable))
-        for place, slot in enumerate([each for each in line if each.always or each.name in used]):
-            key = "{}/{}{}".format(variable, stock.op, "_%d" % place if place else "")
+            raise StateError("{} has no place for the slot {} of {}".format(entry.native, ", ".join(extra), variable))
+        for place, slot in enumerate([each for each in entry.slots if each.always or each.name in used]):
+            key = "{}/{}{}".format(variable, entry.op, "_%d" % place if place else "")
             unused = slot.name not in found  # RMSProp's momentum of 0
             tensors[key] = np.zeros_like(np.asarray(state.variables[variable])) if unused else found[slot.name]
-    for power, hyper in (("beta1_power", "beta_1"), ("beta2_power", "beta_2")):
-        if "beta_1" in form.names.values() and not (stock.native == "AdaMaxOptimizer" and power == "beta2_power"):
-            tensors[power] = beta_power(getattr(definition.base, hyper), state.updates)
+    for counter in entry.head:
+        tensors[counter.native] = beta_power(getattr(definition.base, POWERS[counter.name]), state.updates)
     return tensors
 
 
@@ -80,21 +79,24 @@ def fitted_to(native, state, ours=False, learning_rate=None, rename=(), by_order
     check_present(native)
     if type(definition.base) is not type(found.base):
         raise StateError("{} is of {}, the state of {}".format(native.path, definition._short(), found._short()))
-    slots, own, form = by_place(native, definition, ours, variables)
-    # Where there is no config the definition is the state's, and the file's form that of its API.
-    meant = dict({name: getattr(definition.base, name, None) for name in MEANINGS}, **(form.fixed if form else {}))
+    slots, own, entry = by_place(native, definition, ours, variables)
+    # Where there is no config the definition is the state's, and the file's form is that of its API.
+    meant = dict({name: getattr(definition.base, name, None) for name in MEANINGS}, **(entry.fixed if entry else {}))
     check_meaning(found, native.path, meant)
     if meant["rate_in_velocity"] is not None:
         state = in_form(state, meant["rate_in_velocity"], learning_rate)
     wanted = OrderedDict((name, _shapes_of(each)) for name, each in slots.items())
     held = OrderedDict((name, _shapes_of(each)) for name, each in state.slots.items())
+    stored = {handle.name: handle.shape for _, handle in native.entries}
     values, notes = OrderedDict(), []
     matching = match(held, wanted, rename, by_order)
     for name, theirs in matching.names.items():
         if held[theirs] != wanted[name]:
             raise StateError("{} has the slots {} in the state; {} has {}".format(
                 theirs, _told(held[theirs]), native.path, _told(wanted[name])))
-        values.update((slots[name][slot].name, handle) for slot, handle in state.slots[theirs].items())
+        for slot, handle in state.slots[theirs].items():
+            place = slots[name][slot].name
+            values[place] = reshaped(handle, stored.get(place, handle.shape))
         if theirs in state.variables and name in native.variables:
             if tuple(state.variables[theirs].shape) != native.variables[name].shape:
                 raise StateError("{} has shape {} in the state; {} has {}".format(
@@ -102,7 +104,7 @@ def fitted_to(native, state, ours=False, learning_rate=None, rename=(), by_order
             values[native.variables[name].name] = state.variables[theirs]
     if not state.variables:
         notes.append("the state has no values of the variables: the template's are kept")
-    steps = (native.config or {}).get("gradient_accumulation_steps") if form is not None else None
+    steps = (native.config or {}).get("gradient_accumulation_steps") if entry is not None else None
     counts = {"updates": state.updates, "pending": state.pending, "steps": state.steps}
     if steps:
         counts["updates"] = state.updates * steps + state.pending

@@ -8,11 +8,12 @@ import warnings
 
 import numpy as np
 
-from everstep.compat.stock.table import FORMS
+from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract import schedule as schedules
+from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.tree import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
@@ -64,21 +65,21 @@ def to_native_config(definition, module):
     rule, beside = _unwrapped(definition, target)
     if not isinstance(getattr(rule, "learning_rate", None), (float, type(None))):
         raise UnsupportedError("{} has a learning rate that is no number".format(definition._short()))
-    for form in FORMS:
-        if form.target != target or form.definition is not type(rule):
+    for entry in entries_of(target):
+        if entry.definition is not type(rule):
             continue
-        stock = getattr(getattr(module, "optimizers", module), form.native, None)
-        reason = _why_not(form, rule, _unknown_to(stock, form))
-        if reason is None and "weight_decay" in beside and "weight_decay" in form.names:
+        stock = getattr(getattr(module, "optimizers", module), entry.native, None)
+        reason = _why_not(entry, rule, _unknown_to(stock, entry))
+        if reason is None and "weight_decay" in beside and "weight_decay" in entry.names:
             reason = "has one weight_decay"
         if reason is None:
-            config = dict({theirs: getattr(rule, ours) for theirs, ours in form.names.items()}, **beside)
-            for theirs in _unknown_to(stock, form):
+            config = dict({theirs: getattr(rule, ours) for theirs, ours in entry.names.items()}, **beside)
+            for theirs in _unknown_to(stock, entry):
                 value = config.pop(theirs)
                 if theirs == "learning_rate":
                     config["lr"] = value  # before Keras 2.3
-            return {"class_name": form.native, "config": config}
-        reasons.append("{} {}".format(form.native, reason))
+            return {"class_name": entry.native, "config": config}
+        reasons.append("{} {}".format(entry.native, reason))
     raise UnsupportedError(
         "no stock optimizer of {} does what {} does{}".format(
             module.__name__, definition._short(), ": " + "; ".join(reasons) if reasons else ""
@@ -106,22 +107,21 @@ def _unwrapped(definition, target):
     return definition, beside
 
 
-def _unknown_to(stock, form):
-    """The arguments of a form that this version of its stock class has not."""
+def _unknown_to(stock, entry):
+    """The arguments of an entry that this version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
-    taken = code.co_varnames + code.co_consts if code else form.names  # Keras 2.3 takes some out of its **kwargs
+    taken = code.co_varnames + code.co_consts if code else entry.names  # Keras 2.3 takes some out of its **kwargs
     rate = {"learning_rate", "lr"}.intersection(taken)  # else the constructor is wrapped, and tells nothing
-    return [theirs for theirs in form.names if theirs not in taken] if rate else []
+    return [theirs for theirs in entry.names if theirs not in taken] if rate else []
 
 
-def _why_not(form, definition, unknown):
-    arguments = {ours: getattr(definition, ours) for ours in form.names.values()}
-    wanted = dict(form.fixed, sparse=form.sparse(arguments) if callable(form.sparse) else form.sparse)
+def _why_not(entry, definition, unknown):
+    arguments = {ours: getattr(definition, ours) for ours in entry.names.values()}
+    wanted = dict(entry.fixed, sparse=entry.sparse(arguments))
     if definition.still:
         del wanted["sparse"]
     for theirs in unknown:
-        ours = form.names[theirs]
-        if ours != "learning_rate" and arguments[ours] != definition.declarations[ours].default:
+        if theirs != "learning_rate" and arguments[entry.names[theirs]] != entry.defaults[theirs]:
             return "has no {} here".format(theirs)
     for name in definition.argument_names():
         value = getattr(definition, name)
@@ -134,42 +134,30 @@ def _why_not(form, definition, unknown):
 
 
 def _of_instance(optimizer):
-    """(target, class name, config, the optimizer) of a stock optimizer."""
+    """(entry, config, the optimizer) of a stock optimizer."""
     stock = type(optimizer)
     for target in TARGETS:
         if not target.speaks(stock):
             continue
-        names = [form.native for form in FORMS if form.target == target.name]
-        base = next((base for base in stock.__mro__ if base.__name__ in names and _is_stock(base)), None)
-        if base is None or not _is_stock(stock):
-            raise UnsupportedError(
-                "{}.{} is not one of the stock optimizers that everstep knows for {}: {}".format(
-                    stock.__module__, stock.__name__, target.name, ", ".join(sorted(names))
-                )
-            )
+        entry = entry_of_class(stock, target.name)
         if target.name == "tf_train":
-            return target.name, stock.__name__, _attributes(optimizer, stock.__name__), optimizer
+            return entry, _attributes(optimizer, entry), optimizer
         try:
-            return target.name, base.__name__, optimizer.get_config(), optimizer
+            return entry, optimizer.get_config(), optimizer
         except AttributeError:  # Ftrl of TF 1.14 cannot; when 1.15 is the minimum, this can go
             held = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
-            return target.name, base.__name__, held, optimizer
+            return entry, held, optimizer
     raise UnsupportedError("{!r} is an optimizer of no API that everstep knows".format(optimizer))
 
 
-def _is_stock(made):
-    return made.__module__.split(".")[0] in ("tensorflow", "tensorflow_core", "keras", "tf_keras")
-
-
-def _attributes(optimizer, name):
+def _attributes(optimizer, entry):
     """What a tf.train optimizer was given; it has no config."""
-    form = _form("tf_train", name)
     found = {}
     if hasattr(optimizer, "_logbase"):  # PowerSign keeps its base so
         found["base"] = math.exp(optimizer._logbase)
-    for theirs in list(form.names) + ["skip_list", "sign_decay_fn"]:
+    for theirs in list(entry.names) + ["skip_list"] + list(entry.refused):
         for attribute in ("_" + theirs, "_lr") if theirs == "learning_rate" else ("_" + theirs,):
-            if hasattr(optimizer, attribute):
+            if getattr(optimizer, attribute, None) is not None:
                 found[theirs] = getattr(optimizer, attribute)
     return found
 
@@ -183,48 +171,36 @@ def _of_config(serialized, api):
     target = api if isinstance(api, str) else api and find(api).target.name
     if target not in [each.name for each in TARGETS] or target == "tf_train":
         raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api; got {!r}".format(api))
-    return target, serialized["class_name"].split(">")[-1], dict(serialized["config"]), None
-
-
-def _form(target, name):
-    found = [form for form in FORMS if form.target == target and form.native.lower() == name.lower()]
-    if not found:
-        raise UnsupportedError("everstep knows no stock optimizer {} of {}".format(name, target))
-    return found[0]
+    return entry_named(target, serialized["class_name"].split(">")[-1]), dict(serialized["config"]), None
 
 
 class _Migration(object):
     """One stock optimizer on its way."""
 
-    def __init__(self, target, name, config, optimizer):
-        self.target, self.form, self.config, self.optimizer = target, _form(target, name), dict(config), optimizer
+    def __init__(self, entry, config, optimizer):
+        self.entry, self.config, self.optimizer = entry, dict(config), optimizer
 
     def definition(self):
-        if "lr" in self.config:  # Keras before 2.3
-            self.config["learning_rate"] = self.config.pop("lr")
-        if self.config.get("use_ema"):
-            raise UnsupportedError("use_ema: everstep has no moving average of weights")
-        if self.config.get("sign_decay_fn"):
-            raise UnsupportedError(
-                "sign_decay_fn is a function of tf.train's global_step; give sign_decay an everstep.Schedule that does "
-                "the same"
-            )
+        entry, config = self.entry, self.config
+        if "lr" in config:  # Keras before 2.3
+            config["learning_rate"] = config.pop("lr")
+        for theirs, why in sorted(entry.refused.items()):
+            if config.get(theirs):
+                raise UnsupportedError("{}: {}".format(theirs, why))
         self._warn()
-        names = [name for name in self.form.names if name in self.config]
-        arguments = {self.form.names[name]: short(self.config[name]) for name in names}
-        arguments["learning_rate"] = self._rate()
-        arguments.update(self.form.fixed)
-        if self.config.get("skip_list"):  # LARS
-            arguments["exclude_from_layer_adaptation"] = "|".join(map(re.escape, self.config["skip_list"]))
-        sparse = self.form.sparse(arguments) if callable(self.form.sparse) else self.form.sparse
-        made = self.form.definition(sparse=sparse, **arguments)
-        decay = self.config.get("weight_decay")
-        if decay and "weight_decay" not in self.form.names:
+        more = {}
+        if config.get("skip_list"):  # LARS
+            more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
+        # Keras up to 2.2 saves None where it means its own default.
+        given = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
+        made = entry.make(given, learning_rate=self._rate(), **more)
+        decay = config.get("weight_decay")
+        if decay and "weight_decay" not in entry.names:
             made = decoupled_weight_decay(made, decay)
-        steps = self.config.get("gradient_accumulation_steps")
+        steps = config.get("gradient_accumulation_steps")
         if not steps:
             return self._clipped(made)
-        if not isinstance(arguments["learning_rate"], float):
+        if not isinstance(made.base.learning_rate, float):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"
             )
@@ -233,10 +209,10 @@ class _Migration(object):
         return self._clipped(accumulate(made, steps)) if early else accumulate(self._clipped(made), steps)
 
     def _rate(self):
-        if "learning_rate" not in self.config:
-            raise ConfigError("this config of {} has no learning_rate".format(self.form.native))
-        given = self.config["learning_rate"]
-        decay = 0.0 if "decay" in self.form.names else self.config.get("decay") or 0.0
+        given = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
+        if given is REQUIRED:
+            raise ConfigError("this config of {} has no learning_rate".format(self.entry.native))
+        decay = 0.0 if "decay" in self.entry.names else self.config.get("decay") or 0.0
         if isinstance(given, dict):
             given = _converted(given) or self._native_schedule()
         given = float(given) if isinstance(given, int) else short(given)
@@ -259,15 +235,15 @@ class _Migration(object):
         norm, value = self.config.get("clipnorm"), self.config.get("clipvalue")
         total = self.config.get("global_clipnorm")
         norm, value, total = [bound if bound and bound > 0 else None for bound in (norm, value, total)]
-        if self.target == "get_updates" and self._one_norm():
+        if self.entry.target == "get_updates" and self._one_norm():
             norm, total = None, norm
-        if self.target in _NEW_STYLE:  # the first of them alone
+        if self.entry.target in _NEW_STYLE:  # the first of them alone
             value = None if norm or total else value
             total = None if norm else total
         if norm is None and total is None and value is None:
             return made
         late = self.optimizer is None or hasattr(self.optimizer, "_transform_gradients")  # from TF 2.4 on
-        value_first = self.target == "optimizer_v2" and late and value and (norm or total)
+        value_first = self.entry.target == "optimizer_v2" and late and value and (norm or total)
         return clip(made, norm, total, value, value_first=bool(value_first))
 
     def _one_norm(self):
@@ -279,24 +255,12 @@ class _Migration(object):
 
     def _warn(self):
         """Says once where stock does something that no definition should."""
-        message = _WRONG.get((self.target, self.form.native)) or _WRONG.get(self.target)
-        if message and (self.target, self.form.native) not in _warned:
-            _warned.add((self.target, self.form.native))
-            warnings.warn("{}; the definition does not. See docs/from_native.md".format(message), stacklevel=4)
+        if self.entry.differs and self.entry not in _warned:
+            _warned.add(self.entry)
+            message = "{}; the definition does not. See docs/from_native.md".format(self.entry.differs)
+            warnings.warn(message, stacklevel=4)
 
 
-_WRONG = {
-    "get_updates": "stock get_updates reads its counter before or after moving it, at random",
-    "keras3": "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart",
-    ("keras3", "ScheduleFreeAdamW"): (
-        "stock ScheduleFreeAdamW takes its average from a slot that it has changed already, except on JAX"
-    ),
-    ("update_step", "Nadam"): (
-        "stock new-style Nadam multiplies its momentum product once per variable in a compiled step"
-    ),
-    ("tf_train", "AdamWOptimizer"): "stock AdamWOptimizer moves all rows of a sparse gradient, and decays some",
-    ("tf_train", "LARSOptimizer"): "stock LARSOptimizer does plain momentum where a gradient is sparse",
-}
 _warned = set()  # type: set
 
 

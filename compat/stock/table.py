@@ -1,12 +1,19 @@
-"""What each stock optimizer computes, as a definition: the one table behind `from_native` and `to_native_config`.
+"""Lists every stock optimizer of each API: the one table that all who know stock optimizers read.
 
-A line says which definition it is, what its arguments are called there, and which options make the form of that API
-(the tables in the definitions' docstrings say the same to people).
+An entry holds a class's arguments with its own defaults, the options that make its form, what it does with sparse
+gradients, and its slots and counters on disk. `from_native` and `to_native_config`, reading and writing of files,
+`read_checkpoint(optimizer=)`, `everstep inspect` and the stock tables in the docstrings of definitions come from it.
+tests/test_stock_table.py compares it with the classes of each framework.
+
+Slots are written in the order of the file: `a b | c d` are two blocks, and in each block the slots of one variable come
+before those of the next. `ours=theirs` where the API has another name; `*` behind a slot that exists whether or not it
+is used; `^` behind one that only variables of rank 2 or more have.
 """
 from __future__ import absolute_import, division, print_function
 
-from collections import namedtuple
+import math
 
+from everstep.compat.stock.entry import Stock
 from everstep.optimizers.adadelta import Adadelta
 from everstep.optimizers.adafactor import Adafactor
 from everstep.optimizers.adagrad import Adagrad
@@ -14,6 +21,7 @@ from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
 from everstep.optimizers.addsign import AddSign
+from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.ftrl import Ftrl
 from everstep.optimizers.lamb import LAMB
 from everstep.optimizers.lars import LARS
@@ -26,203 +34,424 @@ from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.sgd import SGD
 from everstep.optimizers.sgdw import SGDW
 
-# target: of targets/detect.py; native: the class's name; names: {its argument: ours}; fixed: options of this form;
-# sparse: what a sparse gradient does, or a function of the arguments that says it.
-Form = namedtuple("Form", "target native definition names fixed sparse")
-
-_RATE = {"learning_rate": "learning_rate"}
-_BETAS = dict(_RATE, beta_1="beta_1", beta_2="beta_2", epsilon="epsilon")
-_TRAIN_BETAS = dict(_RATE, beta1="beta_1", beta2="beta_2", epsilon="epsilon")
-_MOMENTUM = dict(_RATE, momentum="momentum", nesterov="nesterov")
-_TRAIN_MOMENTUM = dict(_RATE, momentum="momentum", use_nesterov="nesterov")
-_RHO = dict(_RATE, rho="rho", epsilon="epsilon")
-_RMSPROP = dict(_RHO, momentum="momentum", centered="centered")
-_ACCUMULATOR = dict(_RATE, initial_accumulator_value="initial_accumulator_value")
-_PROXIMAL = dict(_ACCUMULATOR, l1_regularization_strength="l1", l2_regularization_strength="l2")
-_FTRL = dict(
-    _PROXIMAL,
-    learning_rate_power="learning_rate_power",
-    l2_shrinkage_regularization_strength="l2_shrinkage",
-    beta="beta",
-)
 _KERAS_3 = ("update_step", "keras3")
+_PROXIMAL = dict(initial_accumulator_value=0.1, l1_regularization_strength=0.0, l2_regularization_strength=0.0)
+_FTRL = dict(_PROXIMAL, learning_rate_power=-0.5, l2_shrinkage_regularization_strength=0.0)
 
 
-def _with_momentum(arguments):
-    return "rows" if arguments.get("momentum") else "exact"
+def _rows_with_momentum(options):
+    return "rows" if options.get("momentum") else "exact"
 
 
-def _forms():
-    yield Form("tf_train", "GradientDescentOptimizer", SGD, _RATE, {}, "exact")
-    yield Form("tf_train", "MomentumOptimizer", SGD, _TRAIN_MOMENTUM, {"rate_in_velocity": False}, "rows")
-    yield Form(
-        "tf_train",
+def _train(definition, native, op, slots="", home="tf.train", **fields):
+    """An entry of tf.train or tf.contrib.opt. `op`: what the names of its slots in a Saver's file end with."""
+    return Stock("tf_train", native, definition, op=op, slots=slots, home=home, **fields)
+
+
+def _tf_train():
+    betas = dict(learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    powers = "beta1_power beta2_power"
+    contrib = "tf.contrib.opt"
+    yield _train(SGD, "GradientDescentOptimizer", "GradientDescent", arguments=dict(learning_rate=REQUIRED))
+    yield _train(
+        SGD,
+        "MomentumOptimizer",
+        "Momentum",
+        "velocity=momentum",
+        arguments=dict(learning_rate=REQUIRED, momentum=REQUIRED, use_nesterov=False),
+        fixed={"rate_in_velocity": False},
+        sparse="rows",
+    )
+    yield _train(
+        RMSprop,
         "RMSPropOptimizer",
-        RMSprop,
-        dict(_RATE, decay="rho", momentum="momentum", epsilon="epsilon", centered="centered"),
-        {"epsilon_in_root": True, "initial_mean_square": 1.0},
-        "rows",
+        "RMSProp",
+        "mean_square=rms mean_grad=mg velocity=momentum*",
+        arguments=dict(learning_rate=REQUIRED, decay=0.9, momentum=0.0, epsilon=1e-10, centered=False),
+        renamed={"decay": "rho"},
+        fixed={"epsilon_in_root": True, "initial_mean_square": 1.0},
+        sparse="rows",
     )
-    yield Form("tf_train", "AdagradOptimizer", Adagrad, _ACCUMULATOR, {"epsilon": 0.0}, "exact")
-    yield Form("tf_train", "AdadeltaOptimizer", Adadelta, _RHO, {}, "rows")
-    yield Form("tf_train", "AdamOptimizer", Adam, _TRAIN_BETAS, {"amsgrad": False}, "exact")
-    yield Form("tf_train", "FtrlOptimizer", Ftrl, _FTRL, {}, "rows")
-    yield Form("tf_train", "LazyAdamOptimizer", Adam, _TRAIN_BETAS, {"amsgrad": False}, "rows")
-    yield Form("tf_train", "AdaMaxOptimizer", Adamax, _TRAIN_BETAS, {}, "rows")
-    yield Form("tf_train", "NadamOptimizer", Nadam, _TRAIN_BETAS, {"momentum_schedule": False}, "variable_rows")
-    yield Form(
-        "tf_train",
-        "AdamWOptimizer",
+    yield _train(
+        Adagrad,
+        "AdagradOptimizer",
+        "Adagrad",
+        "accumulator",
+        arguments=dict(learning_rate=REQUIRED, initial_accumulator_value=0.1),
+        fixed={"epsilon": 0.0},
+    )
+    yield _train(
+        Adadelta,
+        "AdadeltaOptimizer",
+        "Adadelta",
+        "mean_square=accum mean_square_step=accum_update",
+        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-8),
+        sparse="rows",
+    )
+    yield _train(
+        Adam, "AdamOptimizer", "Adam", "m v", counters=powers, arguments=betas, fixed={"amsgrad": False}
+    )
+    yield _train(
+        Ftrl,
+        "FtrlOptimizer",
+        "Ftrl",
+        "accumulator=accum linear",
+        arguments=dict(_FTRL, learning_rate=REQUIRED, beta=0.0),
+        sparse="rows",
+    )
+    yield _train(
+        ProximalAdagrad,
+        "ProximalAdagradOptimizer",
+        "ProximalAdagrad",
+        "accumulator",
+        arguments=dict(_PROXIMAL, learning_rate=REQUIRED),
+        sparse="rows",
+    )
+    yield _train(
+        Adam,
+        "LazyAdamOptimizer",
+        "Adam",
+        "m v",
+        contrib,
+        counters=powers,
+        arguments=betas,
+        fixed={"amsgrad": False},
+        sparse="rows",
+    )
+    yield _train(
+        Adamax,
+        "AdaMaxOptimizer",
+        "AdaMax",
+        "m u=v",
+        contrib,
+        counters="beta1_power",
+        arguments=betas,
+        sparse="rows",
+    )
+    yield _train(
+        Nadam,
+        "NadamOptimizer",
+        "Adam",
+        "m v",
+        contrib,
+        counters=powers,
+        arguments=betas,
+        fixed={"momentum_schedule": False},
+        sparse="variable_rows",
+    )
+    yield _train(
         AdamW,
-        dict(_TRAIN_BETAS, weight_decay="weight_decay"),
-        {"amsgrad": False, "decay_times_rate": False},
-        "exact",
+        "AdamWOptimizer",
+        "AdamW",
+        "m v",
+        contrib,
+        counters=powers,
+        arguments=dict(betas, weight_decay=REQUIRED),
+        fixed={"amsgrad": False, "decay_times_rate": False},
+        differs="stock AdamWOptimizer moves all rows of a sparse gradient, and decays some",
     )
-    yield Form(
-        "tf_train",
-        "MomentumWOptimizer",
+    yield _train(
         SGDW,
-        dict(_TRAIN_MOMENTUM, weight_decay="weight_decay"),
-        {"rate_in_velocity": False, "decay_times_rate": False},
-        "rows",
+        "MomentumWOptimizer",
+        "MomentumW",
+        "velocity=momentum",
+        contrib,
+        arguments=dict(learning_rate=REQUIRED, momentum=REQUIRED, use_nesterov=False, weight_decay=REQUIRED),
+        fixed={"rate_in_velocity": False, "decay_times_rate": False},
+        sparse="rows",
     )
-    yield Form("tf_train", "ProximalAdagradOptimizer", ProximalAdagrad, _PROXIMAL, {}, "rows")
-    yield Form(
-        "tf_train",
-        "AddSignOptimizer",
+    signs = {"sign_decay_fn": "it is a function of tf.train's global_step; give sign_decay an everstep.Schedule that "
+             "does the same"}
+    yield _train(
         AddSign,
-        dict(_RATE, alpha="alpha", beta="beta"),
-        {"sign_decay": 1.0},
-        "variable_rows",
+        "AddSignOptimizer",
+        "AddSignOptimizer",
+        "m",
+        contrib,
+        arguments=dict(learning_rate=0.1, alpha=1.0, beta=0.9),
+        fixed={"sign_decay": 1.0},
+        refused=signs,
+        sparse="variable_rows",
+        note="its sign_decay_fn is a schedule for sign_decay",
     )
-    yield Form(
-        "tf_train",
-        "PowerSignOptimizer",
+    yield _train(
         PowerSign,
-        dict(_RATE, base="power_base", beta="beta"),
-        {"sign_decay": 1.0},
-        "variable_rows",
+        "PowerSignOptimizer",
+        "PowerSignOptimizer",
+        "m",
+        contrib,
+        arguments=dict(learning_rate=0.1, base=math.e, beta=0.9),
+        fixed={"sign_decay": 1.0},
+        refused=signs,
+        sparse="variable_rows",
+        note="its sign_decay_fn is a schedule for sign_decay",
     )
-    yield Form(
-        "tf_train",
-        "LARSOptimizer",
+    yield _train(
         LARS,
-        dict(_TRAIN_MOMENTUM, weight_decay="weight_decay", eeta="trust_coefficient", epsilon="epsilon"),
-        {"exclude_from_layer_adaptation": ""},
-        "exact",
+        "LARSOptimizer",
+        "LARSOptimizer",
+        "velocity=momentum*",
+        contrib,
+        arguments=dict(
+            learning_rate=REQUIRED, momentum=0.9, use_nesterov=False, weight_decay=1e-4, eeta=0.001, epsilon=0.0
+        ),
+        fixed={"exclude_from_layer_adaptation": ""},
+        note="its skip_list is exclude_from_layer_adaptation",
+        differs="stock LARSOptimizer does plain momentum where a gradient is sparse",
     )
 
-    yield Form("optimizer_v2", "SGD", SGD, _MOMENTUM, {"rate_in_velocity": True}, _with_momentum)
-    yield Form(
-        "optimizer_v2",
-        "RMSprop",
+
+def _optimizer_v2():
+    def entry(definition, native, slots, **fields):
+        fields.setdefault("counters", "updates=iter")
+        return Stock("optimizer_v2", native, definition, slots=slots, **fields)
+
+    betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
+    yield entry(
+        SGD,
+        "SGD",
+        "velocity=momentum",
+        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+        fixed={"rate_in_velocity": True},
+        sparse=_rows_with_momentum,
+    )
+    yield entry(
         RMSprop,
-        _RMSPROP,
-        {"epsilon_in_root": None, "initial_mean_square": 0.0},
-        _with_momentum,
-    )
-    yield Form(
-        "optimizer_v2",
-        "Adagrad",
-        Adagrad,
-        dict(_ACCUMULATOR, epsilon="epsilon"),
-        {"epsilon_in_root": False},
-        "exact",
-    )
-    yield Form("optimizer_v2", "Adadelta", Adadelta, _RHO, {}, "rows")
-    yield Form("optimizer_v2", "Adam", Adam, dict(_BETAS, amsgrad="amsgrad"), {}, "exact")
-    yield Form("optimizer_v2", "Adamax", Adamax, _BETAS, {}, "rows")
-    # Its config calls schedule_decay "decay".
-    yield Form(
-        "optimizer_v2",
-        "Nadam",
-        Nadam,
-        dict(_BETAS, decay="momentum_decay"),
-        {"momentum_schedule": True},
-        "variable_rows",
-    )
-    yield Form("optimizer_v2", "Ftrl", Ftrl, _FTRL, {}, "rows")
-
-    yield Form("get_updates", "SGD", SGD, _MOMENTUM, {"rate_in_velocity": True}, "exact")
-    yield Form(
-        "get_updates",
         "RMSprop",
-        RMSprop,
-        _RHO,
-        {"epsilon_in_root": False, "initial_mean_square": 0.0, "momentum": 0.0, "centered": False},
-        "exact",
+        "mean_square=rms | velocity=momentum | mean_grad=mg",
+        arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
+        fixed={"epsilon_in_root": None, "initial_mean_square": 0.0},
+        sparse=_rows_with_momentum,
     )
-    yield Form(
-        "get_updates",
-        "Adagrad",
+    yield entry(
         Adagrad,
-        dict(_RATE, epsilon="epsilon"),
-        {"initial_accumulator_value": 0.0, "epsilon_in_root": False},
-        "exact",
+        "Adagrad",
+        "accumulator",
+        arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
+        fixed={"epsilon_in_root": False},
     )
-    yield Form("get_updates", "Adadelta", Adadelta, _RHO, {}, "exact")
-    yield Form("get_updates", "Adam", Adam, dict(_BETAS, amsgrad="amsgrad"), {}, "exact")
-    yield Form("get_updates", "Adamax", Adamax, _BETAS, {}, "exact")
-    yield Form(
-        "get_updates",
-        "Nadam",
+    yield entry(
+        Adadelta,
+        "Adadelta",
+        "mean_square=accum_grad | mean_square_step=accum_var",
+        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
+        sparse="rows",
+    )
+    yield entry(Adam, "Adam", "m | v | v_hat=vhat", arguments=dict(betas, amsgrad=False))
+    yield entry(Adamax, "Adamax", "m | u=v", arguments=betas, sparse="rows")
+    yield entry(
         Nadam,
-        dict(_BETAS, schedule_decay="momentum_decay"),
-        {"momentum_schedule": True},
-        "exact",
+        "Nadam",
+        "m | v",
+        counters="updates=iter momentum_product=momentum_cache",
+        arguments=dict(betas, decay=0.004),
+        renamed={"decay": "momentum_decay"},
+        fixed={"momentum_schedule": True},
+        sparse="variable_rows",
+        note="its schedule_decay, in a config decay, is momentum_decay",
     )
-
-    for target in _KERAS_3:
-        yield Form(target, "SGD", SGD, _MOMENTUM, {"rate_in_velocity": True}, "exact")
-        yield Form(
-            target, "RMSprop", RMSprop, _RMSPROP, {"epsilon_in_root": True, "initial_mean_square": 0.0}, "exact"
-        )
-        yield Form(
-            target, "Adagrad", Adagrad, dict(_ACCUMULATOR, epsilon="epsilon"), {"epsilon_in_root": True}, "exact"
-        )
-        yield Form(target, "Adadelta", Adadelta, _RHO, {}, "exact")
-        yield Form(target, "Adam", Adam, dict(_BETAS, amsgrad="amsgrad"), {}, "exact")
-        yield Form(
-            target,
-            "AdamW",
-            AdamW,
-            dict(_BETAS, amsgrad="amsgrad", weight_decay="weight_decay"),
-            {"decay_times_rate": True},
-            "exact",
-        )
-        yield Form(target, "Adamax", Adamax, _BETAS, {}, "exact")
-        yield Form(
-            target, "Nadam", Nadam, _BETAS, {"momentum_schedule": True, "momentum_decay": 1.0}, "exact"
-        )
-        yield Form(target, "Ftrl", Ftrl, _FTRL, {}, "exact")
-        yield Form(
-            target, "Lion", Lion, dict(_RATE, beta_1="beta_1", beta_2="beta_2"), {"weight_decay": 0.0}, "exact"
-        )
-        # Its relative_step=False changes nothing.
-        yield Form(
-            target,
-            "Adafactor",
-            Adafactor,
-            dict(
-                _RATE,
-                beta_2_decay="beta_2_decay",
-                epsilon_1="epsilon_1",
-                epsilon_2="epsilon_2",
-                clip_threshold="clip_threshold",
-            ),
-            {"relative_step": True, "scale_parameter": True, "factored": True},
-            "exact",
-        )
-    excluded = {"exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""}
-    yield Form("keras3", "Lamb", LAMB, _BETAS, dict(excluded, weight_decay=0.0), "exact")
-    yield Form(
-        "keras3",
-        "ScheduleFreeAdamW",
-        ScheduleFreeAdamW,
-        dict(_BETAS, warmup_steps="warmup_steps"),
-        {"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
-        "exact",
+    yield entry(
+        Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0), sparse="rows"
     )
 
 
-FORMS = tuple(_forms())
+def _get_updates():
+    def entry(definition, native, slots, **fields):
+        fields.setdefault("counters", "updates=iterations")
+        race = "stock get_updates reads its counter before or after moving it, at random"
+        return Stock("get_updates", native, definition, slots=slots, differs=race, **fields)
+
+    betas = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-7)
+    before_2_3 = "updates=iterations?"  # Keras before 2.3 saves no count of these
+    yield entry(
+        SGD,
+        "SGD",
+        "velocity*",
+        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+        fixed={"rate_in_velocity": True},
+    )
+    yield entry(
+        RMSprop,
+        "RMSprop",
+        "mean_square",
+        counters=before_2_3,
+        arguments=dict(learning_rate=0.001, rho=0.9, epsilon=1e-7),
+        fixed={"epsilon_in_root": False, "initial_mean_square": 0.0, "momentum": 0.0, "centered": False},
+    )
+    yield entry(
+        Adagrad,
+        "Adagrad",
+        "accumulator",
+        counters=before_2_3,
+        arguments=dict(learning_rate=0.01, epsilon=1e-7),
+        fixed={"initial_accumulator_value": 0.0, "epsilon_in_root": False},
+    )
+    yield entry(
+        Adadelta,
+        "Adadelta",
+        "mean_square | mean_square_step",
+        counters=before_2_3,
+        arguments=dict(learning_rate=1.0, rho=0.95, epsilon=1e-7),
+    )
+    yield entry(Adam, "Adam", "m | v | v_hat*", arguments=dict(betas, learning_rate=0.001, amsgrad=False))
+    yield entry(Adamax, "Adamax", "m | u", arguments=dict(betas, learning_rate=0.002))
+    yield entry(
+        Nadam,
+        "Nadam",
+        "m | v",
+        counters="updates=iterations momentum_product=m_schedule?",
+        arguments=dict(betas, learning_rate=0.002, schedule_decay=0.004),
+        renamed={"schedule_decay": "momentum_decay"},
+        fixed={"momentum_schedule": True},
+    )
+
+
+def _new_style(target):
+    def entry(definition, native, slots, **fields):
+        fields.setdefault("counters", counters)
+        fields.setdefault("differs", differs)
+        fields.setdefault("refused", refused)
+        return Stock(target, native, definition, slots=slots, **fields)
+
+    keras_3 = target == "keras3"
+    counters = "updates=iteration learning_rate?" if keras_3 else "updates=iteration"
+    differs = "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart" if keras_3 else None
+    refused = {"use_ema": "everstep has no moving average of weights"}
+    betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
+    yield entry(
+        SGD,
+        "SGD",
+        "velocity" if keras_3 else "velocity*",
+        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+        fixed={"rate_in_velocity": True},
+    )
+    yield entry(
+        RMSprop,
+        "RMSprop",
+        "mean_square | velocity | mean_grad",
+        arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
+        fixed={"epsilon_in_root": True, "initial_mean_square": 0.0},
+    )
+    yield entry(
+        Adagrad,
+        "Adagrad",
+        "accumulator",
+        arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
+        fixed={"epsilon_in_root": True},
+    )
+    yield entry(
+        Adadelta,
+        "Adadelta",
+        "mean_square mean_square_step",
+        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
+    )
+    adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
+    yield entry(
+        Adam, "Adam", "m v | v_hat", arguments=dict(betas, amsgrad=False), refused=dict(refused, **adaptive)
+    )
+    yield entry(
+        AdamW,
+        "AdamW",
+        "m v | v_hat",
+        arguments=dict(betas, amsgrad=False, weight_decay=0.004),
+        fixed={"decay_times_rate": True},
+        note="weight_decay of its other optimizers is the same",
+    )
+    yield entry(Adamax, "Adamax", "m u", arguments=betas)
+    yield entry(
+        Nadam,
+        "Nadam",
+        "m v",
+        counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",  # Keras 3.0; later
+        arguments=betas,
+        fixed={"momentum_schedule": True, "momentum_decay": 1.0},
+        differs=differs
+        or "stock new-style Nadam multiplies its momentum product once per variable in a compiled step",
+    )
+    yield entry(Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0))
+    yield entry(
+        Lion,
+        "Lion",
+        "m",
+        arguments=dict(learning_rate=0.001 if keras_3 else 1e-4, beta_1=0.9, beta_2=0.99),
+        fixed={"weight_decay": 0.0},
+        note="weight_decay= is the same",
+    )
+    yield entry(
+        Adafactor,
+        "Adafactor",
+        "rows=r^ columns=c^ v*",
+        arguments=dict(learning_rate=0.001, beta_2_decay=-0.8, epsilon_1=1e-30, epsilon_2=0.001, clip_threshold=1.0),
+        fixed={"relative_step": True, "scale_parameter": True, "factored": True},
+        note="its relative_step=False changes nothing",
+    )
+    if keras_3:
+        yield entry(
+            LAMB,
+            "Lamb",
+            "m v",
+            arguments=betas,
+            fixed={"weight_decay": 0.0, "exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""},
+            note="its weight_decay= stands outside of the ratio",
+        )
+        yield entry(
+            ScheduleFreeAdamW,
+            "ScheduleFreeAdamW",
+            "z v",
+            arguments=dict(learning_rate=0.0025, beta_1=0.9, beta_2=0.999, epsilon=1e-8, warmup_steps=0),
+            fixed={"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
+            note="its weight_decay= is taken off y alone",
+            differs="stock ScheduleFreeAdamW takes its average from a slot that it has changed already, except on JAX",
+        )
+
+
+def _entries():
+    for entries in (_tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"), _new_style("keras3")):
+        for entry in entries:
+            yield entry
+
+
+STOCK = tuple(_entries())
+
+_MAKES_OTHERS_WORK = "it changes what another optimizer does; bind that one, with an everstep wrapper"
+_LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
+# Stock optimizers that no definition stands for: {class name: why}. A name in `contrib.optimizer_v2` counts by module.
+UNSUPPORTED = {
+    "AdagradDAOptimizer": "its rule needs global_step as a number of its own, which a definition does not see",
+    "AdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates; AdamOptimizer is known",
+    "LazyAdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates; LazyAdamOptimizer is "
+    "known",
+    "ProximalGradientDescentOptimizer": "no definition computes it yet",
+    "RegAdagradOptimizer": "it has two kinds of step, of which one leaves the accumulator alone",
+    "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
+    "ShampooOptimizer": "it needs roots of matrices, for which definitions have no ops",
+    "ShampooWOptimizer": "it needs roots of matrices, for which definitions have no ops",
+    "KfacOptimizer": "it needs the layers of the model, not gradients alone",
+    "Muon": "it needs products of matrices, for which definitions have no ops",
+    "NonFusedAdam": "TF 2.8 to 2.10 divide by sqrt(v) - epsilon there; Adam is known",
+    "AGNOptimizer": "it exchanges weights between workers",
+    "ElasticAverageOptimizer": "it exchanges weights between workers",
+    "ModelAverageOptimizer": "it exchanges weights between workers",
+    "DropStaleGradientOptimizer": _MAKES_OTHERS_WORK,
+    "ExternalOptimizerInterface": "it runs another library's minimizer over the whole loss",
+    "MovingAverageOptimizer": "everstep.moving_average around the inner definition does the same",
+    "MultitaskOptimizerWrapper": _MAKES_OTHERS_WORK,
+    "MultiOptimizer": "everstep.partition of the inner definitions does the same",
+    "VariableClippingOptimizer": _MAKES_OTHERS_WORK,
+    "SyncReplicasOptimizer": "it collects gradients of workers for another optimizer; it takes a bound definition",
+    "CrossShardOptimizer": "it adds gradients of TPU cores up for another optimizer; it takes a bound definition",
+    "KerasCrossShardOptimizer": "it adds gradients of TPU cores up for another optimizer",
+    "TowerOptimizer": "it adds gradients of towers up for another optimizer",
+    "_TransformGradients": _MAKES_OTHERS_WORK,
+    "LossScaleOptimizer": _LOSS_SCALE,
+    "LossScaleOptimizerV1": _LOSS_SCALE,
+    "LossScaleOptimizerV3": _LOSS_SCALE,
+    "MixedPrecisionLossScaleOptimizer": _LOSS_SCALE,
+    "TFOptimizer": "it stands for an optimizer of tf.train inside Keras; read that one",
+    "RestoredOptimizer": "it holds the variables of a loaded SavedModel and cannot train",
+}
+UNSUPPORTED_MODULES = {
+    "contrib.optimizer_v2": "the first OptimizerV2, in tf.contrib alone; tf.train and tf.keras have the same rules",
+    "dtensor": "it trains on a DTensor mesh, which everstep does not",
+    "optimizer_experimental": "the experimental optimizers of TF 2.9 and 2.10 differ from those of 2.11",
+}

@@ -1,102 +1,13 @@
-"""Which entry of a framework's file is which slot of a definition: one table, and how it is read.
-
-Files of stock optimizers tell slots by place or by a number at a name's end; what that means depends on the API and the
-kind of optimizer. A line of ROLES says it for one. `a b | c d` are two blocks: in the first come a and b of one
-variable, then of the next; then c and d likewise. `ours=theirs` where the API has another name for a slot; `*` at one
-that is there whether or not it is used.
-"""
+"""Converts quantities that APIs keep in different forms: momentum, and counts kept as powers of beta."""
 from __future__ import absolute_import, division, print_function
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 
 import numpy as np
 
 from everstep.compat.state.native_file import Handle
 from everstep.compat.state.state import State
-from everstep.compat.stock.table import FORMS
-from everstep.errors import FileError, StateError, UnsupportedError
-from everstep.optimizers.contract.tree import flat
-
-# op: what the names of its slots end with in tf.train.Saver's files, _1, _2, ... behind all but the first.
-Roles = namedtuple("Roles", "target native op blocks")
-
-_TRAIN = [
-    ("GradientDescentOptimizer", "GradientDescent", ""),
-    ("MomentumOptimizer", "Momentum", "velocity=momentum"),
-    ("RMSPropOptimizer", "RMSProp", "mean_square=rms mean_grad=mg velocity=momentum*"),
-    ("AdagradOptimizer", "Adagrad", "accumulator"),
-    ("AdadeltaOptimizer", "Adadelta", "mean_square=accum mean_square_step=accum_update"),
-    ("AdamOptimizer", "Adam", "m v"),
-    ("FtrlOptimizer", "Ftrl", "accumulator=accum linear"),
-    ("LazyAdamOptimizer", "Adam", "m v"),
-    ("AdaMaxOptimizer", "AdaMax", "m u=v"),
-    ("NadamOptimizer", "Adam", "m v"),
-    ("AdamWOptimizer", "AdamW", "m v"),
-    ("MomentumWOptimizer", "MomentumW", "velocity=momentum"),
-]
-_OPTIMIZER_V2 = [
-    ("SGD", "", "velocity=momentum"),
-    ("RMSprop", "", "mean_square=rms | velocity=momentum | mean_grad=mg"),
-    ("Adagrad", "", "accumulator"),
-    ("Adadelta", "", "mean_square=accum_grad | mean_square_step=accum_var"),
-    ("Adam", "", "m | v | v_hat=vhat"),
-    ("Adamax", "", "m | u=v"),
-    ("Nadam", "", "m | v"),
-    ("Ftrl", "", "accumulator linear"),
-]
-_GET_UPDATES = [
-    ("SGD", "", "velocity*"),
-    ("RMSprop", "", "mean_square"),
-    ("Adagrad", "", "accumulator"),
-    ("Adadelta", "", "mean_square | mean_square_step"),
-    ("Adam", "", "m | v | v_hat*"),
-    ("Adamax", "", "m | u"),
-    ("Nadam", "", "m | v"),
-]
-_UPDATE_STEP = [
-    ("SGD", "", "velocity*"),
-    ("RMSprop", "", "mean_square | velocity | mean_grad"),
-    ("Adagrad", "", "accumulator"),
-    ("Adadelta", "", "mean_square mean_square_step"),
-    ("Adam", "", "m v | v_hat"),
-    ("AdamW", "", "m v | v_hat"),
-    ("Adamax", "", "m u"),
-    ("Nadam", "", "m v"),
-    ("Ftrl", "", "accumulator linear"),
-]
-_KERAS3 = [("SGD", "", "velocity")] + _UPDATE_STEP[1:]
-_BY_TARGET = [
-    ("tf_train", _TRAIN),
-    ("optimizer_v2", _OPTIMIZER_V2),
-    ("get_updates", _GET_UPDATES),
-    ("update_step", _UPDATE_STEP),
-    ("keras3", _KERAS3),
-]
-ROLES = tuple(Roles(target, *line) for target, lines in _BY_TARGET for line in lines)
-
-Slot = namedtuple("Slot", "name native always")
-
-
-def blocks(roles):
-    """The blocks of a line, each a list of Slots."""
-    made = []
-    for block in roles.blocks.split("|"):
-        parts = [part.rstrip("*").partition("=") + (part.endswith("*"),) for part in block.split()]
-        made.append([Slot(ours, theirs or ours, always) for ours, _, theirs, always in parts])
-    return [block for block in made if block]
-
-
-def roles_of(target, definition):
-    """The line of the stock optimizer of an API whose slots mean what those of a definition do."""
-    kind, used = type(definition.base), set(flat(definition.base, "slot"))
-    for form in FORMS:
-        if form.target == target and form.definition is kind:
-            roles = next(roles for roles in ROLES if (roles.target, roles.native) == (target, form.native))
-            if used <= {slot.name for block in blocks(roles) for slot in block}:
-                return roles, form
-    raise UnsupportedError(
-        "{} has no stock optimizer with the slots of {}".format(target or "no API", definition.base._short())
-    )
+from everstep.errors import FileError, StateError
 
 
 def in_form(state, rate_in_velocity, learning_rate=None):
@@ -136,10 +47,13 @@ def scaled(handle, factor):
     return Handle(getattr(handle, "name", "velocity"), handle.shape, handle.dtype, read)
 
 
+POWERS = {"beta1_power": "beta_1", "beta2_power": "beta_2"}
+
+
 def count_of_powers(native, definition, own):
     """The count that beta powers tell: after n updates they are beta^(n+1), multiplied up in their own dtype."""
     found = []
-    for power, hyper in (("beta1_power", "beta_1"), ("beta2_power", "beta_2")):
+    for power, hyper in sorted(POWERS.items()):
         value = own.get(power)
         beta = getattr(definition.base, hyper, None)
         if value is None or beta is None:

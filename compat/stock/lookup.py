@@ -1,0 +1,64 @@
+"""Finds entries of the stock table: by a class, by a name, by a definition."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES
+from everstep.errors import UnsupportedError
+from everstep.optimizers.contract.tree import flat
+
+
+FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras")  # whose classes are stock
+
+
+def entries_of(target):
+    """The entries of an API, in the table's order."""
+    return [entry for entry in STOCK if entry.target == target]
+
+
+def entry_of_class(stock, target):
+    """The entry of a stock class of an API.
+
+    Raises:
+        UnsupportedError: it has none; the message says why.
+    """
+    name = "{}.{}".format(stock.__module__, stock.__name__)
+    if stock.__module__.split(".")[0] in FRAMEWORKS:
+        reasons = [reason for part, reason in UNSUPPORTED_MODULES.items() if part in stock.__module__]
+        reasons.extend([UNSUPPORTED[stock.__name__]] if stock.__name__ in UNSUPPORTED else [])
+        if reasons:
+            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reasons[0]))
+        # In tf.train a subclass with another rule keeps its base's name in its method order; in Keras, `.legacy` has
+        # classes of the same names.
+        lineage = [stock] if target == "tf_train" else stock.__mro__
+        for base in lineage:
+            found = [entry for entry in entries_of(target) if entry.native == base.__name__]
+            if found:
+                return found[0]
+    raise UnsupportedError(
+        "{} is not one of the stock optimizers that everstep knows for {}: {}".format(
+            name, target, ", ".join(sorted(entry.native for entry in entries_of(target)))
+        )
+    )
+
+
+def entry_named(target, name):
+    """The entry of an API by its class's name, in any case."""
+    found = [entry for entry in entries_of(target) if entry.native.lower() == name.lower()]
+    if not found:
+        why = ": " + UNSUPPORTED[name] if name in UNSUPPORTED else ""
+        raise UnsupportedError("everstep knows no stock optimizer {} of {}{}".format(name, target, why))
+    return found[0]
+
+
+def entry_for(target, definition):
+    """The entry of the stock optimizer of an API whose slots mean what those of a definition do.
+
+    Raises:
+        UnsupportedError: that API has none.
+    """
+    used = set(flat(definition.base, "slot"))
+    for entry in entries_of(target):
+        if entry.definition is type(definition.base) and used <= {slot.name for slot in entry.slots}:
+            return entry
+    raise UnsupportedError(
+        "{} has no stock optimizer with the slots of {}".format(target or "no API", definition.base._short())
+    )
