@@ -16,9 +16,9 @@ class Adadelta(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train                    | epsilon=1e-8, sparse="rows"                                                 |
-    | OptimizerV2                 | the defaults; sparse="rows"                                                 |
-    | Keras 2.0 to 2.3            | the defaults; its default rate is 1                                         |
+    | tf.train Adadelta           | sparse="rows"; its own default: epsilon=1e-08                               |
+    | OptimizerV2                 | sparse="rows"                                                               |
+    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=1.0                            |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
     Args:

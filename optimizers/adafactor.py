@@ -22,7 +22,7 @@ class Adafactor(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | Keras 3, new-style Keras    | the defaults; its relative_step=False changes nothing                       |
+    | new-style Keras, Keras 3    | the defaults; its relative_step=False changes nothing                       |
     | torch                       | learning_rate=0.01 (it bounds v from below in place of epsilon_1)           |
     | Transformers, fairseq       | learning_rate=0.01; with their relative_step=False ours, too                |
 

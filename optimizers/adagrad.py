@@ -15,9 +15,9 @@ class Adagrad(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train                    | epsilon=0                                                                   |
+    | tf.train Adagrad            | epsilon=0.0                                                                 |
     | OptimizerV2                 | the defaults                                                                |
-    | Keras 2.0 to 2.3            | initial_accumulator_value=0; its default rate is 0.01                       |
+    | Keras 2.0 to 2.3            | initial_accumulator_value=0.0; its own default: learning_rate=0.01          |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
 
     Args:

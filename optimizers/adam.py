@@ -15,8 +15,15 @@ class Adam(Definition):
     var := var - rate * m / (sqrt(v) + epsilon)
 
     With amsgrad (Reddi et al. 2018) v is replaced in the last line by v_hat := max(v_hat, v), as stock optimizers do:
-    the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in all stock versions; `tf.train` has
-    1e-8 for a default, all Kerases 1e-7.
+    the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in all stock versions.
+
+    | stock                       | options                                                                     |
+    |-----------------------------|-----------------------------------------------------------------------------|
+    | tf.train Adam               | the defaults; its own default: epsilon=1e-08                                |
+    | tf.contrib.opt LazyAdam     | sparse="rows"; its own default: epsilon=1e-08                               |
+    | OptimizerV2, Keras 2.0 to   | the defaults                                                                |
+    |   2.3, new-style Keras,     |                                                                             |
+    |   Keras 3                   |                                                                             |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.001.

@@ -15,9 +15,9 @@ class Adamax(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | epsilon=1e-8, sparse="rows"                                                 |
-    | OptimizerV2                 | the defaults; sparse="rows"                                                 |
-    | Keras 2.0 to 2.3            | the defaults; its default rate is 0.002                                     |
+    | tf.contrib.opt AdaMax       | sparse="rows"; its own default: epsilon=1e-08                               |
+    | OptimizerV2                 | sparse="rows"                                                               |
+    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=0.002                          |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
     Args:

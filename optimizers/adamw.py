@@ -15,9 +15,10 @@ class AdamW(Decoupled, Adam):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | decay_times_rate=False, epsilon=1e-8                                        |
+    | tf.contrib.opt AdamW        | decay_times_rate=False; its own default: epsilon=1e-08; stock               |
+    |                             | AdamWOptimizer moves all rows of a sparse gradient, and decays some         |
+    | new-style Keras, Keras 3    | the defaults; weight_decay of its other optimizers is the same              |
     | TensorFlow Addons           | decay_times_rate=False                                                      |
-    | new-style Keras, Keras 3    | the defaults; `weight_decay=` of its other optimizers is the same           |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.001.

@@ -16,7 +16,7 @@ class AddSign(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | the defaults; its sign_decay_fn is a schedule for sign_decay                |
+    | tf.contrib.opt AddSign      | sparse="variable_rows"; its sign_decay_fn is a schedule for sign_decay      |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.1.

@@ -19,7 +19,7 @@ class Ftrl(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train, OptimizerV2       | the defaults; sparse="rows"                                                 |
+    | tf.train Ftrl, OptimizerV2  | sparse="rows"                                                               |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
     Args:

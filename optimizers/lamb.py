@@ -20,8 +20,9 @@ class LAMB(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
+    | Keras 3                     | the defaults; its own default: epsilon=1e-07; its weight_decay= stands      |
+    |                             | outside of the ratio                                                        |
     | TensorFlow Addons           | the defaults (its lists of patterns joined by "|")                          |
-    | Keras 3                     | epsilon=1e-7; its `weight_decay=` stands outside of the ratio               |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.001.

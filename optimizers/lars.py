@@ -21,7 +21,8 @@ class LARS(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | the defaults (its eeta is trust_coefficient, its skip_list the exclusions)  |
+    | tf.contrib.opt LARS         | the defaults; its skip_list is exclude_from_layer_adaptation; stock         |
+    |                             | LARSOptimizer does plain momentum where a gradient is sparse                |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.01.

@@ -17,7 +17,9 @@ class Lion(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | new-style Keras, Keras 3    | the defaults; `weight_decay=` is the same                                   |
+    | new-style Keras             | the defaults; its own default: learning_rate=0.0001; weight_decay= is the   |
+    |                             | same                                                                        |
+    | Keras 3                     | the defaults; weight_decay= is the same                                     |
     | the authors' code           | learning_rate=1e-4                                                          |
 
     Args:

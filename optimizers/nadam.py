@@ -20,10 +20,14 @@ class Nadam(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | momentum_schedule=False, epsilon=1e-8                                       |
-    | OptimizerV2                 | the defaults (its schedule_decay is momentum_decay)                         |
-    | Keras 2.0 to 2.3            | the defaults; its default rate is 0.002                                     |
-    | new-style Keras, Keras 3    | momentum_decay=1                                                            |
+    | tf.contrib.opt Nadam        | momentum_schedule=False, sparse="variable_rows"; its own default:           |
+    |                             | epsilon=1e-08                                                               |
+    | OptimizerV2                 | sparse="variable_rows"; its schedule_decay, in a config decay, is           |
+    |                             | momentum_decay                                                              |
+    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=0.002                          |
+    | new-style Keras             | momentum_decay=1.0; stock new-style Nadam multiplies its momentum product   |
+    |                             | once per variable in a compiled step                                        |
+    | Keras 3                     | momentum_decay=1.0                                                          |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.001.

@@ -18,8 +18,7 @@ class PowerSign(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt              | the defaults; its base is power_base, its sign_decay_fn a schedule for      |
-    |                             | sign_decay                                                                  |
+    | tf.contrib.opt PowerSign    | sparse="variable_rows"; its sign_decay_fn is a schedule for sign_decay      |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.1.

@@ -18,7 +18,8 @@ class ProximalAdagrad(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train, TensorFlow Addons | sparse="rows" (their l1_ and l2_regularization_strength are l1 and l2)      |
+    | tf.train ProximalAdagrad    | sparse="rows"                                                               |
+    | TensorFlow Addons           | sparse="rows"                                                               |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.001.

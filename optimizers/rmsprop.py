@@ -17,9 +17,10 @@ class RMSprop(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train                    | epsilon_in_root=True, initial_mean_square=1, epsilon=1e-10, sparse="rows"   |
-    | OptimizerV2                 | the defaults; sparse="rows" where momentum is given                         |
-    | Keras 2.0 to 2.3            | the defaults, neither momentum nor centered                                 |
+    | tf.train RMSProp            | epsilon_in_root=True, initial_mean_square=1.0, sparse="rows"; its own       |
+    |                             | default: epsilon=1e-10                                                      |
+    | OptimizerV2                 | sparse="rows" where momentum is given                                       |
+    | Keras 2.0 to 2.3            | epsilon_in_root=False                                                       |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
 
     Args:

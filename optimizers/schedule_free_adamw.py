@@ -28,10 +28,11 @@ class ScheduleFreeAdamW(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
+    | Keras 3                     | rate_power=0.0; its weight_decay= is taken off y alone; stock               |
+    |                             | ScheduleFreeAdamW takes its average from a slot that it has changed         |
+    |                             | already, except on JAX                                                      |
     | the authors' code           | the defaults (its r is averaging_power, its weight_lr_power rate_power);    |
     |                             | AdamWScheduleFreePaper: correction_in_rate=True                             |
-    | Keras 3 on JAX              | rate_power=0; its `weight_decay=` is taken off y alone                      |
-    | Keras 3 on other backends   | none: it takes x from a z that it has changed already (3.15)                |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.0025.

@@ -22,9 +22,11 @@ class SGD(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train                    | rate_in_velocity=False; sparse="rows" where momentum is given               |
-    | OptimizerV2                 | the defaults; sparse="rows" where momentum is given                         |
-    | Keras 2.0 to 2.3, new-style Keras, Keras 3 | the defaults                                                 |
+    | tf.train GradientDescent,   | the defaults                                                                |
+    |   Keras 2.0 to 2.3,         |                                                                             |
+    |   new-style Keras, Keras 3  |                                                                             |
+    | tf.train Momentum           | rate_in_velocity=False, sparse="rows"                                       |
+    | OptimizerV2                 | sparse="rows" where momentum is given                                       |
 
     Args:
         learning_rate: float, tensor, callable or schedule; 0.01.

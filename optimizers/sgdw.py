@@ -15,7 +15,7 @@ class SGDW(Decoupled, SGD):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt (MomentumW)  | decay_times_rate=False, rate_in_velocity=False                              |
+    | tf.contrib.opt MomentumW    | decay_times_rate=False, rate_in_velocity=False, sparse="rows"               |
     | TensorFlow Addons           | decay_times_rate=False                                                      |
     | new-style Keras, Keras 3    | the defaults: SGD(weight_decay=...)                                         |
 

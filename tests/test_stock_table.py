@@ -2,6 +2,8 @@
 from __future__ import absolute_import, division, print_function
 
 import importlib
+import os
+import sys
 import warnings
 
 import numpy as np
@@ -11,8 +13,13 @@ from everstep.compat.stock.lookup import FRAMEWORKS, entry_of_class
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.compat.targets.detect import TARGETS, known_modules
 from everstep.errors import UnsupportedError
+from everstep.optimizers.adam import Adam
 from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.tree import flat
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "make"))
+
+import docstrings  # noqa: E402
 
 # What is no optimizer by itself: the base classes of the APIs, and what stands in for a class that is gone.
 BASES = ("Optimizer", "OptimizerV1", "OptimizerV2", "BaseOptimizer", "KerasOptimizer", "TFOptimizerV1", "_OptimizerV2",
@@ -157,3 +164,14 @@ def test_the_table_fits_the_definitions():
         needed = set(flat(made, "slot"))
         assert needed <= {slot.name for slot in entry.slots}, (entry, needed)
     assert not {entry.native for entry in STOCK}.intersection(UNSUPPORTED)
+
+
+def test_the_docstrings_have_what_the_table_has():
+    assert docstrings.stale() == {}, "run python tests/make/docstrings.py"
+
+
+def test_a_docstring_that_is_old_is_found():
+    rows = ["| stock | options |", "|-------|---------|", "| tf.train | epsilon=1 |", "| torch | the defaults |"]
+    new = docstrings.renewed("".join("    {}\n".format(row) for row in rows), Adam)
+    assert "epsilon=1 " not in new and "its own default: epsilon=1e-08" in new
+    assert new.endswith("    | torch | the defaults |\n")

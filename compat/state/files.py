@@ -84,8 +84,8 @@ def read_checkpoint(path, definition=None, optimizer=None, updates=None, learnin
         definition: the definition that trained; needed where the file has no optimizer's config (all TensorFlow
             checkpoints, and `.weights.h5`). One that has the other form of momentum gets it rescaled.
         optimizer: instead, the stock optimizer that trained, as its API spells it: `"Adam"`, or
-            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither it nor the file says have that
-            class's own defaults; one without a default must be said.
+            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither it nor the file says have
+            that class's own defaults; one without a default must be said.
         updates: how many updates were made, where the file does not say and the rule needs it.
         learning_rate: the rate in force, to rescale momentum with.
         variables: the names of the trained variables in the optimizer's order, where the file leaves it open.

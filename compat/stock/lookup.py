@@ -5,7 +5,6 @@ from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES
 from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.tree import flat
 
-
 FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras")  # whose classes are stock
 
 

@@ -54,149 +54,71 @@ def _tf_train():
     contrib = "tf.contrib.opt"
     yield _train(SGD, "GradientDescentOptimizer", "GradientDescent", arguments=dict(learning_rate=REQUIRED))
     yield _train(
-        SGD,
-        "MomentumOptimizer",
-        "Momentum",
-        "velocity=momentum",
+        SGD, "MomentumOptimizer", "Momentum", "velocity=momentum",
         arguments=dict(learning_rate=REQUIRED, momentum=REQUIRED, use_nesterov=False),
-        fixed={"rate_in_velocity": False},
-        sparse="rows",
+        fixed={"rate_in_velocity": False}, sparse="rows",
     )
     yield _train(
-        RMSprop,
-        "RMSPropOptimizer",
-        "RMSProp",
-        "mean_square=rms mean_grad=mg velocity=momentum*",
+        RMSprop, "RMSPropOptimizer", "RMSProp", "mean_square=rms mean_grad=mg velocity=momentum*",
         arguments=dict(learning_rate=REQUIRED, decay=0.9, momentum=0.0, epsilon=1e-10, centered=False),
-        renamed={"decay": "rho"},
-        fixed={"epsilon_in_root": True, "initial_mean_square": 1.0},
+        renamed={"decay": "rho"}, fixed={"epsilon_in_root": True, "initial_mean_square": 1.0}, sparse="rows",
+    )
+    yield _train(
+        Adagrad, "AdagradOptimizer", "Adagrad", "accumulator",
+        arguments=dict(learning_rate=REQUIRED, initial_accumulator_value=0.1), fixed={"epsilon": 0.0},
+    )
+    yield _train(
+        Adadelta, "AdadeltaOptimizer", "Adadelta", "mean_square=accum mean_square_step=accum_update",
+        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-8), sparse="rows",
+    )
+    yield _train(Adam, "AdamOptimizer", "Adam", "m v", counters=powers, arguments=betas, fixed={"amsgrad": False})
+    yield _train(
+        Ftrl, "FtrlOptimizer", "Ftrl", "accumulator=accum linear",
+        arguments=dict(_FTRL, learning_rate=REQUIRED, beta=0.0), sparse="rows",
+    )
+    yield _train(
+        ProximalAdagrad, "ProximalAdagradOptimizer", "ProximalAdagrad", "accumulator",
+        arguments=dict(_PROXIMAL, learning_rate=REQUIRED), sparse="rows",
+    )
+    yield _train(
+        Adam, "LazyAdamOptimizer", "Adam", "m v", contrib, counters=powers, arguments=betas, fixed={"amsgrad": False},
         sparse="rows",
     )
     yield _train(
-        Adagrad,
-        "AdagradOptimizer",
-        "Adagrad",
-        "accumulator",
-        arguments=dict(learning_rate=REQUIRED, initial_accumulator_value=0.1),
-        fixed={"epsilon": 0.0},
+        Adamax, "AdaMaxOptimizer", "AdaMax", "m u=v", contrib, counters="beta1_power", arguments=betas, sparse="rows",
     )
     yield _train(
-        Adadelta,
-        "AdadeltaOptimizer",
-        "Adadelta",
-        "mean_square=accum mean_square_step=accum_update",
-        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-8),
-        sparse="rows",
+        Nadam, "NadamOptimizer", "Adam", "m v", contrib, counters=powers, arguments=betas,
+        fixed={"momentum_schedule": False}, sparse="variable_rows",
     )
     yield _train(
-        Adam, "AdamOptimizer", "Adam", "m v", counters=powers, arguments=betas, fixed={"amsgrad": False}
-    )
-    yield _train(
-        Ftrl,
-        "FtrlOptimizer",
-        "Ftrl",
-        "accumulator=accum linear",
-        arguments=dict(_FTRL, learning_rate=REQUIRED, beta=0.0),
-        sparse="rows",
-    )
-    yield _train(
-        ProximalAdagrad,
-        "ProximalAdagradOptimizer",
-        "ProximalAdagrad",
-        "accumulator",
-        arguments=dict(_PROXIMAL, learning_rate=REQUIRED),
-        sparse="rows",
-    )
-    yield _train(
-        Adam,
-        "LazyAdamOptimizer",
-        "Adam",
-        "m v",
-        contrib,
-        counters=powers,
-        arguments=betas,
-        fixed={"amsgrad": False},
-        sparse="rows",
-    )
-    yield _train(
-        Adamax,
-        "AdaMaxOptimizer",
-        "AdaMax",
-        "m u=v",
-        contrib,
-        counters="beta1_power",
-        arguments=betas,
-        sparse="rows",
-    )
-    yield _train(
-        Nadam,
-        "NadamOptimizer",
-        "Adam",
-        "m v",
-        contrib,
-        counters=powers,
-        arguments=betas,
-        fixed={"momentum_schedule": False},
-        sparse="variable_rows",
-    )
-    yield _train(
-        AdamW,
-        "AdamWOptimizer",
-        "AdamW",
-        "m v",
-        contrib,
-        counters=powers,
-        arguments=dict(betas, weight_decay=REQUIRED),
+        AdamW, "AdamWOptimizer", "AdamW", "m v", contrib, counters=powers, arguments=dict(betas, weight_decay=REQUIRED),
         fixed={"amsgrad": False, "decay_times_rate": False},
         differs="stock AdamWOptimizer moves all rows of a sparse gradient, and decays some",
     )
     yield _train(
-        SGDW,
-        "MomentumWOptimizer",
-        "MomentumW",
-        "velocity=momentum",
-        contrib,
+        SGDW, "MomentumWOptimizer", "MomentumW", "velocity=momentum", contrib,
         arguments=dict(learning_rate=REQUIRED, momentum=REQUIRED, use_nesterov=False, weight_decay=REQUIRED),
-        fixed={"rate_in_velocity": False, "decay_times_rate": False},
-        sparse="rows",
+        fixed={"rate_in_velocity": False, "decay_times_rate": False}, sparse="rows",
     )
     signs = {"sign_decay_fn": "it is a function of tf.train's global_step; give sign_decay an everstep.Schedule that "
              "does the same"}
     yield _train(
-        AddSign,
-        "AddSignOptimizer",
-        "AddSignOptimizer",
-        "m",
-        contrib,
-        arguments=dict(learning_rate=0.1, alpha=1.0, beta=0.9),
-        fixed={"sign_decay": 1.0},
-        refused=signs,
-        sparse="variable_rows",
-        note="its sign_decay_fn is a schedule for sign_decay",
+        AddSign, "AddSignOptimizer", "AddSignOptimizer", "m", contrib,
+        arguments=dict(learning_rate=0.1, alpha=1.0, beta=0.9), fixed={"sign_decay": 1.0}, refused=signs,
+        sparse="variable_rows", note="its sign_decay_fn is a schedule for sign_decay",
     )
     yield _train(
-        PowerSign,
-        "PowerSignOptimizer",
-        "PowerSignOptimizer",
-        "m",
-        contrib,
-        arguments=dict(learning_rate=0.1, base=math.e, beta=0.9),
-        fixed={"sign_decay": 1.0},
-        refused=signs,
-        sparse="variable_rows",
-        note="its sign_decay_fn is a schedule for sign_decay",
+        PowerSign, "PowerSignOptimizer", "PowerSignOptimizer", "m", contrib,
+        arguments=dict(learning_rate=0.1, base=math.e, beta=0.9), fixed={"sign_decay": 1.0}, refused=signs,
+        sparse="variable_rows", note="its sign_decay_fn is a schedule for sign_decay",
     )
     yield _train(
-        LARS,
-        "LARSOptimizer",
-        "LARSOptimizer",
-        "velocity=momentum*",
-        contrib,
+        LARS, "LARSOptimizer", "LARSOptimizer", "velocity=momentum*", contrib,
         arguments=dict(
             learning_rate=REQUIRED, momentum=0.9, use_nesterov=False, weight_decay=1e-4, eeta=0.001, epsilon=0.0
         ),
-        fixed={"exclude_from_layer_adaptation": ""},
-        note="its skip_list is exclude_from_layer_adaptation",
+        fixed={"exclude_from_layer_adaptation": ""}, note="its skip_list is exclude_from_layer_adaptation",
         differs="stock LARSOptimizer does plain momentum where a gradient is sparse",
     )
 
@@ -208,51 +130,31 @@ def _optimizer_v2():
 
     betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
     yield entry(
-        SGD,
-        "SGD",
-        "velocity=momentum",
-        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
-        fixed={"rate_in_velocity": True},
-        sparse=_rows_with_momentum,
+        SGD, "SGD", "velocity=momentum", arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+        fixed={"rate_in_velocity": True}, sparse=_rows_with_momentum,
     )
     yield entry(
-        RMSprop,
-        "RMSprop",
-        "mean_square=rms | velocity=momentum | mean_grad=mg",
+        RMSprop, "RMSprop", "mean_square=rms | velocity=momentum | mean_grad=mg",
         arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
-        fixed={"epsilon_in_root": None, "initial_mean_square": 0.0},
-        sparse=_rows_with_momentum,
+        fixed={"epsilon_in_root": None, "initial_mean_square": 0.0}, sparse=_rows_with_momentum,
     )
     yield entry(
-        Adagrad,
-        "Adagrad",
-        "accumulator",
+        Adagrad, "Adagrad", "accumulator",
         arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
         fixed={"epsilon_in_root": False},
     )
     yield entry(
-        Adadelta,
-        "Adadelta",
-        "mean_square=accum_grad | mean_square_step=accum_var",
-        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
-        sparse="rows",
+        Adadelta, "Adadelta", "mean_square=accum_grad | mean_square_step=accum_var",
+        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7), sparse="rows",
     )
     yield entry(Adam, "Adam", "m | v | v_hat=vhat", arguments=dict(betas, amsgrad=False))
     yield entry(Adamax, "Adamax", "m | u=v", arguments=betas, sparse="rows")
     yield entry(
-        Nadam,
-        "Nadam",
-        "m | v",
-        counters="updates=iter momentum_product=momentum_cache",
-        arguments=dict(betas, decay=0.004),
-        renamed={"decay": "momentum_decay"},
-        fixed={"momentum_schedule": True},
-        sparse="variable_rows",
-        note="its schedule_decay, in a config decay, is momentum_decay",
+        Nadam, "Nadam", "m | v", counters="updates=iter momentum_product=momentum_cache",
+        arguments=dict(betas, decay=0.004), renamed={"decay": "momentum_decay"}, fixed={"momentum_schedule": True},
+        sparse="variable_rows", note="its schedule_decay, in a config decay, is momentum_decay",
     )
-    yield entry(
-        Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0), sparse="rows"
-    )
+    yield entry(Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0), sparse="rows")
 
 
 def _get_updates():
@@ -264,44 +166,27 @@ def _get_updates():
     betas = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-7)
     before_2_3 = "updates=iterations?"  # Keras before 2.3 saves no count of these
     yield entry(
-        SGD,
-        "SGD",
-        "velocity*",
-        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+        SGD, "SGD", "velocity*", arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
         fixed={"rate_in_velocity": True},
     )
     yield entry(
-        RMSprop,
-        "RMSprop",
-        "mean_square",
-        counters=before_2_3,
+        RMSprop, "RMSprop", "mean_square", counters=before_2_3,
         arguments=dict(learning_rate=0.001, rho=0.9, epsilon=1e-7),
         fixed={"epsilon_in_root": False, "initial_mean_square": 0.0, "momentum": 0.0, "centered": False},
     )
     yield entry(
-        Adagrad,
-        "Adagrad",
-        "accumulator",
-        counters=before_2_3,
-        arguments=dict(learning_rate=0.01, epsilon=1e-7),
+        Adagrad, "Adagrad", "accumulator", counters=before_2_3, arguments=dict(learning_rate=0.01, epsilon=1e-7),
         fixed={"initial_accumulator_value": 0.0, "epsilon_in_root": False},
     )
     yield entry(
-        Adadelta,
-        "Adadelta",
-        "mean_square | mean_square_step",
-        counters=before_2_3,
+        Adadelta, "Adadelta", "mean_square | mean_square_step", counters=before_2_3,
         arguments=dict(learning_rate=1.0, rho=0.95, epsilon=1e-7),
     )
     yield entry(Adam, "Adam", "m | v | v_hat*", arguments=dict(betas, learning_rate=0.001, amsgrad=False))
     yield entry(Adamax, "Adamax", "m | u", arguments=dict(betas, learning_rate=0.002))
     yield entry(
-        Nadam,
-        "Nadam",
-        "m | v",
-        counters="updates=iterations momentum_product=m_schedule?",
-        arguments=dict(betas, learning_rate=0.002, schedule_decay=0.004),
-        renamed={"schedule_decay": "momentum_decay"},
+        Nadam, "Nadam", "m | v", counters="updates=iterations momentum_product=m_schedule?",
+        arguments=dict(betas, learning_rate=0.002, schedule_decay=0.004), renamed={"schedule_decay": "momentum_decay"},
         fixed={"momentum_schedule": True},
     )
 
@@ -319,85 +204,55 @@ def _new_style(target):
     refused = {"use_ema": "everstep has no moving average of weights"}
     betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
     yield entry(
-        SGD,
-        "SGD",
-        "velocity" if keras_3 else "velocity*",
-        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
-        fixed={"rate_in_velocity": True},
+        SGD, "SGD", "velocity" if keras_3 else "velocity*",
+        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False), fixed={"rate_in_velocity": True},
     )
     yield entry(
-        RMSprop,
-        "RMSprop",
-        "mean_square | velocity | mean_grad",
+        RMSprop, "RMSprop", "mean_square | velocity | mean_grad",
         arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
         fixed={"epsilon_in_root": True, "initial_mean_square": 0.0},
     )
     yield entry(
-        Adagrad,
-        "Adagrad",
-        "accumulator",
+        Adagrad, "Adagrad", "accumulator",
         arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
         fixed={"epsilon_in_root": True},
     )
     yield entry(
-        Adadelta,
-        "Adadelta",
-        "mean_square mean_square_step",
+        Adadelta, "Adadelta", "mean_square mean_square_step",
         arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
     )
     adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
+    yield entry(Adam, "Adam", "m v | v_hat", arguments=dict(betas, amsgrad=False), refused=dict(refused, **adaptive))
     yield entry(
-        Adam, "Adam", "m v | v_hat", arguments=dict(betas, amsgrad=False), refused=dict(refused, **adaptive)
-    )
-    yield entry(
-        AdamW,
-        "AdamW",
-        "m v | v_hat",
-        arguments=dict(betas, amsgrad=False, weight_decay=0.004),
-        fixed={"decay_times_rate": True},
-        note="weight_decay of its other optimizers is the same",
+        AdamW, "AdamW", "m v | v_hat", arguments=dict(betas, amsgrad=False, weight_decay=0.004),
+        fixed={"decay_times_rate": True}, note="weight_decay of its other optimizers is the same",
     )
     yield entry(Adamax, "Adamax", "m u", arguments=betas)
+    # Keras 3.0; later
     yield entry(
-        Nadam,
-        "Nadam",
-        "m v",
-        counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",  # Keras 3.0; later
-        arguments=betas,
-        fixed={"momentum_schedule": True, "momentum_decay": 1.0},
-        differs=differs
-        or "stock new-style Nadam multiplies its momentum product once per variable in a compiled step",
+        Nadam, "Nadam", "m v", counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",
+        arguments=betas, fixed={"momentum_schedule": True, "momentum_decay": 1.0},
+        differs=differs or "stock new-style Nadam multiplies its momentum product once per variable in a compiled step",
     )
     yield entry(Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0))
     yield entry(
-        Lion,
-        "Lion",
-        "m",
-        arguments=dict(learning_rate=0.001 if keras_3 else 1e-4, beta_1=0.9, beta_2=0.99),
-        fixed={"weight_decay": 0.0},
-        note="weight_decay= is the same",
+        Lion, "Lion", "m", arguments=dict(learning_rate=0.001 if keras_3 else 1e-4, beta_1=0.9, beta_2=0.99),
+        fixed={"weight_decay": 0.0}, note="weight_decay= is the same",
     )
     yield entry(
-        Adafactor,
-        "Adafactor",
-        "rows=r^ columns=c^ v*",
+        Adafactor, "Adafactor", "rows=r^ columns=c^ v*",
         arguments=dict(learning_rate=0.001, beta_2_decay=-0.8, epsilon_1=1e-30, epsilon_2=0.001, clip_threshold=1.0),
         fixed={"relative_step": True, "scale_parameter": True, "factored": True},
         note="its relative_step=False changes nothing",
     )
     if keras_3:
         yield entry(
-            LAMB,
-            "Lamb",
-            "m v",
-            arguments=betas,
+            LAMB, "Lamb", "m v", arguments=betas,
             fixed={"weight_decay": 0.0, "exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""},
             note="its weight_decay= stands outside of the ratio",
         )
         yield entry(
-            ScheduleFreeAdamW,
-            "ScheduleFreeAdamW",
-            "z v",
+            ScheduleFreeAdamW, "ScheduleFreeAdamW", "z v",
             arguments=dict(learning_rate=0.0025, beta_1=0.9, beta_2=0.999, epsilon=1e-8, warmup_steps=0),
             fixed={"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
             note="its weight_decay= is taken off y alone",

@@ -1,0 +1,101 @@
+"""Writes the rows of stock optimizers into the docstrings of definitions, from the stock table.
+
+    python tests/make/docstrings.py            # `--check` only says which files are old
+
+Rows of other origins (Addons, torch, the authors' code) stay as they are, below them.
+"""
+from __future__ import absolute_import, division, print_function
+
+import io
+import os
+import re
+import sys
+import textwrap
+from collections import OrderedDict
+
+from everstep.compat.stock.table import STOCK
+from everstep.optimizers.contract.declarations import REQUIRED
+
+OPTIMIZERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "optimizers")
+TABLE = re.compile(r"(    \| stock .*\n    \|-.*\n)((?:    \|.*\n)+)")
+WIDTHS = 27, 75
+
+
+def told(value):
+    return repr(value).replace("'", '"') if isinstance(value, str) else repr(value)
+
+
+def meaning(entry):
+    """What one has to give the definition to get the stock optimizer, in words."""
+    own = entry.definition.declarations
+    options = ["{}={}".format(name, told(value)) for name, value in sorted(entry.fixed.items())
+               if value != own[name].default]
+    by_momentum = entry.sparse({"momentum": 0.9}), entry.sparse({})
+    if by_momentum[0] != by_momentum[1]:
+        options.append('sparse="{}" where momentum is given'.format(by_momentum[0]))
+    elif by_momentum[1] != "exact":
+        options.append('sparse="{}"'.format(by_momentum[1]))
+    defaults = ["{}={!r}".format(entry.names[theirs], value) for theirs, value in sorted(entry.defaults.items())
+                if value is not REQUIRED and value != own[entry.names[theirs]].default]
+    parts = [", ".join(options) or "the defaults"]
+    parts += ["its own default: " + ", ".join(defaults)] if defaults else []
+    alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
+    parts += [part for part in (entry.note, entry.differs if alone else None) if part]
+    return "; ".join(parts)
+
+
+def label(entry):
+    if entry.target == "tf_train":
+        return "{} {}".format(entry.home, entry.native.replace("Optimizer", ""))
+    same = entry.native.lower() == entry.definition.__name__.lower()
+    return entry.home if same else "{} {}".format(entry.home, entry.native)
+
+
+def rows_of(definition):
+    """[(names of stock optimizers, what to give)], those that mean the same together."""
+    rows = OrderedDict()
+    for entry in STOCK:
+        if entry.definition is definition:
+            rows.setdefault(meaning(entry), []).append(label(entry))
+    return [(", ".join(labels), text) for text, labels in rows.items()]
+
+
+def renewed(text, definition):
+    """A module's text with the rows of its definition's stock optimizers as the table has them."""
+    found = TABLE.search(text)
+    homes = tuple({entry.home for entry in STOCK if entry.definition is definition})
+    kept, ours = [], True
+    for line in found.group(2).splitlines():
+        left = line.strip()[2:]
+        ours = ours if left.startswith(" ") else left.startswith(homes)  # an indented row belongs to the one above it
+        kept += [] if ours else [line]
+    made = []
+    for left, right in rows_of(definition):
+        lefts = textwrap.wrap(left, WIDTHS[0], subsequent_indent="  ", break_on_hyphens=False)
+        rights = textwrap.wrap(right, WIDTHS[1])
+        for place in range(max(len(lefts), len(rights))):
+            pair = [part[place] if place < len(part) else "" for part in (lefts, rights)]
+            made.append("    | {} | {} |".format(pair[0].ljust(WIDTHS[0]), pair[1].ljust(WIDTHS[1])))
+    return text[: found.start(2)] + "\n".join(made + kept) + "\n" + text[found.end(2) :]
+
+
+def stale():
+    """{path: new text} of the modules whose rows are old."""
+    found = {}
+    for definition in {entry.definition for entry in STOCK}:
+        path = os.path.join(OPTIMIZERS, definition.__module__.rpartition(".")[2] + ".py")
+        with io.open(path, encoding="ascii") as file:
+            text = file.read()
+        if renewed(text, definition) != text:
+            found[os.path.normpath(path)] = renewed(text, definition)
+    return found
+
+
+if __name__ == "__main__":
+    old = stale()
+    if "--check" in sys.argv:
+        sys.exit("old: {}; run python tests/make/docstrings.py".format(", ".join(sorted(old))) if old else 0)
+    for path, text in old.items():
+        with io.open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        print(os.path.basename(path))
