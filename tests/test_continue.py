@@ -1,6 +1,6 @@
 """A run that a stock optimizer began in TF 1.4, Keras 2.1.6 or 2.3.1, ended by ours on every API of this environment.
 
-matrix/write_states.py left the frameworks' own files after 50 of 100 steps, and the stock weights after 100. Adam of
+tests/make/states.py left the frameworks' own files after 50 of 100 steps, and the stock weights after 100. Adam of
 Keras 2.3 reads its counter before or after moving it, at random: its slots do not depend on that, its weights do. There
 the second half is compared with that of the oracle, which begins at step 0 of the definition.
 """

@@ -1,4 +1,4 @@
-"""Files that the real frameworks wrote (tests/files, by matrix/write_fixtures.py), read, damaged, and written again."""
+"""Files that the real frameworks wrote (tests/files, by tests/make/files.py), read, damaged, and written again."""
 from __future__ import absolute_import, division, print_function
 
 import io

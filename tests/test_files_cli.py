@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import everstep
-import write_fixtures
 from everstep import cli
 from everstep.compat.state import files
 from test_cli import run, table
-from test_files import BY_NAME, tensorflow
+from test_files import BY_NAME, FILES, tensorflow
 
 KERAS = BY_NAME["keras3.15-jax/momentum.keras"].path
 
@@ -108,7 +107,7 @@ def test_progress_is_told_on_large_files(capsys):
 
 # docs/files.md
 
-DOCS = os.path.join(os.path.dirname(os.path.dirname(write_fixtures.FILES)), "docs", "files.md")
+DOCS = os.path.join(os.path.dirname(os.path.dirname(FILES)), "docs", "files.md")
 with io.open(DOCS, encoding="utf-8") as docs:
     SESSIONS = re.findall(r"```\n(\$ everstep .*?)```", docs.read(), re.S)
 
@@ -126,7 +125,7 @@ def test_docs_show_what_is_printed(session, tmp_path, capsys):
     """The docs name files as from the checkout; what they write goes elsewhere."""
     if tensorflow is None and "ckpt" in session:
         pytest.skip("TensorFlow reads and writes its checkpoints")
-    places = {"tests/files": write_fixtures.FILES}
+    places = {"tests/files": FILES}
     places.update((name, str(tmp_path / name)) for name in re.findall(r" (run\.[\w.]+)", session))
     for command, wanted in re.findall(r"^\$ everstep ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
         arguments = shlex.split(str(command.replace("\\\n", "")))

@@ -11,8 +11,8 @@ import pytest
 import everstep
 import harness
 import oracle
+import small_model
 import test_grid
-import write_fixtures
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state import files
 from everstep.errors import StateError, UnsupportedError
@@ -45,10 +45,10 @@ class Graph(object):
         self.graph = tf.Graph()
         with self.graph.as_default():
             made = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
-                    for name, value in zip(names, (write_fixtures.EMBEDDINGS, write_fixtures.KERNEL))]
+                    for name, value in zip(names, (small_model.EMBEDDINGS, small_model.KERNEL))]
             self.variables = dict(zip(names, made))
-            rows = tf.nn.embedding_lookup(made[0], write_fixtures.IDS[:, 0])
-            loss = tf.reduce_mean(tf.square(tf.matmul(rows, made[1]) - write_fixtures.TARGETS))
+            rows = tf.nn.embedding_lookup(made[0], small_model.IDS[:, 0])
+            loss = tf.reduce_mean(tf.square(tf.matmul(rows, made[1]) - small_model.TARGETS))
             self.optimizer = make(tf.train)
             step = self.optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
             with tf.Session() as session:
@@ -154,7 +154,7 @@ def keras_modules():
 
 def targets():
     for name, module in keras_modules():
-        api = write_fixtures.api_of(module.optimizers.Adam)
+        api = small_model.api_of(module.optimizers.Adam)
         extensions = [".h5", ".keras", ".weights.h5"] if api in ("update_step", "keras3") else [".h5"]
         if api == "update_step" and tensorflow.__version__.startswith("2.11."):  # there both are HDF5 models
             extensions = [".h5"]
@@ -183,12 +183,12 @@ PAIRS = [  # half of them in a cell, the others in the next
 def trained(module, stock, arguments):
     harness.start_anew(module)
     try:
-        optimizer = write_fixtures.made_of(module.optimizers, stock, arguments)
+        optimizer = small_model.stock_optimizer(module.optimizers, stock, arguments)
     except TypeError as error:
         assert "amsgrad" in str(error)
         pytest.skip("tf.keras of TF 1.4 knows no amsgrad")
-    model = write_fixtures.kernel_model(module, optimizer)
-    model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
+    model = small_model.build(module, optimizer)
+    model.train_on_batch(small_model.IDS, small_model.TARGETS)
     return model
 
 
@@ -239,7 +239,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     count = model.optimizer.iterations
     get = module.ops.convert_to_numpy if hasattr(module, "ops") else module.backend.get_value
     assert int(get(count)) == state.updates
-    model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
+    model.train_on_batch(small_model.IDS, small_model.TARGETS)
     bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after moving it, at random
     values = model.get_weights()
     near(fixture, {n: 0 if "embed" in n else 1 for n in fixture.next}, values, bound)
@@ -315,9 +315,9 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
         definition = definition.replace(dense_ok=True)
     if hasattr(keras.backend, "clear_session"):
         harness.start_anew(keras)
-    model = write_fixtures.kernel_model(keras, definition.bind(keras))
+    model = small_model.build(keras, definition.bind(keras))
     for _ in range(3):
-        model.train_on_batch(write_fixtures.IDS, write_fixtures.TARGETS)
+        model.train_on_batch(small_model.IDS, small_model.TARGETS)
     trained = list(model.trainable_weights)
     names = [getattr(variable, "path", variable.name).split(":")[0] for variable in trained]
     wanted = everstep.capture(model.optimizer, dict(zip(names, trained)))

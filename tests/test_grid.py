@@ -1,4 +1,4 @@
-"""A run that one API began and another ends: what matrix/write_states.py left in tests/states, read in every way here.
+"""A run that one API began and another ends: what tests/make/states.py left in tests/states, read in every way here.
 
 A writer left what `everstep.capture` gave after 50 of 100 steps, and the weights of the 100 without a break. A reader
 is nowhere farther from those than 1e-5, nor than twice what both APIs are apart when neither is interrupted, or FLOOR.

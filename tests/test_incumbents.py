@@ -1,6 +1,6 @@
 """The libraries that people use for what wrappers do, where they are right: what they left, and ours.
 
-matrix/write_incumbents.py wrote tests/golden/incumbents_*.json with the real ones: TensorFlow Addons on TF 2.10 and
+tests/make/incumbents.py wrote tests/golden/incumbents_*.json with the real ones: TensorFlow Addons on TF 2.10 and
 2.15, keras-adamw on Keras 2.3 and TF 1.15.
 """
 

@@ -169,7 +169,7 @@ def trajectories():
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 @pytest.mark.parametrize("origin, name, ran", list(trajectories()), ids=ids)
 def test_follows_what_old_tensorflow_did(origin, name, ran, way):
-    """The weights that stock optimizers of TF 1.4 and 1.15 ended with: matrix/write_trajectories.py wrote the files."""
+    """The weights that stock optimizers of TF 1.4 and 1.15 ended with: tests/make/trajectories.py wrote the files."""
     definition = everstep.Definition.from_config(ran["definition"])
     by_rows = definition.sparse != "exact" and not way.sparse  # rows that a dense gradient does not name
     wanted = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}

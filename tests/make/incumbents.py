@@ -1,7 +1,9 @@
 """Writes what other libraries' wrappers end with: tests/golden/incumbents_WHO_VERSION.json.
 
-Run by hand with the package importable, where one of them is: tensorflow_addons 0.19 on TF 2.10, 0.23 on TF 2.15;
-keras_adamw 1.38 on Keras 2.3 and TF 1.15. Cases, start values and gradients are those of tests/test_incumbents.py.
+    python tests/make/incumbents.py [FOLDER]    # where one of them is installed; writes to tests/golden, or FOLDER
+
+They are tensorflow_addons 0.19 on TF 2.10, 0.23 on TF 2.15, and keras_adamw 1.38 on Keras 2.3 and TF 1.15. Cases, start
+values and gradients are those of tests/test_incumbents.py.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -12,8 +14,10 @@ import os
 import platform
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "tests"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+for folder in (os.path.join(os.path.dirname(TESTS), ".dev"), TESTS):
+    sys.path.insert(0, folder)
+GOLDEN = sys.argv[1] if sys.argv[1:] else os.path.join(TESTS, "golden")
 
 
 def of_addons(cases, make, role):
@@ -68,7 +72,7 @@ def main():
         who: module.__version__,
     }
     text = json.dumps({"written by": versions, "cases": left}, indent=1, sort_keys=True)
-    path = os.path.join(ROOT, "tests", "golden", "incumbents_{}_{}.json".format(who, module.__version__))
+    path = os.path.join(GOLDEN, "incumbents_{}_{}.json".format(who, module.__version__))
     with io.open(path, "w", encoding="ascii", newline="\n") as file:
         file.write(u"{}\n".format("\n".join(line.rstrip() for line in text.splitlines())))
 

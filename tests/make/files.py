@@ -1,6 +1,6 @@
 """Writes tests/files: checkpoints and model files of the real frameworks, each with what the live optimizer held.
 
-    python matrix/write_fixtures.py        # in a cell; writes what the frameworks of this cell are the fixtures of
+    python tests/make/files.py [FOLDER]    # in a cell; writes its frameworks' folders, below tests/files or FOLDER
 
 Beside each file stands a JSON: who wrote it and how, the variables and slots as the framework's own API gave them
 before it was saved, and one more step (its gradients, and the variables after it), by which a test can tell whether a
@@ -19,12 +19,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "files")
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+for folder in (os.path.join(os.path.dirname(TESTS), ".dev"), TESTS):
+    sys.path.insert(0, folder)
+
+from small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, api_of, build, gradients, stock_optimizer  # noqa: E402
+
+FILES = os.path.abspath(sys.argv[1]) if sys.argv[1:] else os.path.join(TESTS, "files")
 STEPS = 3
-IDS = np.array([[0], [1], [3]])  # no row twice: stock Keras 3 takes those apart. Rows 2 and 4 have no gradient
-TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25]], np.float32)
-EMBEDDINGS = np.linspace(-0.7, 0.8, 15).reshape(5, 3).astype(np.float32)
-KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
 
 # What slots are called: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Of
 # Keras before tf.keras, which has only a list, the roles in its order.
@@ -79,13 +81,6 @@ def ours():
     ]
 
 
-def gradients(embeddings, kernel):
-    """Of mean((embeddings[ids] @ kernel - targets)^2)."""
-    rows = embeddings[IDS[:, 0]]
-    error = 2 * (rows.dot(kernel) - TARGETS) / TARGETS.size
-    return {"values": error.dot(kernel.T), "indices": IDS[:, 0]}, rows.T.dot(error)
-
-
 def plain(value):
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
@@ -97,7 +92,7 @@ def plain(value):
 
 
 class Fixtures(object):
-    """Args: folder: below tests/files; versions: {package: version} of the writers."""
+    """Args: folder: below FILES; versions: {package: version} of the writers."""
 
     def __init__(self, folder, **versions):
         self.folder = os.path.join(FILES, folder)
@@ -199,34 +194,6 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
 # Keras
 
 
-def kernel_model(keras, optimizer, eager=False):
-    layers = keras.layers
-    model = keras.models.Sequential()
-    if keras_major(keras) >= 3:
-        model.add(keras.Input((1,), dtype="int32"))
-        model.add(layers.Embedding(5, 3, name="embedding"))
-    else:
-        model.add(layers.Embedding(5, 3, input_length=1, name="embedding"))
-    model.add(layers.Flatten(name="flatten"))
-    model.add(layers.Dense(2, use_bias=False, name="output"))
-    model.compile(optimizer=optimizer, loss="mse", **({"run_eagerly": True} if eager else {}))
-    model.set_weights([EMBEDDINGS, KERNEL])
-    return model
-
-
-def keras_major(keras):
-    """Of `tf.keras` too, which in TF 2.16 does not say its version."""
-    return int(getattr(keras, "__version__", "3" if hasattr(keras, "ops") else "2").split(".")[0])
-
-
-def made_of(optimizers, name, arguments):
-    try:
-        return getattr(optimizers, name)(**arguments)
-    except (TypeError, ValueError):  # before Keras 2.3
-        arguments = dict(arguments, lr=arguments["learning_rate"])
-        return getattr(optimizers, name)(**{key: arguments[key] for key in arguments if key != "learning_rate"})
-
-
 def roles_of(optimizer, stock, api, variables, value):
     """{role: the slots of the variables in order}"""
     if stock is None:
@@ -251,13 +218,6 @@ def roles_of(optimizer, stock, api, variables, value):
     return found
 
 
-def api_of(optimizer):
-    for name, hooks in (("optimizer_v2", "add_slot"), ("keras3", "stateless_apply"), ("update_step", "update_step")):
-        if hasattr(optimizer, hooks):
-            return name
-    return "get_updates"
-
-
 def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=None, named="", eager=False):
     """Args: cases: names; extensions: of the files to write of each; checkpoint: tf.train.Checkpoint and a format."""
     optimizers, mine = optimizers or keras.optimizers, dict(ours())
@@ -267,11 +227,11 @@ def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=
             keras.backend.clear_session()
         if stock:
             arguments = OLD.get(case, arguments) if fixtures.old else arguments
-            optimizer = made_of(optimizers, stock, arguments)
+            optimizer = stock_optimizer(optimizers, stock, arguments)
         else:
             optimizer = mine[case].bind(optimizers if optimizers is not keras.optimizers else keras)
         api = api_of(optimizer)
-        model = kernel_model(keras, optimizer, eager=eager or api == "update_step" and case == "nadam")
+        model = build(keras, optimizer, eager=eager or api == "update_step" and case == "nadam")
 
         def value(variable):
             return keras.ops.convert_to_numpy(variable) if hasattr(keras, "ops") else keras.backend.get_value(variable)
@@ -413,12 +373,10 @@ def main():
 
 
 if __name__ == "__main__":
-    with_everstep = os.path.join(os.path.dirname(FILES), os.pardir, ".dev")
-    sys.path.insert(0, os.path.abspath(with_everstep))
-    made = tempfile.mkdtemp()  # some frameworks leave files where they are run
-    os.chdir(made)
+    scratch = tempfile.mkdtemp()  # some frameworks leave files where they are run
+    os.chdir(scratch)
     try:
         main()
     finally:
-        os.chdir(FILES)
-        shutil.rmtree(made)
+        os.chdir(TESTS)
+        shutil.rmtree(scratch)

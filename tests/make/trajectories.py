@@ -1,7 +1,8 @@
 """Writes what the stock optimizers of this TensorFlow end with: tests/golden/tf_train_VERSION.json.
 
-Run by hand, in the cells py27-tf1.4-k2.1 and py37-tf1.15-k2.3, with the package importable; the Python and NumPy of the
-cell do. Optimizers, settings, start values and gradients are those of tests/test_migration.py, which reads the files:
+    python tests/make/trajectories.py [FOLDER]    # in py27-tf1.4-k2.1 and py37-tf1.15-k2.3; to tests/golden, or FOLDER
+
+Optimizers, settings, start values and gradients are those of tests/test_migration.py, which reads the files:
 `numpy.random.RandomState` gives the same numbers in every NumPy.
 """
 from __future__ import absolute_import, division, print_function
@@ -12,8 +13,10 @@ import os
 import platform
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "tests"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+for folder in (os.path.join(os.path.dirname(TESTS), ".dev"), TESTS):
+    sys.path.insert(0, folder)
+GOLDEN = sys.argv[1] if sys.argv[1:] else os.path.join(TESTS, "golden")
 
 
 def main():
@@ -34,7 +37,7 @@ def main():
     versions = {"python": platform.python_version(), "numpy": numpy.__version__, "tensorflow": tensorflow.__version__}
     short = ".".join(tensorflow.__version__.split(".")[:2])
     text = json.dumps({"written by": versions, "cases": cases}, indent=1, sort_keys=True)
-    path = os.path.join(ROOT, "tests", "golden", "tf_train_{}.json".format(short))
+    path = os.path.join(GOLDEN, "tf_train_{}.json".format(short))
     with io.open(path, "w", encoding="ascii", newline="\n") as file:
         file.write(u"{}\n".format("\n".join(line.rstrip() for line in text.splitlines())))
 

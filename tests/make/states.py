@@ -1,6 +1,6 @@
 """Writes what runs left halfway, and where they ended without a break: tests/states, for test_grid and test_continue.
 
-    python matrix/write_states.py        # in a cell, with the package importable; writes what its frameworks are for
+    python tests/make/states.py [FOLDER]    # in a cell; writes its frameworks' folders, below tests/states or FOLDER
 
 Definitions, start values and gradients are those of tests/test_grid.py; `numpy.random.RandomState` gives the same
 numbers in every NumPy. Runs on Python 2.7 and newer.
@@ -12,9 +12,9 @@ import json
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-for folder in (".dev", "tests"):
-    sys.path.insert(0, os.path.join(ROOT, folder))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+for folder in (os.path.join(os.path.dirname(TESTS), ".dev"), TESTS):
+    sys.path.insert(0, folder)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy  # noqa: E402
@@ -24,7 +24,9 @@ import stock  # noqa: E402
 import test_continue  # noqa: E402
 import test_grid  # noqa: E402
 from everstep import cli  # noqa: E402
-from write_fixtures import made_of  # noqa: E402
+from small_model import stock_optimizer  # noqa: E402
+
+STATES = sys.argv[1] if sys.argv[1:] else test_grid.STATES
 
 # (folder, way of tests/harness.py, {package: how its version begins}, Python)
 GRID = [
@@ -46,7 +48,7 @@ def is_here(packages, python):
 
 
 def folder_of(name):
-    path = os.path.join(test_grid.STATES, name)
+    path = os.path.join(STATES, name)
     if not os.path.isdir(path):
         os.makedirs(path)
     return path
@@ -56,7 +58,7 @@ def write_json(path, facts):
     text = json.dumps(facts, sort_keys=True, indent=0)
     with io.open(path, "w", encoding="ascii", newline="\n") as file:
         file.write(u"".join(line + ("\n" if line.endswith(("{", "},")) else "") for line in text.splitlines()) + u"\n")
-    print(os.path.relpath(path, ROOT))
+    print(os.path.relpath(path, STATES))
 
 
 def write_grid(name, way):
@@ -122,7 +124,7 @@ def write_keras(name, keras):
     folder, cases, batches = folder_of(os.path.join("stock", name)), {}, test_grid.BATCHES
     for case, optimizer, arguments in test_continue.KERAS:
         keras.backend.clear_session()
-        model = keras_model(keras, made_of(keras.optimizers, optimizer, arguments))
+        model = keras_model(keras, stock_optimizer(keras.optimizers, optimizer, arguments))
         train(model, batches[: test_grid.HALF])
         model.save(os.path.join(folder, case + ".h5"))
         cases[case] = {"optimizer": optimizer, "weights": train(model, batches[test_grid.HALF :])}
