@@ -1,49 +1,375 @@
-"""What the engine asks of a backend, and the names of the ops that rules use."""
+"""Defines what a backend is: the verbs that the rest of compat/ asks of it, and the ops that rules use.
+
+A value is an array or tensor, a predicate a scalar bool. Operations are what a session runs, in eager code nothing.
+"""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import functools
 
-from everstep.errors import UnknownOpError
+from everstep.errors import UnknownOpError, UnsupportedError
 
 # What a rule may use, with NumPy's names and meaning, on every backend.
 NAMES = frozenset(
     "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
     "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
 )
+# What a rule writes with Python's operators.
+OPERATORS = frozenset(
+    "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
+)
+REQUIRED = []  # verbs without a default, in order; `required` fills it
 
 
 def unknown_op(name):
     return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES))))
 
 
-class WithoutGraphs(object):
-    """What capture, restore and compat/engine/lowering.py ask of a backend, where values are there without a session.
+def ops_table(module, renamed, special):
+    """Makes `{op: function}` for all ops, in NumPy's meaning.
 
-    `value(variable, session)` is a variable's value as an array, `put(variable, value, session)` gives it another.
+    Args:
+        module: has most of the functions.
+        renamed: `{op: function's name in the module}` for those that it names differently.
+        special: `{op: function}` for those that it lacks or defines differently.
+    """
+    table = {
+        "cast": lambda x, to: module.cast(x, to),
+        "clip": lambda x, low, high: module.minimum(module.maximum(x, low), high),
+        "reshape": lambda x, to: module.reshape(x, to),
+    }
+    table.update(special)
+    for op in NAMES.union(OPERATORS).difference(table):
+        table[op] = getattr(module, renamed.get(op, op))
+    return table
+
+
+def required(verb):
+    """Marks a verb without a default: a backend defines it, or lists it in `unsupported` and leaves this error."""
+    REQUIRED.append(verb.__name__)
+
+    @functools.wraps(verb)
+    def refuse(self, *args, **kwargs):
+        raise UnsupportedError("the {} backend has no {}".format(self.name, verb.__name__))
+
+    return refuse
+
+
+# Required verbs that only TensorFlow has.
+GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part", "join")
+# Required verbs that a backend without sparse gradients lacks.
+ROWS = tuple("no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split())
+
+
+class Backend(object):
+    """Computes with one kind of arrays.
+
+    Subclasses define the required verbs, in this order. The others default to what eager arrays in one place need.
+    A subclass may add the module that it computes with (`tf`, `keras`), for targets that run on it alone.
     """
 
-    @contextlib.contextmanager
-    def inside(self, variables):
-        """In the graph that variables live in."""
-        yield
+    name = ""  # for people
+    ops = {}  # type: dict  # `{op: function}` for NAMES and OPERATORS
+    eager = True  # whether values exist at once, so that Python can look at them
+    moves_rows = True  # whether gradients can be sparse
+    unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
 
-    def session_for(self, variables, session, default):
-        """The session that has the values of variables."""
+    # Values and dtypes. A dtype is its name: "float32".
 
-    def start(self, variables, session):
-        """Gives variables that were just made their first values."""
+    @required
+    def constant(self, number, dtype):
+        """Returns a number or array as a value of that dtype."""
 
-    def lowers(self, way):
-        """Whether there is such a way here at all; see compat/engine/lowering.py."""
+    @required
+    def tensor(self, value):
+        """Returns anything array-like as a value of its own dtype."""
+
+    @required
+    def cast(self, value, dtype):
+        """Returns the value in another dtype; the value itself if it has it."""
+
+    def stored(self, dtype):
+        """Returns the dtype that variables have here if this one is asked for."""
+        return dtype
+
+    @required
+    def dtype(self, variable):
+        """Returns the dtype of a variable or value."""
+
+    @required
+    def shape(self, value):
+        """Returns the shape of a variable or value, a tuple; None if its rank is unknown."""
+
+    # Reading and writing variables. Writes return operations.
+
+    def is_ref(self, variable):
+        """Returns whether it is a ref variable of TF 1, whose value may be its own buffer."""
         return False
 
+    @required
+    def read(self, variable):
+        """Returns a variable's whole value. It may be the variable's own buffer: see `copy`."""
+
+    def start_value(self, variable, dtype):
+        """Returns a variable's value in a dtype; in a graph, the initial value if it is not initialized."""
+        return self.cast(self.read(variable), dtype)
+
+    @required
+    def write(self, variable, value, rows=None):
+        """Writes a value, cast to the variable's dtype: the whole variable, or `value[i]` to row `rows[i]`."""
+
+    @required
+    def add(self, variable, value):
+        """Adds a value of any dtype to the whole variable. Concurrent additions survive."""
+
+    @required
+    def subtract(self, variable, value, rows=None, share=None):
+        """Subtracts a value, or share * value, from a variable or its rows.
+
+        Concurrent writes survive, except where the variable has lower precision than the value. `share` is a scalar of
+        the variable's dtype and goes with no rows; only the strategies that need `in_session` give it.
+        """
+
+    @required
+    def copy(self, value, variable):
+        """Returns what was read from a variable, as a value that later writes do not change."""
+
+    def constrain(self, variable, write):
+        """Applies the variable's own constraint after a write, an operation. Returns the last operation."""
+        return write
+
+    @required
+    def all_or_nothing(self):
+        """Returns a context: if its body raises, all its writes are undone."""
+
+    # Rows. `rows` is a vector of whole numbers.
+
+    def slices(self, grad):
+        """Returns (values, indices) of a sparse gradient, None of a dense one."""
+
+    @required
+    def no_rows(self, variable):
+        """Returns a sparse gradient of a variable, without rows."""
+
+    @required
+    def gather(self, variable, rows):
+        """Returns rows of a variable or value: shape (len(rows),) + shape[1:]."""
+
+    @required
+    def rows_of(self, variable):
+        """Returns how many rows a variable has, as a number or a value."""
+
+    @required
+    def iota(self, count):
+        """Returns 0, 1, ..., count - 1 as int32."""
+
+    @required
+    def stack(self, numbers):
+        """Returns a vector of scalars."""
+
+    @required
+    def unique(self, rows):
+        """Returns each of the rows once, in any order."""
+
+    @required
+    def sum_duplicates(self, values, indices):
+        """Returns (summed values, rows): each row once, with the sum of its values."""
+
+    @required
+    def scatter_to_dense(self, values, rows, count):
+        """Returns zeros of shape (count,) + values.shape[1:] with the values in their rows, each there once."""
+
+    @required
+    def rows_equal(self, marks, mark):
+        """Returns the numbers of the rows whose mark, one for each row, equals a scalar."""
+
+    @required
+    def largest(self, counts):
+        """Returns the largest of some int64 counts; 0 if there are none. An int in eager code."""
+
+    @required
+    def repeat(self, count, body, values):
+        """Returns a list of values after `values = body(step, values)`, for steps 0 to count - 1."""
+
+    # Branches and order.
+
+    def can_branch(self, variable):
+        """Returns whether branches can write a variable."""
+        return True
+
+    def branch(self, predicate, yes, no, variables):
+        """Runs one of two functions without arguments, which write some of `variables`. Returns operations."""
+        return yes() if bool(predicate) else no()
+
+    def values_if(self, predicate, values, dtypes):
+        """Returns `values()`, a list of scalars of those dtypes, if the predicate holds; else zeros."""
+        return values() if bool(predicate) else [self.constant(0, dtype) for dtype in dtypes]
+
+    @required
+    def choose(self, predicate, yes, no):
+        """Returns one of two computed values of equal shape and dtype."""
+
+    @contextlib.contextmanager
+    def after(self, operations):
+        """Returns a context, in which whatever is built runs after operations or values; None among them is skipped."""
+        yield
+
+    def wait(self, value, operations):
+        """Returns a value that is there only after the operations."""
+        return value
+
+    def wait_for_loss(self, grads, loss):
+        """Returns gradients that are there only after the loss: else a loss fetched with a step may be a later one."""
+        return grads
+
+    def barrier(self, values):
+        """Returns an operation that runs after all values and gradients; None in eager code."""
+
+    def group(self, operations):
+        """Returns one operation for all; None in eager code."""
+
+    def operations(self, done):
+        """Returns a flat list of the operations in nested lists of results."""
+        if isinstance(done, (list, tuple)):
+            return [operation for part in done for operation in self.operations(part)]
+        return [operation for operation in self.in_replicas(done) if operation is not None]
+
+    @required
+    def failure(self, message):
+        """Returns an operation that fails when it runs."""
+
+    def plain(self, function):
+        """Returns a function that nothing rewrites (autograph)."""
+        return function
+
+    # Scopes, placing and replicas. Scopes are contexts.
+
+    def computing(self):
+        """Returns the scope that a step runs in."""
+        return self.after(())
+
+    def at(self, variable):
+        """Returns a scope on the variable's device."""
+        return self.after(())
+
+    def outside(self):
+        """Returns a scope outside of every branch, loop and function, to create variables in."""
+        return self.after(())
+
+    def at_once(self):
+        """Returns a scope that creates variables eagerly, so that tf.function traces once."""
+        return self.after(())
+
+    def first_replica(self):
+        """Returns a scope that creates variables which take the first replica's value when replicas write them."""
+        return self.after(())
+
+    def scope_of(self, variable):
+        """Returns the scope of the strategy that a variable was created under, unless it is the present one."""
+        return self.after(())
+
     def without_strategy(self):
+        """Returns whether no strategy is active that copies or places variables."""
         return True
 
     def replica(self):
-        """The number of the replica that this runs in; 0 where there is one."""
+        """Returns this replica's number, from 0; None across replicas."""
         return 0
 
+    def in_replicas(self, value):
+        """Returns the value in each replica, as a sequence."""
+        return (value,)
+
     def local(self, value):
-        """Of what there is one of in each replica, the first."""
+        """Returns the value in the first replica."""
+        return self.in_replicas(value)[0]
+
+    def added_up(self, strategy, pairs):
+        """Returns (gradient, variable) pairs with gradients summed over replicas; called across replicas."""
+        return list(pairs)
+
+    def mirrored(self, value):
+        """Returns a value that is equal in all replicas, marked so."""
         return value
+
+    # Lowering strategies: see compat/engine/lowering.py.
+
+    def lowers(self, strategy):
+        """Returns whether a strategy, by name, exists here at all."""
+        return False
+
+    @required
+    def is_since(self, version):
+        """Returns whether this framework is that version or newer."""
+
+    def in_session(self):
+        """Returns whether what is built now will run in a session, not in a function."""
+        return False
+
+    def is_here(self, variable):
+        """Returns whether a variable is on the device that computes the step, as far as anybody placed it."""
+        return True
+
+    def device(self, variable):
+        """Returns the name of a variable's device; "" if there is only one."""
+        return ""
+
+    def shares_variables(self):
+        """Returns whether others may write the variables during a step, whose writes must survive."""
+        return False
+
+    @required
+    def operation(self, name, ref, by_rows):
+        """Returns a fused operation for ref or resource variables, dense or on rows; None if it does not exist."""
+
+    @required
+    def kernel(self, operation, variable, slots, by_rows):
+        """Returns a fused operation as a function of (variable, {argument: value}); None if these cannot use it."""
+
+    @required
+    def cannot_compile(self, variable, forced):
+        """Returns why a variable's update is not compiled; "" if it is."""
+
+    @required
+    def compile(self, function):
+        """Returns `function(variable, slots, grad, outside)`, compiled by XLA."""
+
+    @required
+    def part(self, value, place):
+        """Returns the rows from place[0] to place[1] of a variable or value."""
+
+    @required
+    def write_part(self, variable, value, place):
+        """Writes the rows from place[0] to place[1] of a ref variable."""
+
+    @required
+    def join(self, pieces):
+        """Returns one value made of consecutive parts."""
+
+    @required
+    def concat_flat(self, values):
+        """Returns all elements of some values of one dtype, end to end, as a vector."""
+
+    @required
+    def split(self, value, shapes):
+        """Returns a vector's elements as values of those shapes: what `concat_flat` joined."""
+
+    # Values in and out, for capture and restore.
+
+    def inside(self, variables):
+        """Returns a scope inside of the variables' graph and strategy."""
+        return self.after(())
+
+    def session_for(self, variables, session, default):
+        """Returns the session that holds the variables: this one, the active one or `default(variables)`; else None."""
+
+    @required
+    def value(self, variable, session):
+        """Returns a variable's value as a NumPy array of its own memory. Raises StateError if there is none."""
+
+    def start(self, variables, session):
+        """Initializes new variables."""
+
+    @required
+    def put(self, variable, value, session):
+        """Sets a variable to a NumPy array, cast to its dtype."""

@@ -1,51 +1,43 @@
 """Keras 3 where it runs on JAX or torch."""
 from __future__ import absolute_import, division, print_function
 
-import contextlib
-
 import numpy as np
 
-from everstep.compat.backends.base import WithoutGraphs
+from everstep.compat.backends.base import GRAPHS, ROWS, Backend, ops_table
 
 
-class KerasBackend(WithoutGraphs):
+class KerasBackend(Backend):
     """Variables of Keras 3 where it runs on JAX or torch: eager values or, in a jitted function, traced ones.
 
-    Gradients are dense there, so there is nothing that moves rows.
+    Gradients are dense there, so no verb writes rows.
 
     Args:
         keras: the module `keras`.
         variable: the class of all its variables; in Keras 3.0 `keras.Variable` is a subclass of that.
     """
 
-    eager = True
     moves_rows = False
 
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
-        self.ops = _keras_table(keras.ops)
-
-    @property
-    def name(self):
-        return self.keras.backend.backend()
-
-    def computing(self):
-        """What a step runs in: torch would else record it for backpropagation."""
+        self.name = keras.backend.backend()
+        self.ops = ops_table(keras.ops, {"pow": "power", "divide": "true_divide", "remainder": "mod"}, {})
+        self.unsupported = GRAPHS + ROWS + ("all_or_nothing",)
         if self.name != "torch":
-            return self.after(())
-        import torch
-
-        return torch.no_grad()
+            self.unsupported += ("concat_flat", "split")
 
     def constant(self, number, dtype):
         return self.keras.ops.convert_to_tensor(number, dtype)
+
+    def tensor(self, value):
+        return self.keras.ops.convert_to_tensor(value)
 
     def cast(self, value, dtype):
         dtype = self.stored(dtype)
         return value if self.dtype(value) == dtype else self.keras.ops.cast(value, dtype)
 
     def stored(self, dtype):
-        """The dtype that stands for another here: JAX and torch count in Keras's own integer."""
+        # JAX and torch count in Keras's own integer.
         return self.keras.backend.standardize_dtype("int" if dtype == "int64" else dtype)
 
     def dtype(self, variable):
@@ -63,17 +55,11 @@ class KerasBackend(WithoutGraphs):
     def add(self, variable, value):
         self.write(variable, self.read(variable) + value)
 
-    def subtract(self, variable, value, rows=None):
+    def subtract(self, variable, value, rows=None, share=None):
         self.write(variable, self.cast(self.read(variable), self.dtype(value)) - value)
 
     def copy(self, value, variable):
         return self.keras.ops.copy(value)
-
-    def slices(self, grad):
-        return None
-
-    def tensor(self, value):
-        return self.keras.ops.convert_to_tensor(value)
 
     def rows_of(self, variable):
         return variable.shape[0]
@@ -81,33 +67,9 @@ class KerasBackend(WithoutGraphs):
     def iota(self, count):
         return self.keras.ops.arange(count, dtype="int32")
 
-    def lowers(self, way):
-        return way == "grouped" and self.name == "torch"  # XLA does it by itself where JAX compiles
-
-    def is_here(self, variable):
-        return True
-
-    def device(self, variable):
-        return str(self.read(variable).device)
-
-    def shares_variables(self):
-        return False
-
-    def concat_flat(self, values):
-        import torch  # whose own operations take a fifth of the time of keras.ops
-
-        return torch.cat([value.reshape(-1) for value in values])
-
-    def split(self, value, shapes):
-        parts = value.split([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(parts, shapes)]
-
-    def can_branch(self, variable):
-        return True
-
     def branch(self, predicate, yes, no, variables):
         if not self._is_traced(predicate):
-            return yes() if bool(predicate) else no()
+            return super(KerasBackend, self).branch(predicate, yes, no, variables)
         before = [(variable, self.read(variable)) for variable in variables]
 
         def values(act):
@@ -119,9 +81,9 @@ class KerasBackend(WithoutGraphs):
         return [self.write(variable, value) for variable, value in zip(variables, after)]
 
     def values_if(self, predicate, values, dtypes):
-        zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
         if not self._is_traced(predicate):
-            return values() if bool(predicate) else zeros()
+            return super(KerasBackend, self).values_if(predicate, values, dtypes)
+        zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
         return list(self.keras.ops.cond(predicate, values, zeros))
 
     def _is_traced(self, value):
@@ -134,78 +96,34 @@ class KerasBackend(WithoutGraphs):
     def choose(self, predicate, yes, no):
         return self.keras.ops.where(predicate, yes, no)
 
-    def barrier(self, values):
-        return None
+    def computing(self):
+        if self.name != "torch":
+            return self.after(())
+        import torch  # which would else record a step for backpropagation
 
-    def wait(self, value, operations):
-        return value
+        return torch.no_grad()
 
-    def outside(self):
-        return self.after(())
+    def lowers(self, strategy):
+        return strategy == "grouped" and self.name == "torch"  # where JAX compiles, XLA does it by itself
 
-    def first_replica(self):
-        return self.after(())
+    def device(self, variable):
+        return str(self.read(variable).device)
 
-    def group(self, operations):
-        """What stands for all of the operations: nothing where they are done."""
+    def concat_flat(self, values):
+        if self.name != "torch":
+            return super(KerasBackend, self).concat_flat(values)
+        import torch  # whose own operations take a fifth of the time of keras.ops
 
-    def plain(self, function):
-        return function
+        return torch.cat([value.reshape(-1) for value in values])
 
-    @contextlib.contextmanager
-    def after(self, operations):
-        yield
+    def split(self, value, shapes):
+        if self.name != "torch":
+            return super(KerasBackend, self).split(value, shapes)
+        parts = value.split([int(np.prod(shape)) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes)]
 
     def value(self, variable, session):
         return np.array(self.keras.ops.convert_to_numpy(self.read(variable)))
 
     def put(self, variable, value, session):
         variable.assign(self.constant(value, self.dtype(variable)))
-
-
-def _keras_table(ops):
-    return {
-        "abs": ops.abs,
-        "sqrt": ops.sqrt,
-        "rsqrt": ops.rsqrt,
-        "square": ops.square,
-        "exp": ops.exp,
-        "log": ops.log,
-        "pow": ops.power,
-        "sin": ops.sin,
-        "cos": ops.cos,
-        "sign": ops.sign,
-        "floor": ops.floor,
-        "maximum": ops.maximum,
-        "minimum": ops.minimum,
-        "clip": lambda x, low, high: ops.minimum(ops.maximum(x, low), high),
-        "where": ops.where,
-        "equal": ops.equal,
-        "isfinite": ops.isfinite,
-        "logical_and": ops.logical_and,
-        "logical_or": ops.logical_or,
-        "logical_not": ops.logical_not,
-        "sum": ops.sum,
-        "mean": ops.mean,
-        "max": ops.max,
-        "min": ops.min,
-        "any": ops.any,
-        "all": ops.all,
-        "cast": lambda x, to: ops.cast(x, to),
-        "sigmoid": ops.sigmoid,
-        "tanh": ops.tanh,
-        "zeros_like": ops.zeros_like,
-        "ones_like": ops.ones_like,
-        "reshape": lambda x, to: ops.reshape(x, to),
-        "add": ops.add,
-        "subtract": ops.subtract,
-        "multiply": ops.multiply,
-        "divide": ops.true_divide,
-        "floor_divide": ops.floor_divide,
-        "remainder": ops.mod,
-        "negative": ops.negative,
-        "less": ops.less,
-        "less_equal": ops.less_equal,
-        "greater": ops.greater,
-        "greater_equal": ops.greater_equal,
-    }

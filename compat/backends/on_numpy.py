@@ -5,7 +5,7 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.backends.base import NAMES, WithoutGraphs, unknown_op
+from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
 from everstep.errors import GradientError
 
 
@@ -37,51 +37,11 @@ def _sigmoid(x):
     return (np.tanh(half) + 1) / 2
 
 
-NUMPY = {
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "square": np.square,
-    "exp": np.exp,
-    "log": np.log,
-    "pow": np.power,
-    "sin": np.sin,
-    "cos": np.cos,
-    "sign": np.sign,
-    "floor": np.floor,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    "where": np.where,
-    "equal": np.equal,
-    "isfinite": np.isfinite,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_not": np.logical_not,
-    "sum": np.sum,
-    "mean": np.mean,
-    "max": np.max,
-    "min": np.min,
-    "any": np.any,
-    "all": np.all,
-    "cast": lambda x, to: np.asarray(x).astype(to),
-    "sigmoid": _sigmoid,
-    "tanh": np.tanh,
-    "zeros_like": np.zeros_like,
-    "ones_like": np.ones_like,
-    "reshape": lambda x, to: np.reshape(x, to),
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.true_divide,
-    "floor_divide": np.floor_divide,
-    "remainder": np.remainder,
-    "negative": np.negative,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-}
+NUMPY = ops_table(
+    np,
+    {"pow": "power", "divide": "true_divide"},
+    {"rsqrt": lambda x: 1 / np.sqrt(x), "cast": lambda x, to: np.asarray(x).astype(to), "sigmoid": _sigmoid},
+)
 
 
 class _NumpyOps(object):
@@ -96,31 +56,21 @@ class _NumpyOps(object):
 numpy_ops = _NumpyOps()
 
 
-class NumpyBackend(WithoutGraphs):
+class NumpyBackend(Backend):
     """Arrays that are updated in place."""
 
+    name = "NumPy"
     ops = NUMPY
-    eager = True
-    moves_rows = True  # whether gradients can be sparse
+    unsupported = GRAPHS + ("concat_flat", "split")
 
     def __init__(self):
-        self._written = []  # (array, place, what was there) of the step that runs
-
-    @contextlib.contextmanager
-    def all_or_nothing(self):
-        """Takes back what was written where the body fails: the shape of the last of many variables may not fit."""
-        self._written = []
-        try:
-            yield
-        except BaseException:
-            for array, place, old in reversed(self._written):
-                array[place] = old
-            raise
-        finally:
-            self._written = []
+        self._written = []  # (array, place, old value) of the running step
 
     def constant(self, number, dtype):
         return np.asarray(number, dtype)
+
+    def tensor(self, value):
+        return np.asarray(value)
 
     def cast(self, value, dtype):
         return np.asarray(value).astype(dtype, copy=False)
@@ -134,9 +84,6 @@ class NumpyBackend(WithoutGraphs):
     def read(self, variable):
         return variable
 
-    def gather(self, variable, rows):
-        return variable[rows]
-
     def write(self, variable, value, rows=None):
         place = Ellipsis if rows is None else rows
         self._written.append((variable, place, np.array(variable[place])))
@@ -145,29 +92,38 @@ class NumpyBackend(WithoutGraphs):
     def add(self, variable, value):
         self.write(variable, variable + value)
 
-    def subtract(self, variable, value, rows=None):
+    def subtract(self, variable, value, rows=None, share=None):
         self.write(variable, (variable if rows is None else variable[rows]) - value, rows)
 
     def copy(self, value, variable):
-        """A value in memory of its own."""
         return np.array(value)
 
-    def constrain(self, variable, write):
-        return write
+    @contextlib.contextmanager
+    def all_or_nothing(self):
+        self._written = []
+        try:
+            yield
+        except BaseException:
+            for array, place, old in reversed(self._written):
+                array[place] = old
+            raise
+        finally:
+            self._written = []
 
     def slices(self, grad):
-        """(values, indices) of a sparse gradient, None of a dense one."""
         return (grad.values, grad.indices) if isinstance(grad, IndexedSlices) else None
 
     def no_rows(self, variable):
-        """A sparse gradient of no row."""
         return IndexedSlices(np.zeros((0,) + variable.shape[1:], variable.dtype), np.zeros(0, np.int64))
 
-    def tensor(self, value):
-        return np.asarray(value)
+    def gather(self, variable, rows):
+        return variable[rows]
 
     def rows_of(self, variable):
         return len(variable)
+
+    def iota(self, count):
+        return np.arange(count, dtype=np.int32)
 
     def stack(self, numbers):
         return np.stack(numbers)
@@ -181,12 +137,7 @@ class NumpyBackend(WithoutGraphs):
         np.add.at(summed, place.reshape(-1), values)
         return summed, rows
 
-    def iota(self, count):
-        """0, 1, 2, ..., so many."""
-        return np.arange(count, dtype=np.int32)
-
     def scatter_to_dense(self, values, rows, count):
-        """Rows laid into zeros."""
         whole = np.zeros((count,) + values.shape[1:], values.dtype)
         whole[rows] = values
         return whole
@@ -195,49 +146,15 @@ class NumpyBackend(WithoutGraphs):
         return np.flatnonzero(marks.reshape(-1) == mark)
 
     def largest(self, counts):
-        """The largest of some counts; 0 of none."""
         return int(np.max(counts)) if np.size(counts) else 0
 
     def repeat(self, count, body, values):
-        """`values = body(step, values)`, so many times."""
         for step in range(count):
             values = body(step, values)
         return values
 
-    def can_branch(self, variable):
-        return True
-
-    def branch(self, predicate, yes, no, variables):
-        return yes() if predicate else no()
-
-    def values_if(self, predicate, values, dtypes):
-        """A list of scalars, computed only where `predicate`; else each is 0."""
-        return values() if predicate else [self.constant(0, dtype) for dtype in dtypes]
-
     def choose(self, predicate, yes, no):
         return yes if predicate else no
-
-    def barrier(self, values):
-        return None
-
-    def wait(self, value, operations):
-        return value
-
-    def group(self, operations):
-        """What stands for all of the operations: nothing where they are done."""
-
-    def plain(self, function):
-        return function
-
-    def outside(self):
-        return self.after(())
-
-    def at(self, variable):
-        return self.after(())
-
-    @contextlib.contextmanager
-    def after(self, operations):
-        yield
 
     def value(self, variable, session):
         return np.array(variable)

@@ -105,7 +105,7 @@ class Keras3Target(NewStyleTarget):
         named = name.replace("/", "_")
         if variable is not None:
             named = "{}_{}".format(self.variable_name(variable).replace("/", "_"), named)
-        dtype = dtype if isinstance(self.backend, TensorFlowBackend) else self.backend.stored(dtype)
+        dtype = self.backend.stored(dtype)
         return self.add_variable(
             shape=shape,
             initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),

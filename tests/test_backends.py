@@ -1,0 +1,442 @@
+"""What every backend answers (compat/backends/base.py), and that its verbs compute NumPy's numbers."""
+from __future__ import absolute_import, division, print_function
+
+import ast
+import contextlib
+import functools
+import importlib
+import itertools
+import os
+import re
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep.compat.backends import base, on_keras, on_numpy
+from everstep.errors import StateError, UnsupportedError
+
+COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
+VERBS = [name for name in vars(base.Backend) if not name.startswith("_")]
+MODULES = {"tf", "keras"}  # what a backend computes with, for targets that run on it alone
+
+
+class Here(object):
+    """Runs verbs of one backend on small arrays.
+
+    Args:
+        name: "numpy", "tensorflow" or "keras".
+        kind: how variables live: "eager", or in a session as "resource" or "ref".
+    """
+
+    def __init__(self, name, kind):
+        self.name, self.kind = name, kind
+
+    def __repr__(self):
+        return "{}-{}".format(self.name, self.kind)
+
+    @contextlib.contextmanager
+    def open(self):
+        self.session, self.numbered = None, itertools.count()
+        if self.name == "numpy":
+            self.backend = on_numpy.NumpyBackend()
+            self.variable = np.array
+            yield self
+        elif self.name == "keras":
+            keras = importlib.import_module("keras")
+            self.backend = on_keras.KerasBackend(keras, keras.Variable)
+            self.variable = lambda value: keras.Variable(value, dtype=value.dtype.name)
+            with self.backend.computing():
+                yield self
+        else:
+            from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+
+            tf = importlib.import_module("tensorflow")
+            self.backend = TensorFlowBackend(tf)
+            if self.kind == "eager":
+                self.variable = tf.Variable
+                yield self
+                return
+            tf = self.backend.tf
+            with tf.Graph().as_default(), tf.Session() as self.session:
+                self.variable = self._in_graph
+                yield self
+
+    def _in_graph(self, value):
+        name = "v{}".format(next(self.numbered))
+        variable = self.backend.tf.get_variable(name, initializer=value, use_resource=self.kind == "resource")
+        self.session.run(variable.initializer)
+        return variable
+
+    def value(self, value):
+        return value if np.isscalar(value) else self.backend.tensor(np.asarray(value))
+
+    def numbers(self, values):
+        """NumPy arrays of a value or of values in nested lists, all computed at once."""
+        if isinstance(values, (list, tuple)) and self.session is None:
+            return [self.numbers(value) for value in values]
+        if self.session is not None:
+            return self.session.run(values)
+        if self.name == "keras" and not np.isscalar(values):
+            return self.backend.keras.ops.convert_to_numpy(values)
+        return values.numpy() if hasattr(values, "numpy") else np.asarray(values)
+
+    def value_after(self, variable, operation):
+        """The variable's value after an operation."""
+        if self.session is not None:
+            self.session.run(operation)
+        return self.backend.value(variable, self.session)
+
+
+def everywhere():
+    yield Here("numpy", "eager")
+    try:
+        tensorflow = importlib.import_module("tensorflow")
+        if getattr(tensorflow, "executing_eagerly", bool)():
+            yield Here("tensorflow", "eager")
+        yield Here("tensorflow", "resource")
+        yield Here("tensorflow", "ref")
+    except ImportError:
+        pass
+    try:
+        keras = importlib.import_module("keras")
+        if hasattr(keras, "ops") and keras.backend.backend() != "tensorflow":
+            yield Here("keras", "eager")
+    except ImportError:
+        pass
+
+
+@pytest.fixture(params=list(everywhere()), ids=repr)
+def here(request):
+    with request.param.open() as opened:
+        yield opened
+
+
+@pytest.fixture
+def backend(here):
+    return here.backend
+
+
+@pytest.fixture(params=[each for each in everywhere() if each.name != "keras"], ids=repr)
+def rows(request):
+    """Where gradients can be sparse."""
+    with request.param.open() as opened:
+        yield opened
+
+
+def same(found, wanted):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+
+
+# What there is.
+
+
+def test_each_required_verb_is_defined_or_declared_unsupported(backend):
+    left = [verb for verb in base.REQUIRED if getattr(type(backend), verb) == getattr(base.Backend, verb)]
+    refused = []
+    for verb in base.REQUIRED:
+        if verb in backend.unsupported:
+            arguments = {"concat_flat": [None], "split": [None, None]}.get(verb, [])  # torch has these, JAX not
+            with pytest.raises(UnsupportedError, match="the {} backend has no {}$".format(backend.name, verb)):
+                getattr(backend, verb)(*arguments)
+            refused.append(verb)
+    assert set(left) <= set(refused) == set(backend.unsupported)
+
+
+def test_a_backend_has_no_verb_that_base_lacks(backend):
+    public = {name for name in dir(backend) if not name.startswith("_")}
+    assert public - set(VERBS) <= MODULES | {"variable", "use_locking"}
+    assert backend.name and set(VERBS) <= public
+
+
+def test_base_has_every_verb_that_is_asked_for():
+    asked = set()
+    pattern = re.compile(r"(?<![\w.])(?:(?:self|host|optimizer|access|step|model)\.)*backend\.(\w+)")
+    for room in ("engine", "targets", "state", "stock"):
+        for name in sorted(os.listdir(os.path.join(COMPAT, room))):
+            if name.endswith(".py"):
+                with open(os.path.join(COMPAT, room, name)) as file:
+                    asked.update(pattern.findall(file.read()))
+    assert len(asked) > 50
+    assert asked - set(VERBS) <= MODULES
+
+
+def test_members_stand_in_the_order_of_base():
+    folder = os.path.join(COMPAT, "backends")
+    order, seen = None, 0
+    for name in ["base.py"] + sorted(set(os.listdir(folder)) - {"base.py"}):
+        if not name.endswith(".py"):
+            continue
+        with open(os.path.join(folder, name)) as file:
+            tree = ast.parse(file.read())
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                members = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+                order = members if node.name == "Backend" else order
+                places = [order.index(member) for member in members if member in (order or ())]
+                assert places == sorted(places), node.name
+                seen += len(places) > 5
+    assert seen == 6
+
+
+def test_the_table_of_ops_has_the_same_names_everywhere(backend):
+    assert set(backend.ops) == base.NAMES | base.OPERATORS
+    assert not base.NAMES & base.OPERATORS
+
+
+# Values and dtypes.
+
+X = np.array([[1.5, -2.0], [0.25, 4.0], [-3.5, 0.5]], np.float32)
+Y = np.array([[2.0, 3.0], [-1.0, 0.5], [4.0, -2.0]], np.float32)
+POSITIVE = np.abs(X)
+CALLS = [(op, (X,), {}) for op in "abs square exp sin cos sign floor tanh sigmoid negative".split()]
+CALLS += [(op, (X,), {}) for op in ("zeros_like", "ones_like")]
+CALLS += [(op, (POSITIVE,), {}) for op in "sqrt rsqrt log".split()]
+CALLS += [(op, (X, Y), {}) for op in "maximum minimum add subtract multiply divide floor_divide remainder".split()]
+CALLS += [(op, (X, X.copy()), {}) for op in "less less_equal greater greater_equal equal".split()]
+CALLS += [(op, (X > 0, Y > 0), {}) for op in "logical_and logical_or".split()] + [("logical_not", (X > 0,), {})]
+CALLS += [(op, (X,), dict(axis=axis, keepdims=keep)) for op in "sum mean max min".split()
+          for axis, keep in ((None, False), (0, True), (1, False))]
+CALLS += [(op, (X > 0,), dict(axis=1)) for op in ("any", "all")]
+CALLS += [("pow", (POSITIVE, Y), {}), ("clip", (X, np.float32(-1), np.float32(1)), {}), ("where", (X > 0, X, Y), {})]
+CALLS += [("isfinite", (np.array([1, np.inf, np.nan], np.float32),), {})]
+CALLS += [("cast", (X,), dict(to="int32")), ("reshape", (X,), dict(to=(2, -1)))]
+
+
+def test_ops_compute_numpys_numbers(here):
+    assert {op for op, _, _ in CALLS} == base.NAMES | base.OPERATORS
+    made = [here.backend.ops[op](*map(here.value, args), **options) for op, args, options in CALLS]
+    for (op, args, options), found in zip(CALLS, here.numbers(made)):
+        wanted = on_numpy.NUMPY[op](*args, **options)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7, err_msg=op)
+        assert np.asarray(found).dtype == np.asarray(wanted).dtype, op
+
+
+def test_values_and_dtypes(here, backend):
+    x = here.value(X)
+    assert backend.dtype(x) == "float32" and tuple(backend.shape(x)) == (3, 2)
+    assert backend.dtype(backend.constant(2, "float32")) == "float32"
+    same(here.numbers(backend.constant(2, "float32")), 2)
+    assert backend.cast(x, "float32") is x
+    assert backend.dtype(backend.cast(x, "int32")) == "int32"
+    assert backend.dtype(backend.cast(x, "int64")) == backend.stored("int64")
+    assert backend.stored("float32") == "float32"
+
+
+# Reading and writing variables.
+
+
+def test_variables_are_read_and_written(here, backend):
+    variable = here.variable(X)
+    assert backend.dtype(variable) == "float32" and tuple(backend.shape(variable)) == (3, 2)
+    assert backend.is_ref(variable) == (here.kind == "ref")
+    same(here.numbers(backend.read(variable)), X)
+    same(here.numbers(backend.start_value(variable, "float32")), X)
+    same(here.value_after(variable, backend.write(variable, here.value(Y))), Y)
+    same(here.value_after(variable, backend.add(variable, here.value(X))), Y + X)
+    same(here.value_after(variable, backend.subtract(variable, here.value(X))), Y)
+    kept = backend.copy(backend.read(variable), variable)
+    with backend.after([kept]):
+        write = backend.write(variable, here.value(X))
+    before = here.numbers([kept, write])[0] if here.session else here.numbers(kept)
+    same(before, Y)
+    assert backend.constrain(np.zeros(2), write) is write
+
+
+def test_what_is_subtracted_from_a_narrower_variable_is_rounded_once(here, backend):
+    variable, change = here.variable(np.array([1024], np.float16)), here.value(np.array([0.2501], np.float32))
+    assert here.value_after(variable, backend.subtract(variable, change)) == 1023.5  # 1024 if 0.2501 is rounded first
+
+
+def test_writes_are_undone_where_the_body_fails():
+    backend, variable = on_numpy.NumpyBackend(), X.copy()
+    with pytest.raises(ZeroDivisionError):
+        with backend.all_or_nothing():
+            backend.write(variable, Y)
+            backend.write(variable, Y[:1], [2])
+            raise ZeroDivisionError
+    same(variable, X)
+
+
+# Rows.
+
+INDICES = np.array([2, 0, 2, 1, 2])
+VALUES = np.arange(10, dtype=np.float32).reshape(5, 2)
+
+
+def test_rows_are_read_and_written(rows):
+    backend, variable, place = rows.backend, rows.variable(X), rows.value(np.array([2, 0]))
+    same(rows.numbers(backend.gather(variable, place)), X[[2, 0]])
+    changed = X.copy()
+    changed[[2, 0]] = Y[:2]
+    same(rows.value_after(variable, backend.write(variable, rows.value(Y[:2]), place)), changed)
+    changed[[2, 0]] -= Y[1:]
+    same(rows.value_after(variable, backend.subtract(variable, rows.value(Y[1:]), place)), changed)
+    assert backend.rows_of(variable) == 3
+
+
+def test_duplicates_are_summed(rows):
+    backend = rows.backend
+    summed, found = rows.numbers(list(backend.sum_duplicates(rows.value(VALUES), rows.value(INDICES))))
+    assert sorted(found) == [0, 1, 2]
+    for row, value in zip(found, summed):
+        same(value, VALUES[INDICES == row].sum(axis=0))
+    assert sorted(rows.numbers(backend.unique(rows.value(INDICES)))) == [0, 1, 2]
+
+
+def test_sparse_gradients_are_told_from_dense_ones(here, backend):
+    assert backend.slices(here.value(X)) is None
+    if backend.moves_rows:
+        variable = here.variable(X)
+        values, indices = here.numbers(list(backend.slices(backend.no_rows(variable))))
+        assert values.shape == (0, 2) and values.dtype == np.float32 and indices.shape == (0,)
+
+
+def test_rows_and_marks(rows):
+    backend = rows.backend
+    whole = backend.scatter_to_dense(rows.value(VALUES[:2]), rows.value(np.array([3, 1])), 4)
+    same(rows.numbers(whole), [[0, 0], VALUES[1], [0, 0], VALUES[0]])
+    marks = rows.value(np.array([[7], [3], [7], [1]]))
+    same(rows.numbers(backend.rows_equal(marks, backend.constant(7, "int64"))), [0, 2])
+    assert rows.numbers(backend.largest(rows.value(np.array([3, 9, 4])))) == 9
+    assert rows.numbers(backend.largest(rows.value(np.zeros(0, np.int64)))) == 0
+    same(rows.numbers(backend.stack([backend.constant(each, "float32") for each in (3, 1, 2)])), [3, 1, 2])
+
+
+def test_rows_are_numbered(here, backend):
+    same(here.numbers(backend.iota(4)), [0, 1, 2, 3])
+    assert backend.dtype(backend.iota(4)) == "int32"
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_repeat(rows, count):
+    def body(step, values):
+        return [values[0] * 2, values[1] + rows.backend.cast(rows.backend.tensor(step), "float32")]
+
+    times = rows.backend.largest(rows.value(np.array([count])))
+    start = [rows.value(X), rows.backend.constant(10, "float32")]
+    doubled, added = rows.numbers(rows.backend.repeat(times, body, start))
+    same(doubled, X * 2**count)
+    same(added, 10 + sum(range(count)))
+
+
+# Branches and order.
+
+
+@pytest.mark.parametrize("predicate", [True, False])
+def test_one_branch_is_taken(here, backend, predicate):
+    variable = here.variable(X)
+    if not backend.can_branch(variable):
+        return
+    yes = lambda: [backend.write(variable, here.value(Y))]  # noqa: E731  # a branch
+    no = lambda: [backend.add(variable, here.value(Y))]  # noqa: E731  # a branch
+    done = backend.operations([backend.branch(backend.constant(predicate, "bool"), yes, no, [variable])])
+    same(here.value_after(variable, done), Y if predicate else X + Y)
+
+
+@pytest.mark.parametrize("predicate", [True, False])
+def test_values_that_depend_on_a_predicate(here, backend, predicate):
+    condition = backend.constant(predicate, "bool")
+    for count in (1, 2):
+        numbers = [backend.constant(number, "float32") for number in (3, 4)[:count]]
+        twice = functools.partial(lambda numbers: [each * 2 for each in numbers], numbers)
+        found = backend.values_if(condition, twice, ["float32"] * count)
+        same(here.numbers(found), [6, 8][:count] if predicate else [0, 0][:count])
+    same(here.numbers(backend.choose(condition, here.value(X), here.value(Y))), X if predicate else Y)
+
+
+def test_order(here, backend):
+    variable = here.variable(X)
+    first = backend.write(variable, here.value(Y))
+    with backend.after([first, None]):
+        second = backend.add(variable, here.value(Y))
+    gate = backend.barrier([here.value(X)])
+    waited = backend.wait(here.value(X), [gate, second])
+    assert (gate is None) == (backend.group([second]) is None) == backend.eager
+    same(here.numbers(waited), X)
+    same(here.value_after(variable, [] if here.session is None else backend.group([waited])), 2 * Y)
+    assert len(backend.wait_for_loss([here.value(X), None], here.value(Y))) == 2
+    assert backend.operations([[1, None], (2, [3])]) == [1, 2, 3]
+    assert backend.plain(len)([1, 2]) == 2
+
+
+def test_a_failure_waits_until_it_is_run(here, backend):
+    if "failure" not in backend.unsupported and here.session is not None:
+        failure = backend.failure("so it is")
+        with pytest.raises(Exception, match="so it is"):
+            here.session.run(failure)
+
+
+# Scopes, replicas and lowering.
+
+
+def test_scopes_and_replicas_of_one_place(here, backend):
+    variable = here.variable(X)
+    for scope in (backend.computing(), backend.at(variable), backend.scope_of(variable), backend.inside([variable])):
+        with scope:
+            pass
+    with backend.at_once(), backend.outside():
+        pass
+    value = here.value(X)
+    assert backend.without_strategy() and backend.replica() == 0
+    assert backend.local(value) is backend.mirrored(value) is value and len(backend.in_replicas(value)) == 1
+    assert backend.is_here(variable) and not backend.shares_variables()
+    assert backend.in_session() == (here.session is not None)
+    assert backend.device(variable) == backend.device(variable)
+
+
+def test_flat_values_are_joined_and_split(here, backend):
+    if "concat_flat" in backend.unsupported:
+        assert not backend.lowers("grouped")
+        return
+    values = [X, np.arange(3, dtype=np.float32), np.float32(7)]
+    flat = backend.concat_flat([backend.tensor(value) for value in values])
+    found = here.numbers([flat] + backend.split(flat, [(3, 2), (3,), ()]))
+    same(found[0], np.concatenate([np.ravel(value) for value in values]))
+    for one, wanted in zip(found[1:], values):
+        assert np.shape(one) == np.shape(wanted)
+        same(one, wanted)
+
+
+def test_parts_of_variables(here, backend):
+    variable = here.variable(X)
+    if "part" in backend.unsupported:
+        return
+    parts = [backend.part(variable, (0, 2)), backend.part(here.value(X), (2, 3))]
+    same(here.numbers(backend.join(parts)), X)
+    if here.kind == "ref":
+        written = backend.write_part(variable, here.value(Y[:2]), (1, 3))
+        same(here.value_after(variable, written), np.concatenate([X[:1], Y[:2]]))
+
+
+def test_kernels(here, backend):
+    if "kernel" in backend.unsupported:
+        return
+    variable = here.variable(X)
+    assert backend.is_since("1.4") and not backend.is_since("99.0")
+    assert backend.kernel("apply_nothing", variable, [], False) is None
+    run = backend.kernel("apply_gradient_descent", variable, [], False)
+    done = run(variable, dict(alpha=backend.constant(2, "float32"), delta=here.value(Y)))
+    same(here.value_after(variable, done), X - 2 * Y)
+
+
+# Values in and out.
+
+
+def test_values_in_and_out(here, backend):
+    variable = here.variable(X)
+    assert backend.session_for([variable], None, lambda held: here.session) is here.session
+    backend.start([variable], here.session)
+    found = backend.value(variable, here.session)
+    backend.put(variable, Y.astype(np.float64), here.session)
+    same(found, X)
+    same(backend.value(variable, here.session), Y)
+    assert backend.value(variable, here.session).dtype == np.float32
+
+
+def test_a_variable_without_a_value_says_so(here, backend):
+    if here.session is not None:
+        variable = here.variable(X)
+        here.session.close()
+        with pytest.raises(StateError, match="has no value"):
+            backend.value(variable, here.session)
