@@ -8,6 +8,12 @@ if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 
+# The rules that everstep.compat.engine.fused has kernels of.
+KERNEL_NAMES = frozenset(
+    "adadelta adagrad adam adamax adamw addsign ftrl nadam nadamw powersign proximal_adagrad rmsprop sgd sgdw".split()
+)
+
+
 class kernel(object):
     """A declaration, `kernel = everstep.kernel("adam")`: this definition's `update` is the rule of that name.
 
@@ -17,7 +23,7 @@ class kernel(object):
     `update` loses the word.
 
     Args:
-        name: one of those in everstep.compat.engine.fused: "adam", "sgd", ...
+        name: one of those in KERNEL_NAMES: "adam", "sgd", ...
         when: the name of an option, or a predicate on the definition, that says whether it holds; always unless given.
 
     >>> import everstep
@@ -26,10 +32,9 @@ class kernel(object):
     """
 
     def __init__(self, name, when=None):
-        from everstep.compat.engine.fused import KERNELS
-
-        if name not in KERNELS:
-            raise DefinitionError("there is no kernel {!r}; there are: {}".format(name, ", ".join(sorted(KERNELS))))
+        if name not in KERNEL_NAMES:
+            known = ", ".join(sorted(KERNEL_NAMES))
+            raise DefinitionError("there is no kernel {!r}; there are: {}".format(name, known))
         if not (when is None or callable(when) or isinstance(when, str)):
             raise DefinitionError("`when` is a name or a function of the definition; got {!r}".format(when))
         self.name, self.when = name, when
