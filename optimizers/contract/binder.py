@@ -1,10 +1,6 @@
 """What definitions ask of the rest of everstep, handed over by `everstep/__init__`: nothing here imports upward."""
 from __future__ import absolute_import, division, print_function
 
-MYPY = False
-if MYPY:  # Python 2.7 has no typing
-    from typing import Any  # noqa: F401  # used in type comments
-
 
 class Binder(object):
     """The verbs that stand above the contract. Each is an attribute once `use` was called."""
@@ -18,10 +14,10 @@ class Binder(object):
             check: (definition) -> None; raises where its rule breaks the contract.
             numpy_ops: the table of ops for NumPy, in which a schedule that is called is evaluated.
         """
-        self.native_class = native_class  # type: Any
-        self.to_native_config = to_native_config  # type: Any
-        self.check = check  # type: Any
-        self.numpy_ops = numpy_ops  # type: Any
+        self.native_class = native_class
+        self.to_native_config = to_native_config
+        self.check = check
+        self.numpy_ops = numpy_ops
 
     def __getattr__(self, name):  # asked for what is not set
         raise AttributeError("binder.{} is not set: everstep/__init__ calls binder.use(...) first".format(name))

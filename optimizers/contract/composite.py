@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
+from everstep.optimizers.contract.configured import once
 from everstep.optimizers.contract.declarations import child
 from everstep.optimizers.contract.definition import Definition
 
@@ -45,7 +46,7 @@ class Composite(Definition):
 
     @property
     def still(self):  # type: ignore[override]
-        return all(child.still for child in self.active().values())
+        return once(self, "still", lambda: all(child.still for child in self.active().values()))
 
     @property
     def replays(self):  # type: ignore[override]

@@ -5,7 +5,7 @@ from collections import OrderedDict, namedtuple
 
 from everstep.errors import DefinitionError, NotBoundError
 from everstep.optimizers.contract.binder import binder
-from everstep.optimizers.contract.configured import Configured
+from everstep.optimizers.contract.configured import Configured, once
 from everstep.optimizers.contract.declarations import option
 
 MYPY = False
@@ -160,6 +160,9 @@ class Definition(Configured):
 
     def children(self):
         """`{name: definition}` of the definitions that this one is made of."""
+        return once(self, "children", self._children)
+
+    def _children(self):
         return OrderedDict((n, self._values[n]) for n in self.declared_order if self.declarations[n].kind == "child")
 
     def active(self):

@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
+from everstep.optimizers.contract.configured import once
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -50,6 +51,10 @@ class kernel(object):
 
 def kernel_of(definition):
     """The `kernel` that says what a definition's `update` is; None where nothing does."""
+    return once(definition, "kernel", lambda: _kernel_of(definition))
+
+
+def _kernel_of(definition):
     made = type(definition)  # type: Any
     owner = next(base for base in made.__mro__ if "kernel" in vars(base))
     declared = vars(owner)["kernel"]
