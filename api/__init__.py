@@ -10,17 +10,22 @@ array([-0.1,  0.1])
 from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
-from everstep.compat.backends.on_numpy import IndexedSlices
+from everstep.compat.backends.on_numpy import IndexedSlices, numpy_ops
+from everstep.compat.engine import fast_forward
 from everstep.compat.state.averaged import assign_averages, averaged
 from everstep.compat.state.capture import capture
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
 from everstep.compat.state.restore import restore
 from everstep.compat.state.state import State
 from everstep.compat.state.warm_start import WarmStart, warm_start
-from everstep.compat.stock.from_native import from_native
+from everstep.compat.stock.from_native import from_native, to_native_config
+from everstep.compat.targets.detect import find
+from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
+from everstep.optimizers.contract.binder import binder
+from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
-from everstep.optimizers.contract.definition import Composite, Definition, Variable, Wrapper, assign, total
+from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel import kernel
 from everstep.optimizers.contract.schedule import (
     CosineDecay,
@@ -49,6 +54,20 @@ from everstep.optimizers.wrappers.stochastic_weight_averaging import stochastic_
 __version__ = "0.1.0"
 
 
+def _check(definition):
+    if definition.sparse == "catch_up":
+        fast_forward.check(definition)
+    check_rule(definition)
+
+
+binder.use(
+    native_class=lambda definition_class, module: find(module).native_class(definition_class),
+    to_native_config=to_native_config,
+    check=_check,
+    numpy_ops=numpy_ops,
+)
+
+
 def custom_objects(module):
     """`{name: class}` of all imported definitions for a module's `load_model(..., custom_objects=)`.
 
@@ -57,8 +76,6 @@ def custom_objects(module):
     Raises:
         TargetError: the module speaks no known API.
     """
-    from everstep.compat.targets.detect import find
-
     found = find(module)
     objects = {}
     for definition in Definition.registered():

@@ -9,9 +9,13 @@ import sys
 import textwrap
 
 from everstep import VARIABLE, __version__, optimizers
+from everstep.compat.state import files
+from everstep.compat.targets import doctor
+from everstep.compat.targets.detect import WHAT_WORKS
 from everstep.errors import ConfigError, EverstepError
+from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import REQUIRED
-from everstep.optimizers.contract.definition import Composite, Definition
+from everstep.optimizers.contract.definition import Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 LARGE = 1 << 26  # bytes from which progress is shown
@@ -26,7 +30,7 @@ def main(arguments=None):
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     look = commands.add_parser("doctor", help="what is installed here, and which target each module speaks")
     look.add_argument("--verbose", action="store_true", help="also how updates can be carried out, see docs/speed.md")
-    look.set_defaults(run=doctor)
+    look.set_defaults(run=show_installed)
     commands.add_parser("list", help="the definitions").set_defaults(run=list_definitions)
     show = commands.add_parser("show", help="a definition: formula, hypers, slots, and where stock optimizers differ")
     show.add_argument("name", metavar="NAME")
@@ -60,21 +64,18 @@ def main(arguments=None):
         return 2
 
 
-def doctor(options):
-    from everstep.compat.targets import doctor as facts
-    from everstep.compat.targets.detect import WHAT_WORKS
-
-    packages = list(facts.packages())
+def show_installed(options):
+    packages = list(doctor.packages())
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
     print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
     print()
-    print_table("MODULE TARGET WHY", [(found.module, found.target or "none", found.why) for found in facts.speaks()])
+    print_table("MODULE TARGET WHY", [(found.module, found.target or "none", found.why) for found in doctor.speaks()])
     print("\n{}.".format(WHAT_WORKS))
     if options.verbose:
         print()
-        print_table("WAY HERE", list(facts.ways()) or [("plain", "there is no other without TensorFlow")])
+        print_table("WAY HERE", list(doctor.ways()) or [("plain", "there is no other without TensorFlow")])
         print()
-        print_table("DEFINITION KERNEL VARIABLES ROWS", list(facts.kernels()) or [("none", "", "", "")])
+        print_table("DEFINITION KERNEL VARIABLES ROWS", list(doctor.kernels()) or [("none", "", "", "")])
     return 1 if any(package.broken for package in packages) else 0
 
 
@@ -133,8 +134,6 @@ def reading(options):
 
 
 def inspect_file(options):
-    from everstep.compat.state import files
-
     facts = files.inspect(options.file, **reading(options))
     if options.json:
         print(json.dumps(facts, indent=2, sort_keys=True))
@@ -156,8 +155,6 @@ def inspect_file(options):
 
 
 def convert_file(options):
-    from everstep.compat.state import files
-
     state = files.read_checkpoint(options.source, **reading(options))
     total = files.size_of(state)
     with progress(total if not options.dry_run else 0) as moved:

@@ -15,7 +15,7 @@ from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.variable_step import VariableStep
 from everstep.compat.targets import dry_run
-from everstep.optimizers.contract.definition import Composite
+from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.kernel import kernel_of
 from everstep.optimizers.contract.tree import flat
 

@@ -8,25 +8,22 @@ from __future__ import absolute_import, division, print_function
 
 import importlib
 import pkgutil
+from itertools import chain
 
-from everstep.optimizers.contract.definition import Composite, Definition, Wrapper
-
-_BASES = (Definition, Composite, Wrapper)
+from everstep.optimizers.contract.definition import Definition
 
 
-def _definitions(path, package):
-    """The definitions in the modules of a folder; so that a new file is all that a new optimizer needs."""
-    for _, name, is_package in pkgutil.iter_modules(path):
-        module = importlib.import_module("{}.{}".format(package, name))
+def _definitions(package):
+    """The definitions in the modules of a package; so that a new file is all that a new optimizer needs."""
+    for _, name, is_package in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if is_package:
-            for found in _definitions(module.__path__, module.__name__):
-                yield found
+            continue
+        module = importlib.import_module("{}.{}".format(package, name))
         for value in list(vars(module).values()):
-            own = isinstance(value, type) and issubclass(value, Definition) and value.__module__ == module.__name__
-            if own and value not in _BASES:
+            if isinstance(value, type) and issubclass(value, Definition) and value.__module__ == module.__name__:
                 yield value
 
 
-_found = sorted(_definitions(__path__, __name__), key=lambda made: made.__name__)
+_found = sorted(chain(_definitions(__name__), _definitions(__name__ + ".wrappers")), key=lambda made: made.__name__)
 globals().update((made.__name__, made) for made in _found)
 __all__ = [made.__name__ for made in _found]

@@ -22,7 +22,8 @@ import everstep
 import harness
 import oracle
 from everstep.compat.engine.variable_step import TOUCHED
-from everstep.optimizers.contract.definition import Composite, Definition
+from everstep.optimizers.contract.composite import Composite
+from everstep.optimizers.contract.definition import Definition
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 

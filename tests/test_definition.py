@@ -13,7 +13,7 @@ import pytest
 import everstep
 from everstep import errors
 from everstep.optimizers import SGD, Adam
-from everstep.optimizers.contract.declarations import Declared
+from everstep.optimizers.contract.declared import Declared
 from everstep.optimizers.contract.tree import flat
 from everstep.optimizers.wrappers.accumulate import Accumulate
 
@@ -153,6 +153,10 @@ def test_what_is_not_equal():
     assert Momentum(sparse="rows") != Momentum()
     rate = lambda: 0.1  # noqa: E731
     assert Momentum(rate) == Momentum(rate) != Momentum(lambda: 0.1)
+    once = Momentum(rate)
+    other = once.replace(sparse="rows")
+    assert hash(once) == hash(Momentum(rate)) and once == once
+    assert other != once and other.replace(sparse="exact") == once  # what a definition remembers stays its own
 
 
 def test_it_is_fixed_once_made():

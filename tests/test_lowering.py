@@ -11,7 +11,7 @@ from everstep.compat.engine import lowering
 from everstep.compat.engine.fused import KERNELS
 from everstep.errors import DefinitionError, SlotError, UnsupportedError
 from everstep.optimizers.contract.kernel import kernel_of
-from everstep.optimizers.contract.tree import defines
+from everstep.optimizers.contract.verbs import defines
 
 pytestmark = pytest.mark.shared
 FORBIDDEN = dict.fromkeys(lowering.WAYS, False)

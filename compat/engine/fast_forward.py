@@ -13,10 +13,12 @@ from collections import OrderedDict
 
 from everstep.compat.engine.trace import Tracer, Value
 from everstep.errors import RuleError
-from everstep.optimizers.contract.declarations import compute_dtype, running_rule
+from everstep.optimizers.contract.checks import compute_dtype
+from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import Names, defines, flat, flatten, tree
+from everstep.optimizers.contract.tree import Names, flat, flatten, tree
+from everstep.optimizers.contract.verbs import defines
 
 SLOTS = UPDATES, ROWS, HISTORY = "catch_up/updates", "catch_up/rows", "catch_up/history"
 LENGTH = 4096  # updates that the history goes back; older ones are taken at its oldest values

@@ -22,9 +22,10 @@ import numpy as np
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.variable_step import GRAD, VAR, VariableStep, fitted
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract.declarations import compute_dtype, running_rule
+from everstep.optimizers.contract.checks import compute_dtype
+from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.kernel import kernel_of
-from everstep.optimizers.contract.tree import defines
+from everstep.optimizers.contract.verbs import defines
 
 WAYS = ("kernel", "grouped", "compiled", "pieces", "in_place")
 SMALL = 16384  # elements below which a variable's own operations cost more than its elements do

@@ -18,9 +18,11 @@ from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
 from everstep.compat.engine.variable_step import TOUCHED, Scope, VariableStep, agree
 from everstep.errors import GradientError, RuleError, StateError, UnsupportedError
-from everstep.optimizers.contract.declarations import SIXTEEN_BITS, is_tensor, running_rule
+from everstep.optimizers.contract.checks import SIXTEEN_BITS, is_tensor
+from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
-from everstep.optimizers.contract.tree import Names, defines, flat, flatten, measures_at_updates, tree
+from everstep.optimizers.contract.tree import Names, flat, flatten, tree
+from everstep.optimizers.contract.verbs import defines, measures_at_updates
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 ENGINE_SLOTS = (TOUCHED,) + CATCH_UP  # all that there may be beside a variable's own

@@ -8,7 +8,8 @@ from everstep.compat.engine import fast_forward
 from everstep.compat.state.live import opened
 from everstep.errors import StateError
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import Names, defines, flat, tree
+from everstep.optimizers.contract.tree import Names, flat, tree
+from everstep.optimizers.contract.verbs import defines
 
 
 class averaged(object):  # noqa: N801  # used like a function, in a with statement

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 import os
 from collections import OrderedDict
 
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.state.bundle import check_index
 from everstep.errors import StateError, UnsupportedError
 
@@ -62,8 +63,6 @@ def warm_start(checkpoint, variables=None):
         UnsupportedError: there is no graph to prepare.
     """
     import tensorflow
-
-    from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 
     backend = TensorFlowBackend(tensorflow)
     tf = backend.tf

@@ -7,7 +7,8 @@ from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
 from everstep.compat.engine.step import as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
 from everstep.errors import GradientError, HyperTypeError, SlotError, VariableError
-from everstep.optimizers.contract.declarations import VARIABLE, check_number, is_tensor
+from everstep.optimizers.contract.checks import check_number, is_tensor
+from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat
 

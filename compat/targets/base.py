@@ -22,10 +22,11 @@ from everstep.errors import (
     RuleError,
     UnsupportedError,
 )
-from everstep.optimizers.contract.declarations import is_tensor
+from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.definition import Definition, Variable
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import defines, flat, with_hypers
+from everstep.optimizers.contract.tree import flat, with_hypers
+from everstep.optimizers.contract.verbs import defines
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing

@@ -14,7 +14,8 @@ from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import Definition, assign
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import defines, flat, flatten, tree, walk
+from everstep.optimizers.contract.tree import flat, flatten, tree, walk
+from everstep.optimizers.contract.verbs import defines
 
 _passed = set()  # the forms of definitions whose rules are known to be right: another rate needs no second run
 _running = threading.local()

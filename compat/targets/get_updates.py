@@ -34,7 +34,8 @@ from everstep.errors import (
     UnsupportedError,
     VariableError,
 )
-from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.checks import is_tensor
+from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat
 

@@ -5,7 +5,7 @@ import math
 import numbers
 
 from everstep.errors import HyperTypeError, HyperValueError
-from everstep.optimizers.contract.declarations import compute_dtype
+from everstep.optimizers.contract.checks import compute_dtype
 
 
 def check_bounds(native, bounds=("clipnorm", "clipvalue")):

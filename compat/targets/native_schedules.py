@@ -5,7 +5,7 @@ import sys
 
 from everstep.compat.targets.base import Target
 from everstep.errors import ConfigError, HyperTypeError
-from everstep.optimizers.contract.declarations import is_tensor
+from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.schedule import Schedule
 
 

@@ -39,7 +39,8 @@ from everstep.compat.targets.base import Target, attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.native_schedules import NativeSchedules, module_of
 from everstep.errors import SlotError, VariableError
-from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
+from everstep.optimizers.contract.checks import is_tensor
+from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat
 

@@ -23,8 +23,10 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Place, Target
 from everstep.errors import HyperValueError, SlotError, StateError, UnsupportedError, VariableError
-from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
-from everstep.optimizers.contract.tree import defines, flat
+from everstep.optimizers.contract.checks import is_tensor
+from everstep.optimizers.contract.declarations import VARIABLE
+from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.verbs import defines
 
 _HOOKS = (
     "_apply_dense",

@@ -5,7 +5,8 @@ import re
 from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError
-from everstep.optimizers.contract.declarations import Option, check_number, check_pattern
+from everstep.optimizers.contract.checks import check_number, check_pattern
+from everstep.optimizers.contract.declarations import Option
 
 COLLECTION = "collection:"
 _TEXT = (str, type(u""))

@@ -5,7 +5,8 @@ import numbers
 from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperValueError
-from everstep.optimizers.contract.declarations import REQUIRED, Declared
+from everstep.optimizers.contract.declarations import REQUIRED
+from everstep.optimizers.contract.declared import Declared
 
 _PLAIN = (numbers.Number, str, bytes, type(u""), type(None))
 
@@ -101,23 +102,18 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         return _rebuilt, (type(self), dict(self._given()))
 
     def _key(self):
-        def comparable(value):
-            if isinstance(value, Configured):
-                return value._key()
-            if isinstance(value, tuple):
-                return tuple(map(comparable, value))
-            return value if _is_plain(value) else id(value)
-
-        return (type(self),) + tuple((name, comparable(value)) for name, value in self._values.items())
+        return once(self, "key", lambda: (type(self),) + _comparable(tuple(self._values.items())))
 
     def __eq__(self, other):
-        return isinstance(other, Configured) and self._key() == other._key()
+        if self is other:
+            return True
+        return isinstance(other, Configured) and hash(self) == hash(other) and self._key() == other._key()
 
     def __ne__(self, other):
         return not self == other
 
     def __hash__(self):
-        return hash(self._key())
+        return once(self, "hash", lambda: hash(self._key()))
 
     def _short(self):
         arguments = ", ".join(
@@ -207,6 +203,23 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if place not in found or found[place].serial < made.serial:
                 found[place] = made
         return [found[place] for place in sorted(found)]
+
+
+def once(made, what, make):
+    """Something that follows from a definition or schedule, which is fixed, and that every step asks for."""
+    known = vars(made).setdefault("_known", {})
+    if what not in known:
+        known[what] = make()
+    return known[what]
+
+
+def _comparable(value):
+    """A value by which two objects are equal; what is not plain, such as a tensor, is equal to itself alone."""
+    if isinstance(value, Configured):
+        return value._key()
+    if isinstance(value, tuple):
+        return tuple(map(_comparable, value))
+    return value if isinstance(value, _PLAIN) else id(value)
 
 
 def _is_plain(value):

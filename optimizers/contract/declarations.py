@@ -6,19 +6,16 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import itertools
-import math
 import numbers
-import re
 import threading
-import types
 
 import numpy as np
 
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
+from everstep.optimizers.contract.checks import TEXT, check_number, compute_dtype, is_tensor, static_shape
 
 _order = itertools.count()  # class bodies keep no order on Python 2.7; a counter does
 _running = threading.local()
-_TEXT = (str, bytes, type(u""))
 _NUMBERS = ("float", "int")  # what the name of a tensor's dtype may hold: float32, bfloat16, uint8, torch.float64, ...
 _SLOT_DTYPES = ("float16", "float32", "float64", "int32", "int64")
 REQUIRED = object()  # a declaration without a default: its argument must be given
@@ -96,7 +93,7 @@ class Hyper(Declaration):
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
-        plain = isinstance(value, _TEXT + (bool, np.bool_, list, tuple, dict, set, type(None)))
+        plain = isinstance(value, TEXT + (bool, np.bool_, list, tuple, dict, set, type(None)))
         if isinstance(value, (numbers.Real, np.ndarray)) and not plain:
             return check_number(what, value, self.minimum, self.maximum)
         if is_tensor(value) and not plain:
@@ -136,11 +133,8 @@ class Option(Declaration):
         return instance._values[self.name]
 
     def check(self, owner, value):
-        if self.schedule:
-            from everstep.optimizers.contract.schedule import Schedule
-
-            if isinstance(value, Schedule):
-                return value
+        if self.schedule and _is_a("schedule", value):
+            return value
         what = "{}.{}".format(owner, self.name)
         wanted = type(self.default)
         if self.choices is not None:
@@ -159,7 +153,7 @@ class Option(Declaration):
             return int(value) if wanted is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif self.default is None and self.minimum is not None and value is not None:
             return float(check_number(what, value, self.minimum, self.maximum))
-        elif wanted in _TEXT and not isinstance(value, _TEXT):
+        elif wanted in TEXT and not isinstance(value, TEXT):
             raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
         # JSON knows neither tuples nor NumPy's numbers; and a list would change under a definition that is fixed.
         value = value.item() if isinstance(value, np.generic) else value
@@ -199,15 +193,15 @@ class Slot(Declaration):
         """A float, or VARIABLE."""
         if self.init is VARIABLE:
             return VARIABLE
-        return float(getattr(definition, str(self.init)) if isinstance(self.init, _TEXT) else self.init)
+        return float(getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init)
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
-        if isinstance(self.init, _TEXT):
+        if isinstance(self.init, TEXT):
             self.check_named(what, owner, "init", self.init, ("option",))
         elif self.init is not VARIABLE:
             self.init = _checked_init(what, self.init, "a number, an option's name or everstep.VARIABLE")
-        if isinstance(self.when, _TEXT):
+        if isinstance(self.when, TEXT):
             self.check_named(what, owner, "when", self.when, ("option", "hyper"))
         elif not (self.when is None or callable(self.when)):
             raise DefinitionError(
@@ -277,9 +271,7 @@ class Child(Declaration):
         return instance._values[self.name]
 
     def check(self, owner, value):
-        from everstep.optimizers.contract.definition import Definition
-
-        if not isinstance(value, Definition):
+        if not _is_a("definition", value):
             raise HyperTypeError(
                 "{}.{} takes an everstep definition, such as everstep.optimizers.Adam(); got {!r}".format(
                     owner, self.name, value
@@ -288,12 +280,16 @@ class Child(Declaration):
         return value
 
 
-SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
+def _is_a(kind, value):
+    """Whether a value is an everstep definition or schedule, told by what their metaclass gives all such classes."""
+    return hasattr(type(value), "declared_order") and type(value).kind == kind
 
 
-def compute_dtype(dtype):
-    """The dtype in which a rule computes for variables of a dtype."""
-    return "float32" if dtype in SIXTEEN_BITS else dtype
+def _checked_init(what, init, needed):
+    try:
+        return check_number(what, init)
+    except (HyperTypeError, HyperValueError):
+        raise DefinitionError("{}: `init` is {}; got {!r}".format(what, needed, init))
 
 
 class _Variable(object):
@@ -308,141 +304,3 @@ option = Option
 slot = Slot
 scalar = Scalar
 child = Child
-
-
-def check_number(what, value, minimum=None, maximum=None):
-    """A finite number within bounds, as a float."""
-    if np.ndim(value):
-        raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise HyperTypeError("{} takes a number; got {!r}".format(what, value))
-    if math.isnan(number) or math.isinf(number):
-        raise HyperValueError("{} must be finite; got {!r}".format(what, number))
-    if minimum is not None and number < minimum:
-        raise HyperValueError("{} must be at least {}; got {!r}".format(what, minimum, number))
-    if maximum is not None and number > maximum:
-        raise HyperValueError("{} must be at most {}; got {!r}".format(what, maximum, number))
-    return number
-
-
-def check_pattern(what, value):
-    """A regular expression for names."""
-    try:
-        re.search(value, "")
-    except (re.error, TypeError) as error:  # bytes, where names are text
-        raise HyperValueError("{} takes a regular expression; got {!r}: {}".format(what, value, error))
-
-
-def _checked_init(what, init, needed):
-    try:
-        return check_number(what, init)
-    except (HyperTypeError, HyperValueError):
-        raise DefinitionError("{}: `init` is {}; got {!r}".format(what, needed, init))
-
-
-def is_tensor(value):
-    """Whether a value looks like a framework's tensor or variable, without importing any."""
-    return hasattr(value, "dtype") and (hasattr(value, "get_shape") or hasattr(value, "shape"))
-
-
-def static_shape(tensor):
-    """A tensor's shape as a tuple, or None where it is not known before it runs."""
-    shape = tensor.get_shape() if hasattr(tensor, "get_shape") else tensor.shape
-    dimensions = getattr(shape, "dims", shape)
-    if dimensions is None:
-        return None
-    return tuple(None if getattr(d, "value", d) is None else int(getattr(d, "value", d)) for d in dimensions)
-
-
-class Declared(type):
-    """Metaclass that collects declarations in order and refuses names that would hide something."""
-
-    reserved = frozenset()  # type: frozenset[str]
-    declarations = {}  # type: dict[str, Declaration]
-    declared_order = ()  # type: tuple[str, ...]
-    serial = 0  # which of two classes of one name was made last
-
-    def __new__(mcs, class_name, bases, body):
-        inherited = {}
-        for base in reversed(bases):
-            inherited.update(getattr(base, "declarations", {}))
-        for name, value in body.items():
-            mcs.check_member(class_name, bases, name, value, inherited)
-        own = {name: value for name, value in body.items() if isinstance(value, Declaration)}
-        for name, value in own.items():
-            if value.name is not None:
-                raise DefinitionError(
-                    "{}.{} is declared with the {} that is called {} already; make one for each".format(
-                        class_name, name, value.kind, value.name
-                    )
-                )
-            value.name = name
-            # An overridden declaration keeps the place of the first one, so that positional arguments stay put.
-            value.order = inherited[name].order if name in inherited else value.order
-        made = super(Declared, mcs).__new__(mcs, class_name, bases, body)
-        made.declarations = dict(inherited, **own)
-        made.declared_order = tuple(sorted(made.declarations, key=lambda name: made.declarations[name].order))
-        made.serial = next(_order)
-        for value in own.values():
-            value.check_declaration(made)
-        return made
-
-    @classmethod
-    def check_member(mcs, class_name, bases, name, value, inherited):
-        what = "{}.{}".format(class_name, name)
-        if name == "__init__" and any(hasattr(base, "verbs") for base in bases):
-            raise DefinitionError(
-                "{0}.__init__ is not yours to write: declare what {0} takes with everstep.hyper and everstep.option, "
-                "and its constructor is made from that".format(class_name)
-            )
-        if not isinstance(value, Declaration):
-            if name in inherited:
-                kind = inherited[name].kind
-                raise DefinitionError(
-                    "{} overrides the {} of a base class with {!r}; write `{} = everstep.{}(...)`".format(
-                        what, kind, value, name, kind
-                    )
-                )
-            mcs.check_verb(what, bases, name, value)
-        elif name in inherited:
-            if inherited[name].kind != value.kind:
-                raise DefinitionError(
-                    "{} is declared as a {}, but it is a {} in a base class".format(
-                        what, value.kind, inherited[name].kind
-                    )
-                )
-        else:
-            mcs.check_name(what, bases, name)
-
-    @classmethod
-    def check_name(mcs, what, bases, name):
-        if name.startswith("_") or "__" in name:
-            raise DefinitionError("{}: a declared name has no leading or double underscore".format(what))
-        members = {member for base in bases for member in dir(base) if not member.startswith("_")}
-        if name in mcs.reserved | members:
-            raise DefinitionError(
-                "{} clashes with a reserved or inherited name. Reserved are: {}. Inherited are: {}".format(
-                    what, ", ".join(sorted(mcs.reserved)), ", ".join(sorted(members))
-                )
-            )
-
-    @classmethod
-    def check_verb(mcs, what, bases, name, value):
-        """A verb takes what the engine gives it, whatever the arguments are called."""
-        if not any(name in getattr(base, "verbs", ()) for base in bases) or not isinstance(value, types.FunctionType):
-            return
-        needed = inspect_arguments(next(getattr(base, name) for base in bases if hasattr(base, name)))
-        found = inspect_arguments(value)
-        if len(found) != len(needed) and not value.__code__.co_flags & _TAKES_ANY:
-            raise DefinitionError("{}({}) must take ({})".format(what, ", ".join(found), ", ".join(needed)))
-
-
-_TAKES_ANY = 0x04  # the flag of a function that has *args
-
-
-def inspect_arguments(function):
-    """The names of a function's positional arguments; `inspect` has no one name for this on Python 2 and 3."""
-    code = getattr(function, "__func__", function).__code__
-    return code.co_varnames[: code.co_argcount]

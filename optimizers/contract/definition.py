@@ -4,8 +4,9 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict, namedtuple
 
 from everstep.errors import DefinitionError, NotBoundError
-from everstep.optimizers.contract.configured import Configured
-from everstep.optimizers.contract.declarations import Declared, child, option
+from everstep.optimizers.contract.binder import binder
+from everstep.optimizers.contract.configured import Configured, once
+from everstep.optimizers.contract.declarations import option
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -23,15 +24,6 @@ class assign(namedtuple("assign", "value")):
 class total(namedtuple("total", "value")):
     """What `measure` returns for a sum that is added over all variables, not for each by itself."""
 
-
-# Names that native optimizers and definitions use themselves, and that no hyper, option or slot may take.
-# `lr` is an alias of learning_rate on every Keras; the others are attributes that callbacks and checkpoints read.
-RESERVED = frozenset(
-    "sparse dense_ok definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm "
-    "use_locking iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables "
-    "get_slot get_slot_names get_weights set_weights get_updates get_gradients minimize compute_gradients "
-    "apply_gradients touched row_number place_in_row".split()
-)
 
 # What people call on a native optimizer: asking a definition for one means that `.bind` was forgotten.
 _NATIVE = frozenset(
@@ -103,12 +95,7 @@ class Definition(Configured):
     dense_ok = option(False)
 
     def _check(self):
-        from everstep.compat.engine.fast_forward import check
-        from everstep.compat.targets.dry_run import check_rule
-
-        if self.sparse == "catch_up":
-            check(self)
-        check_rule(self)
+        binder.check(self)
 
     # The verbs, in the order in which the engine calls them. All are pure functions of values.
 
@@ -173,6 +160,9 @@ class Definition(Configured):
 
     def children(self):
         """`{name: definition}` of the definitions that this one is made of."""
+        return once(self, "children", self._children)
+
+    def _children(self):
         return OrderedDict((n, self._values[n]) for n in self.declared_order if self.declarations[n].kind == "child")
 
     def active(self):
@@ -208,9 +198,7 @@ class Definition(Configured):
         Raises:
             TargetError: the module speaks none of the known APIs; the message lists what was looked for.
         """
-        from everstep.compat.targets.detect import find
-
-        return find(module).native_class(type(self)).from_definition(self, **native)
+        return self.native_class(module).from_definition(self, **native)
 
     def to_native_config(self, module):
         """`{"class_name": ..., "config": ...}` of the stock optimizer of `module` that does the same.
@@ -220,16 +208,12 @@ class Definition(Configured):
         Raises:
             UnsupportedError: that API has none; the message says what stands in the way.
         """
-        from everstep.compat.stock.from_native import to_native_config
-
-        return to_native_config(self, module)
+        return binder.to_native_config(self, module)
 
     @classmethod
     def native_class(cls, module):
         """The class whose instances `bind(module)` returns; it takes this definition's arguments too."""
-        from everstep.compat.targets.detect import find
-
-        return find(module).native_class(cls)
+        return binder.native_class(cls, module)
 
     def __getattr__(self, name):
         if name in _NATIVE:
@@ -241,119 +225,3 @@ class Definition(Configured):
 
     def __repr__(self):
         return "<everstep definition {}: bind(module) makes an optimizer of it>".format(self._short())
-
-
-class Composite(Definition):
-    """A definition made of others: every verb but `update` and `applies` goes to each of them.
-
-    Class attributes:
-        passes_on: the verbs that it overrides only to give the definitions inside something else, as a clipped
-            gradient: it has them where those have.
-        gathers: whether those have a part in steps that update alone, and what they measure is nobody's before.
-    """
-
-    family = "wrappers"
-    passes_on = frozenset()  # type: frozenset[str]
-    gathers = False
-
-    def _check(self):
-        for inside in self.children().values():
-            if inside.stages > 1:
-                raise DefinitionError(
-                    "{} takes {} gradients to an update, of which {} would take each for one; put what it should do "
-                    "inside".format(inside._short(), inside.stages, type(self).__name__)
-                )
-        super(Composite, self)._check()
-
-    def _default(self, name, values):
-        if name not in self.keyword_only:
-            return super(Composite, self)._default(name, values)
-        found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
-        if len(found) > 1:
-            raise DefinitionError(
-                "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
-            )
-        return found.pop()
-
-    @property
-    def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
-        widest = ("element", "row", "variable")
-        return max((child.locality for child in self.active().values()), key=widest.index)
-
-    @property
-    def still(self):  # type: ignore[override]
-        return all(child.still for child in self.active().values())
-
-    @property
-    def replays(self):  # type: ignore[override]
-        return max(child.replays for child in self.active().values())
-
-    @property
-    def tried(self):  # type: ignore[override]
-        return all(child.tried for child in self.children().values())
-
-    def check_variables(self, records):
-        for inside in self.children().values():
-            inside.check_variables(records)
-
-    def specialize(self, variable):
-        special = {name: inside.specialize(variable) for name, inside in self.children().items()}
-        changed = {name: inside for name, inside in special.items() if inside is not self.children()[name]}
-        return self.replace(**changed) if changed else self
-
-    def measure(self, ops, grad, var, slots, hyper):
-        return self._each(lambda child, slots, hyper: child.measure(ops, grad, var, slots, hyper), slots, hyper)
-
-    def collect(self, ops, grad, slots, hyper):
-        return self._each(lambda child, slots, hyper: child.collect(ops, grad, slots, hyper), slots, hyper)
-
-    def advance(self, ops, scalars, hyper, t):
-        advance = lambda child, scalars, hyper: child.advance(ops, scalars, hyper, t)  # noqa: E731
-        return self._each(advance, scalars, hyper, self.children())
-
-    def reject(self, ops, scalars, hyper):
-        return self._each(lambda child, *state: child.reject(ops, *state), scalars, hyper, self.children())
-
-    def at_evaluation(self, ops, var, slots, hyper):
-        for name, inside in self.active().items():
-            var = inside.at_evaluation(ops, var, getattr(slots, name), getattr(hyper, name))
-        return var
-
-    def _each(self, verb, state, hyper, children=None):
-        children = self.active() if children is None else children
-        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in children.items()}
-
-
-class Wrapper(Composite):
-    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
-
-    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
-    """
-
-    prefix = "wrapper"
-    inner = child()
-
-    @property
-    def resting(self):  # type: ignore[override]
-        inner = self.inner.resting
-        return self if inner is self.inner else self.replace(inner=inner)
-
-    def loss_scale(self, ops, hyper):
-        return self.inner.loss_scale(ops, hyper.inner)
-
-    def accepts(self, ops, hyper):
-        return self.inner.accepts(ops, hyper.inner)
-
-    def applies(self, ops, hyper):
-        return self.inner.applies(ops, hyper.inner)
-
-    def update(self, ops, grad, var, slots, hyper, t):
-        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
-        return change, {"inner": inner}
-
-    def coast(self, ops, var, slots, hyper, steps):
-        change, inner = self.inner.coast(ops, var, slots.inner, hyper.inner, steps)
-        return change, {"inner": inner}
-
-
-Declared.reserved = RESERVED

@@ -2,10 +2,17 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
+from everstep.optimizers.contract.configured import once
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
+
+
+# The rules that everstep.compat.engine.fused has kernels of.
+KERNEL_NAMES = frozenset(
+    "adadelta adagrad adam adamax adamw addsign ftrl nadam nadamw powersign proximal_adagrad rmsprop sgd sgdw".split()
+)
 
 
 class kernel(object):
@@ -17,7 +24,7 @@ class kernel(object):
     `update` loses the word.
 
     Args:
-        name: one of those in everstep.compat.engine.fused: "adam", "sgd", ...
+        name: one of those in KERNEL_NAMES: "adam", "sgd", ...
         when: the name of an option, or a predicate on the definition, that says whether it holds; always unless given.
 
     >>> import everstep
@@ -26,10 +33,9 @@ class kernel(object):
     """
 
     def __init__(self, name, when=None):
-        from everstep.compat.engine.fused import KERNELS
-
-        if name not in KERNELS:
-            raise DefinitionError("there is no kernel {!r}; there are: {}".format(name, ", ".join(sorted(KERNELS))))
+        if name not in KERNEL_NAMES:
+            known = ", ".join(sorted(KERNEL_NAMES))
+            raise DefinitionError("there is no kernel {!r}; there are: {}".format(name, known))
         if not (when is None or callable(when) or isinstance(when, str)):
             raise DefinitionError("`when` is a name or a function of the definition; got {!r}".format(when))
         self.name, self.when = name, when
@@ -45,6 +51,10 @@ class kernel(object):
 
 def kernel_of(definition):
     """The `kernel` that says what a definition's `update` is; None where nothing does."""
+    return once(definition, "kernel", lambda: _kernel_of(definition))
+
+
+def _kernel_of(definition):
     made = type(definition)  # type: Any
     owner = next(base for base in made.__mro__ if "kernel" in vars(base))
     declared = vars(owner)["kernel"]

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.errors import RuleError
+from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import option
 
@@ -34,9 +35,7 @@ class Schedule(Configured):
         raise AttributeError(message)
 
     def __call__(self, updates):
-        from everstep.compat.backends.on_numpy import numpy_ops
-
-        return float(self.value(numpy_ops, np.float64(updates)))
+        return float(self.value(binder.numpy_ops, np.float64(updates)))
 
 
 class InverseTimeDecay(Schedule):

@@ -8,22 +8,15 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict, namedtuple
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract.declarations import Declared
+from everstep.optimizers.contract.configured import once
+from everstep.optimizers.contract.declared import Declared
 
 Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
 
 
 def tree(definition):
     """The nodes of a definition, each with the prefix of its names."""
-    return _once(definition, "tree", lambda: _node(definition, "", set()))
-
-
-def _once(definition, what, make):
-    """Something that follows from a definition, which is fixed, and that every step asks for."""
-    known = vars(definition).setdefault("_known", {})
-    if what not in known:
-        known[what] = make()
-    return known[what]
+    return once(definition, "tree", lambda: _node(definition, "", set()))
 
 
 def _node(definition, keys, seen):
@@ -58,7 +51,7 @@ def flat(definition, kind):
 
     Hypers and scalars are of the whole optimizer, those of parts that a variable has nothing to do with too.
     """
-    return _once(definition, kind, lambda: _flat(definition, kind))
+    return once(definition, kind, lambda: _flat(definition, kind))
 
 
 def _flat(definition, kind):
@@ -152,27 +145,3 @@ def _with_hypers(node, values):
         if declaration.kind == "hyper" and node.prefix + name in values:
             changes[name] = values[node.prefix + name]
     return node.definition.replace(**changes)
-
-
-def defines(definition, verb):
-    """Whether a definition, or one inside it, brings its own version of a verb, beyond passing it on."""
-    return _once(definition, verb, lambda: _defines(definition, verb))
-
-
-def _defines(definition, verb):
-    return any(_brings(node.definition, verb) for node in walk(tree(definition), active=True))
-
-
-def _brings(definition, verb):
-    from everstep.optimizers.contract.definition import Composite, Definition, Wrapper
-
-    provider = next(base for base in type(definition).__mro__ if verb in vars(base))
-    return provider not in (Definition, Composite, Wrapper) and verb not in getattr(definition, "passes_on", ())
-
-
-def measures_at_updates(definition):
-    """Whether all that a definition measures is asked for at its updates alone."""
-    if getattr(definition, "gathers", False):
-        return True
-    inside = definition.active().values()
-    return not _brings(definition, "measure") and all(measures_at_updates(each) for each in inside)

@@ -2,10 +2,10 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
+from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import option, slot
-from everstep.optimizers.contract.definition import Wrapper
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import defines
+from everstep.optimizers.contract.verbs import defines
 
 
 class Accumulate(Wrapper):

@@ -4,9 +4,10 @@ from __future__ import absolute_import, division, print_function
 from everstep.errors import DefinitionError
 from everstep.optimizers.contract.by_name import ByName, Factors, rules_of
 from everstep.optimizers.contract.closed_forms import decayed, geometric
+from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import hyper, option
-from everstep.optimizers.contract.definition import Wrapper, assign
-from everstep.optimizers.contract.tree import defines
+from everstep.optimizers.contract.definition import assign
+from everstep.optimizers.contract.verbs import defines
 
 
 class DecoupledWeightDecay(ByName, Wrapper):

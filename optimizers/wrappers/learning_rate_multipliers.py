@@ -3,8 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
 from everstep.optimizers.contract.by_name import ByName, Factors
+from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import option
-from everstep.optimizers.contract.definition import Wrapper
 from everstep.optimizers.contract.tree import flat
 
 

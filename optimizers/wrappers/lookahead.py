@@ -2,8 +2,9 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
+from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import VARIABLE, hyper, option, slot
-from everstep.optimizers.contract.definition import Wrapper, assign
+from everstep.optimizers.contract.definition import assign
 
 
 class Lookahead(Wrapper):

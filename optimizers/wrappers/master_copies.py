@@ -1,8 +1,10 @@
 """Copies of 16-bit variables in float32."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import SIXTEEN_BITS, VARIABLE, option, slot
-from everstep.optimizers.contract.definition import Wrapper, assign
+from everstep.optimizers.contract.checks import SIXTEEN_BITS
+from everstep.optimizers.contract.composite import Wrapper
+from everstep.optimizers.contract.declarations import VARIABLE, option, slot
+from everstep.optimizers.contract.definition import assign
 
 
 class MasterCopies(Wrapper):

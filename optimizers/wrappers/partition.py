@@ -6,9 +6,12 @@ from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError
 from everstep.optimizers.contract.by_name import COLLECTION, holds
-from everstep.optimizers.contract.declarations import Child, Declared, check_pattern, option
-from everstep.optimizers.contract.definition import Composite
-from everstep.optimizers.contract.tree import defines, flat
+from everstep.optimizers.contract.checks import check_pattern
+from everstep.optimizers.contract.composite import Composite
+from everstep.optimizers.contract.declarations import Child, option
+from everstep.optimizers.contract.declared import Declared
+from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.verbs import defines
 
 DEFAULT = "default"
 _TEXT = (str, type(u""))
