@@ -131,11 +131,14 @@ def _mixed(body, block):
     """The same for a block in which vectors have other slots than matrices."""
     if not body:
         yield []
-    for other in ("matrix", "vector") if body else ():
-        slots = [slot for slot in block if slot.rank in ("", other)]
+    # Keras 3 saves a vector's rows and columns, which it has not, as numbers.
+    for rank, ranks in (("matrix", ("", "matrix")), ("vector", ("", "vector")), ("vector", ("", "matrix"))):
+        slots = [slot for slot in block if slot.rank in ranks]
         found = OrderedDict(zip(slots, body))
-        shape = _shape(found) if len(found) == len(slots) else ()
-        if len(found) == len(slots) and (len(shape) > 1) == (other == "matrix") and _like(found):
+        if not body or len(found) < len(slots) or (len(_shape(found)) > 1) != (rank == "matrix"):
+            continue
+        numbers = [handle for slot, (_, handle) in found.items() if rank == "vector" and slot.rank == "matrix"]
+        if _like(found) and all(handle.shape == () for handle in numbers):
             for rest in _mixed(body[len(slots) :], block):
                 yield [found] + rest
 
@@ -157,7 +160,7 @@ def _like(found):
         return False
     whole = _shape(found)
     for slot, (_, handle) in found.items():
-        if slot.rank == "matrix" and np.prod(handle.shape) * whole[-1 if slot.name == "rows" else -2] != np.prod(whole):
+        if slot.rank == "matrix" and len(whole) > 1 and np.prod(handle.shape) * whole[-1 if slot.name == "rows" else -2] != np.prod(whole):
             return False
     shapes = set(handle.shape for slot, (_, handle) in found.items()
                  if slot.native and slot.name not in ENGINE_SLOTS and slot.rank != "matrix")
