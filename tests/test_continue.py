@@ -40,6 +40,10 @@ TRAIN = [
     ("adagrad", "AdagradOptimizer", {"learning_rate": 1.0}),
     ("ftrl", "FtrlOptimizer", {"learning_rate": 1.0, "l1_regularization_strength": 0.01}),
 ]
+DEFAULTS = [  # whose other arguments are stock's own: epsilon is 1e-8 and 1e-10
+    ("adam_defaults", "AdamOptimizer", {"learning_rate": 0.1}),
+    ("rmsprop_defaults", "RMSPropOptimizer", {"learning_rate": 0.01, "momentum": 0.5}),
+]
 KERAS = [
     ("momentum", "SGD", {"learning_rate": 0.1, "momentum": 0.9}),
     ("nesterov", "SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
@@ -144,6 +148,7 @@ def check(name, way, state, label=None):
 
 def test_there_are_files_of_all():
     wanted = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
+    wanted.update("tf_train-tf1.15/" + case for case, _, _ in DEFAULTS)
     if h5py:
         for folder in ("get_updates-keras2.1/", "get_updates-keras2.3/"):
             wanted.update(folder + case for case, _, _ in KERAS)
@@ -154,6 +159,11 @@ def test_there_are_files_of_all():
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_goes_on(name, way):
     check(name, way, read(name))
+
+
+def test_what_nobody_said_is_stock_s_own():
+    for name, epsilon in (("adam", 1e-8), ("rmsprop", 1e-10)):
+        assert read("tf_train-tf1.15/{}_defaults".format(name)).definition["epsilon"] == epsilon
 
 
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
@@ -170,7 +180,7 @@ def test_momentum_goes_on_in_the_form_of_keras(way):
 @pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
 def test_what_was_converted_is_what_is_read(name):
     how = {}
-    if name.endswith("/adam"):  # converted when what nobody said was everstep's default, not tf.train's
+    if name.endswith("tf1.4/adam"):  # converted when what nobody said was everstep's default, not tf.train's
         how["optimizer"] = FILES[name]["optimizer"].replace(")", ", epsilon=1e-07)")
     found, wanted = read(name, converted=True).to_dict(), read(name, **how).to_dict()
     np.testing.assert_equal(found, wanted)

@@ -40,6 +40,7 @@ GRID = [
     ("keras3-tf2.21", "keras3 tensorflow function", {"tensorflow": "2.21."}, "3.13"),
     ("keras3-jax", "keras3 jax jit", {"keras": "3.15."}, "3.13"),
 ]
+STOCK = {"tf_train-tf1.4": test_continue.TRAIN, "tf_train-tf1.15": test_continue.DEFAULTS}
 
 
 def is_here(packages, python):
@@ -81,9 +82,9 @@ def stock_run(way, optimizer, arguments):
     return way.run(lambda: stock.made(way, optimizer, rate, settings), test_continue.start(), test_grid.KINDS)
 
 
-def write_train(name, way):
+def write_train(name, way, runs):
     folder, cases = folder_of(os.path.join("stock", name)), {}
-    for case, optimizer, arguments in test_continue.TRAIN:
+    for case, optimizer, arguments in runs:
         path, text = os.path.join(folder, case), test_continue.spelled(optimizer, arguments)
         run = stock_run(way, optimizer, arguments)
         for batch in test_grid.BATCHES[: test_grid.HALF]:
@@ -136,8 +137,8 @@ def main():
     for name, way, packages, python in GRID:
         if is_here(packages, python) and way in ways:
             write_grid(name, ways[way])
-            if name == "tf_train-tf1.4":
-                write_train(name, ways[way])
+            if name in STOCK:
+                write_train(name, ways[way], STOCK[name])
             if way == "get_updates keras":
                 write_keras(name, ways[way].module)
 
