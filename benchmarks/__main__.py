@@ -5,7 +5,8 @@ Prints a table, and writes benchmarks/results.json, ratios.png and rows.png. Rat
 benchmarks/baseline.json: one that is more than a quarter worse ends it with 1. --new-baseline stores these ratios, and
 the pictures in docs/.
 
-A measure is dense, sparse, flat, lazy, eager or peers, or one of these with a target and a case: dense/tf_train/A.
+A measure is dense, strategies, sparse, flat, lazy, eager or peers, or one of these with a target and a case:
+dense/tf_train/A.
 """
 import argparse
 import json

@@ -126,6 +126,13 @@ def measure(names):
     for case, shapes in DENSE.items():
         if wanted(names, "dense", target, case):
             yield "dense", target, case, cases(shapes)
+    if BACKEND == "torch" and wanted(names, "strategies", target):
+        makes = {"native": {"grouped": False}, "grouped": None}
+        found = {
+            label: TorchCase(lambda given=given: DiffGrad().bind(keras, lowering=given), DENSE["C"])
+            for label, given in makes.items()
+        }
+        yield "strategies", target, "grouped", found
 
 
 if __name__ == "__main__":

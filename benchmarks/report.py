@@ -21,7 +21,7 @@ def write_tables(results):
     found = {(each["cell"], each["target"], each["kind"], each["case"]): each for each in results}
     with open(DOC, encoding="utf-8") as file:
         head, rest = file.read().split(START)
-    lines = [line for part in (_dense, _first, _sparse, _flat, _lazy, _peers) for line in part(found)]
+    lines = [line for part in (_dense, _first, _strategies, _sparse, _flat, _lazy, _peers) for line in part(found)]
     with open(DOC, "w", encoding="utf-8") as file:
         file.write(head + START + "\n".join(lines) + "\n" + END + rest.split(END)[1])
 
@@ -152,6 +152,18 @@ def _peers(found):
         if kind == "peers":
             first = ["{:.1f}".format(each["first"][label]) for label in ("native", "everstep")]
             yield _row([cell, target, case, _number(each["ratios"]["everstep"])] + first)
+
+
+def _strategies(found):
+    yield "What each strategy is worth: CPU time of a step by that with the strategy forbidden; first steps in seconds."
+    yield "`kernel` is Adam on B, the others DiffGrad: `grouped` on C, `pieces` on A, `compiled` and `in_place` on B."
+    yield ""
+    yield from _table(["environment", "API", "strategy", "with by without", "first: without", "with"])
+    for (cell, target, kind, case), each in sorted(found.items()):
+        if kind == "strategies":
+            first = ["{:.1f}".format(each["first"][label]) for label in ("native", case)]
+            yield _row([cell, target, "`{}`".format(case), _number(each["ratios"][case])] + first)
+    yield ""
 
 
 def _places(found, kind):

@@ -204,6 +204,26 @@ def dense(target, case):
     return {label: target.run(make, shapes, False) for label, make in makes.items()}
 
 
+# Where a strategy is meant to pay: the case that it is measured on, and the rule.
+STRATEGIES = {
+    "kernel": ("B", ADAM()),
+    "grouped": ("C", DiffGrad()),
+    "compiled": ("B", DiffGrad()),
+    "pieces": ("A", DiffGrad()),
+    "in_place": ("B", DiffGrad()),
+}
+
+
+def strategies(target):
+    """What an update costs with each strategy that is taken, by what it costs with the strategy forbidden."""
+    in_sessions = TF < (2, 0) or target.name.startswith("tf_train")
+    for name, (case, definition) in STRATEGIES.items():
+        if name in (("compiled",) if in_sessions else ("pieces", "in_place")):
+            continue
+        makes = {"native": target.bind(definition, lowering={name: False}), name: target.bind(definition)}
+        yield name, {label: target.run(make, DENSE[case], False) for label, make in makes.items()}
+
+
 def sparse(target, rows):
     shapes = [(rows, COLUMNS)]
     makes = {"native": target.native}
@@ -309,6 +329,9 @@ def measure(names):
         if target.name.startswith("tf_train") and wanted(names, "lazy", target.name):
             for name, cases in lazy(target):
                 yield "lazy", target.name, name, cases
+        if wanted(names, "strategies", target.name):
+            for name, cases in strategies(target):
+                yield "strategies", target.name, name, cases
         if wanted(names, "peers", target.name):
             for name, cases in peers(target):
                 yield "peers", target.name, name, cases
