@@ -60,6 +60,7 @@ class Api(object):
 
     BOUND = 2e-6  # of differences from stock
     ADAM_RATE = 0.01
+    compile_options = {}  # with which a model is trained against stock
     native = {}  # keywords of `bind` that are kept in a config, beside those that every Keras has
     wrong_native = []  # (keywords that `bind` refuses, what the error says), beside decay and nonsense
     initial_epoch = {}  # what `fit` has to be told after BackupAndRestore
@@ -183,7 +184,7 @@ RATES = {  # all of them 0.8 / (1 + n)
     "everstep": lambda api: everstep.InverseTimeDecay(0.8, rate=1.0),
     "native": lambda api: api.schedule(),
     "piecewise": lambda api: api.keras.optimizers.schedules.PiecewiseConstantDecay(
-        [0, 1, 2], [0.8, 0.4, 0.8 / 3, 0.2]
+        [0.0, 1.0, 2.0] if api.target == "optimizer_v2" else [0, 1, 2], [0.8, 0.4, 0.8 / 3, 0.2]
     ),
 }
 DEFINITIONS = {
@@ -204,7 +205,7 @@ class SharedTests(object):
     def test_fit_and_train_on_batch_as_stock(self, rule, dense):
         api, found = self.api, []
         for optimizer in api.both(rule):
-            model = api.compiled(optimizer, dense)
+            model = api.compiled(optimizer, dense, **api.compile_options)
             start = model.get_weights()
             api.fit(model)
             api.train_on_batches(model)
@@ -463,6 +464,7 @@ class Keras2Tests(object):
         for alias in (name,) + (("lr",) if name == "learning_rate" else ()):
             with pytest.raises(HyperValueError, match="cannot be set"):
                 setattr(optimizer, alias, 0.1)
+        assert optimizer.learning_rate is not None and optimizer.momentum is not None
         if given == "variable":
             api.set_value(hyper, 0.0)
             step()

@@ -43,6 +43,7 @@ class Keras3(keras_suite.Api):
     OUTPUTS = RANDOM.randn(64, 2).astype("float32")
     BOUND = 1e-5  # that of float32; the weights are smaller than 1
     ADAM_RATE = 0.05
+    compile_options = {"jit_compile": "auto"}  # XLA, where the backend has it
     wrong_native = [
         ({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum"),
         ({"clipnorm": 1.0, "global_clipnorm": 1.0}, "clipnorm"),
