@@ -11,7 +11,6 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.targets.detect import find
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -20,29 +19,14 @@ from everstep.errors import (
     HyperValueError,
     SlotError,
     StateError,
-    TargetError,
     UnsupportedError,
     VariableError,
 )
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from harness import start_anew
+from keras_suite import modules_here, same
 
-
-def modules_here():
-    """The Kerases of this environment that speak get_updates."""
-    found = []
-    for name in ("keras", "tensorflow"):
-        try:
-            module = importlib.import_module(name)
-            module = module.keras if name == "tensorflow" else module
-            if find(module).target.name == "get_updates":
-                found.append(module)
-        except (ImportError, AttributeError, TargetError):
-            continue
-    return found
-
-
-MODULES = modules_here()
+MODULES = [module for _, module in modules_here().get("get_updates", [])]
 if not MODULES:
     pytest.skip("no Keras that speaks get_updates is in this environment", allow_module_level=True)
 
@@ -309,8 +293,7 @@ def test_nothing_to_train(keras):
     model.compile(Adam(0.1).bind(keras), "mse")
     before = model.get_weights()
     train_on_batch(model, batches(1))
-    for old, new in zip(before, model.get_weights()):
-        np.testing.assert_array_equal(old, new)
+    assert same(before, model.get_weights())
 
 
 def test_two_models_with_one_optimizer(keras):
@@ -429,8 +412,7 @@ def test_a_schedule_is_no_variable(keras):
     ):
         with pytest.raises(AttributeError, match="schedule, which decides the value"):
             change()
-    for old, new in zip(before, model.get_weights()):
-        np.testing.assert_array_equal(old, new)
+    assert same(before, model.get_weights())
 
 
 def test_decay_is_not_taken(keras):
@@ -679,8 +661,7 @@ def test_accumulation_refuses_a_second_group(keras):
     before = other.get_weights()
     with pytest.raises(UnsupportedError, match="one definition for each group"):
         train_on_batch(other, data)
-    for old, new in zip(before, other.get_weights()):
-        np.testing.assert_array_equal(old, new)
+    assert same(before, other.get_weights())
 
 
 # Slots.
@@ -760,8 +741,7 @@ def test_weights_by_position(keras):
     for wrong in (weights[:-1], weights + weights[:1], weights[:2] + weights[:1:-1], []):
         with pytest.raises(StateError):
             optimizer.set_weights(wrong)
-    for now, then in zip(optimizer.get_weights(), weights):
-        np.testing.assert_array_equal(now, then)
+    assert same(optimizer.get_weights(), weights)
     optimizer.set_weights([weight + 1 for weight in weights])
     for now, then in zip(optimizer.get_weights(), weights):
         np.testing.assert_array_equal(now, then + 1)
@@ -833,8 +813,7 @@ def test_a_saved_model_resumes(keras, definition, tmpdir):
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     assert model.optimizer.definition == definition
     train_on_batch(model, data[10:])
-    for found, wanted in zip(model.get_weights() + model.optimizer.get_weights(), expected + slots):
-        np.testing.assert_array_equal(found, wanted)
+    assert same(model.get_weights() + model.optimizer.get_weights(), expected + slots)
 
 
 @pytest.mark.parametrize("definition", [SGD(0.05), Adam(0.05), everstep.accumulate(Adam(0.05), 2)], ids=str)
@@ -867,8 +846,7 @@ def test_a_model_saved_with_frozen_layers(keras, tmpdir):
     start_anew(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     train_on_batch(model, data[2:])
-    for found, wanted in zip(model.get_weights(), expected):
-        np.testing.assert_array_equal(found, wanted)
+    assert same(model.get_weights(), expected)
 
 
 def test_names_on_disk(keras, tmpdir):
@@ -906,8 +884,7 @@ def test_a_checkpoint_resumes(keras, tmpdir):
     expected = model.get_weights() + model.optimizer.get_weights()
     v1.train.Saver().restore(keras.backend.get_session(), path)
     train_on_batch(model, data[3:])
-    for found, wanted in zip(model.get_weights() + model.optimizer.get_weights(), expected):
-        np.testing.assert_array_equal(found, wanted)
+    assert same(model.get_weights() + model.optimizer.get_weights(), expected)
 
 
 # What goes wrong is said, and nothing has changed.

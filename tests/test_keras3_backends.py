@@ -12,24 +12,15 @@ import pytest
 import everstep
 import harness
 import oracle
-from everstep.compat.targets import detect
-from everstep.errors import TargetError, UnsupportedError
+from everstep.errors import UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
+from keras_suite import modules_here
 
-
-def keras_here():
-    """Keras 3, or None."""
-    try:
-        module = importlib.import_module("keras")
-        return module if detect.find(module).target.name == "keras3" else None
-    except (ImportError, TargetError):
-        return None
-
-
-keras = keras_here()
-if keras is None:
+HERE = modules_here("keras").get("keras3")
+if not HERE:
     pytest.skip("no Keras 3 is in this environment", allow_module_level=True)
 
+keras = HERE[0][1]
 BACKEND = keras.backend.backend()
 HAS_STEPS = "gradient_accumulation_steps" in inspect.signature(keras.optimizers.Optimizer.__init__).parameters
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="about JAX")

@@ -15,6 +15,8 @@ from everstep.optimizers import Adam
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 with io.open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
     README = readme.read()
+with io.open(os.path.join(ROOT, "docs", "architecture.md"), encoding="utf-8") as architecture:
+    ARCHITECTURE = architecture.read()
 
 TRAINING = """
 import numpy
@@ -71,6 +73,11 @@ def test_the_support_table_is_current():
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.]+)\)", README))))
 def test_what_it_links_to_is_there(path):
+    assert os.path.exists(os.path.join(ROOT, path))
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_]+/[a-z_0-9/.]*)`", ARCHITECTURE))))
+def test_the_rooms_are_where_the_page_says(path):
     assert os.path.exists(os.path.join(ROOT, path))
 
 

@@ -1,0 +1,570 @@
+"""What the suites of the Keras targets share: an API under test with a small model, and tests that each must pass.
+
+A suite makes an API of the Keras that it finds, and takes tests over by a class of its own:
+
+    class TestShared(keras_suite.SharedTests, keras_suite.Keras2Tests):
+        api = API
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import json
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep.compat.targets import detect
+from everstep.errors import (
+    ConfigError,
+    DefinitionError,
+    GradientError,
+    HyperTypeError,
+    HyperValueError,
+    TargetError,
+    VariableError,
+)
+from everstep.optimizers import SGD, Adam
+
+
+def modules_here(*names):
+    """{target: [(name, module)]} of this environment, each native base once; of modules with these names, if given."""
+    found, bases = {}, set()
+    for name, module in detect.known_modules():
+        try:
+            speaks = detect.find(module) if module is not None and name in (names or (name,)) else None
+        except TargetError:
+            continue
+        if speaks and speaks.base not in bases:
+            bases.add(speaks.base)
+            found.setdefault(speaks.target.name, []).append((name, module))
+    return found
+
+
+def difference(some, others):
+    assert len(some) == len(others)
+    return max(float(abs(a - b).max()) for a, b in zip(some, others))
+
+
+def same(some, others):
+    return len(some) == len(others) and all(np.array_equal(a, b) for a, b in zip(some, others))
+
+
+class Api(object):
+    """A Keras under test. Subclasses say how values go in and out, and what its model is.
+
+    Args: module: what `bind` gets; keras: what has its layers.
+    """
+
+    BOUND = 2e-6  # of differences from stock
+    ADAM_RATE = 0.01
+    compile_options = {}  # with which a model is trained against stock
+    native = {}  # keywords of `bind` that are kept in a config, beside those that every Keras has
+    wrong_native = []  # (keywords that `bind` refuses, what the error says), beside decay and nonsense
+    initial_epoch = {}  # what `fit` has to be told after BackupAndRestore
+
+    def __init__(self, module, keras):
+        found = detect.find(module)
+        self.module, self.keras, self.target, self.base = module, keras, found.target.name, found.base
+
+    def stock(self, name, *arguments, **more):
+        """A native optimizer. The keras packages 2.6 to 2.8 do not export its class."""
+        optimizers = getattr(self.module, "optimizers", self.module)
+        return (getattr(optimizers, name, None) or type(optimizers.get(name.lower())))(*arguments, **more)
+
+    def both(self, rule, **native):
+        """Our optimizer of a rule of RULES, and stock's."""
+        definition, arguments = RULES[rule][0], dict({"learning_rate": self.ADAM_RATE}, **RULES[rule][1])
+        leaves_rows = self.target == "optimizer_v2" and "momentum" in arguments  # those that have no gradient
+        ours = definition(sparse="rows" if leaves_rows else "exact", **arguments)
+        return ours.bind(self.module, **native), self.stock(definition.__name__, **dict(arguments, **native))
+
+    def schedule(self, rate=0.8, decay=1.0, steps=1):
+        return self.keras.optimizers.schedules.InverseTimeDecay(rate, decay_steps=steps, decay_rate=decay)
+
+    def number(self, value):
+        return float(np.asarray(self.array(value)).item())
+
+    def step(self, optimizer, grad, weight):
+        self.stepper(optimizer, [(self.tensor(grad), weight)])()
+
+    def compiled(self, optimizer, dense=False, traced=True, **more):
+        """The same model each time. What is not about training in graphs is faster without."""
+        model = started(self.build(dense))
+        self.compile(model, optimizer, traced, **more)
+        return model
+
+    def fit(self, model, batch=8, **more):
+        return model.fit(self.inputs(model), self.OUTPUTS, batch_size=batch, shuffle=False, verbose=0, **more)
+
+    def train_on_batches(self, model, count=10):
+        for _ in range(count):
+            model.train_on_batch(self.inputs(model)[:8], self.OUTPUTS[:8])
+
+    def round_trip(self, optimizer):
+        """The optimizer after it was serialized to JSON."""
+        data = json.loads(json.dumps(self.keras.optimizers.serialize(optimizer)))
+        return self.keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(self.module))
+
+
+def started(model):
+    """Sets the weights that a model starts with."""
+    random = np.random.RandomState(1)
+    model.set_weights([random.randn(*weight.shape).astype("float32") * 0.5 for weight in model.get_weights()])
+    return model
+
+
+class Keras2(Api):
+    """tf.keras and tf_keras, with an OptimizerV2 or a new-style optimizer. Args: name: of detect.known_modules."""
+
+    RANDOM = np.random.RandomState(0)
+    ROWS, SIZE = 6, 4
+    INPUTS = RANDOM.randint(0, ROWS, (64, 3))  # rows repeat within a sample and from batch to batch
+    OUTPUTS = RANDOM.randn(64, 2).astype("float32")
+
+    def __init__(self, name, module):
+        self.tf = importlib.import_module("tensorflow")
+        super(Keras2, self).__init__(
+            module, importlib.import_module("tf_keras") if name.startswith("tf_keras") else self.tf.keras
+        )
+        self.K, self.eager = self.keras.backend, self.tf.executing_eagerly()
+
+    def build(self, dense=False, **output):
+        layers = self.keras.layers
+        first = [] if dense else [layers.Embedding(self.ROWS, self.SIZE, input_length=3)]
+        return self.keras.Sequential(first + [layers.Flatten(input_shape=(3,)), layers.Dense(2, **output)])
+
+    def compile(self, model, optimizer, traced=True):
+        model.compile(optimizer, "mse", **({"run_eagerly": True} if self.eager and not traced else {}))
+
+    def inputs(self, model):
+        return self.INPUTS
+
+    def variable(self, value, dtype="float32", **more):
+        return self.K.variable(np.asarray(value, dtype), dtype=dtype, **more)
+
+    def tensor(self, value, dtype="float32"):
+        return self.tf.constant(np.asarray(value, dtype))
+
+    def slices(self, values, rows, shape):
+        return self.tf.IndexedSlices(self.tensor(values), self.tf.constant(rows), self.tf.constant(shape))
+
+    def array(self, value):
+        return self.K.get_value(value)
+
+    def set_value(self, hyper, value):
+        self.K.set_value(hyper, value)
+
+    def own(self, optimizer):
+        """The values of the optimizer's variables."""
+        if self.target == "optimizer_v2":
+            return optimizer.get_weights()
+        return [each.numpy() for each in optimizer._variables]  # `variables` is a method in some versions
+
+    def stepper(self, optimizer, pairs):
+        """A function that takes one step with these pairs, as often as it is called."""
+
+        def step():
+            return optimizer.apply_gradients(pairs)
+
+        if self.eager:
+            return self.tf.function(step) if self.target == "update_step" else step
+        train_op = step()
+        return lambda: self.K.get_session().run(train_op)
+
+
+RULES = {
+    "amsgrad": (Adam, {"amsgrad": True}),
+    "nesterov": (SGD, {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+    "plain": (SGD, {"learning_rate": 0.1}),
+}
+RATES = {  # all of them 0.8 / (1 + n)
+    "everstep": lambda api: everstep.InverseTimeDecay(0.8, rate=1.0),
+    "native": lambda api: api.schedule(),
+    "piecewise": lambda api: api.keras.optimizers.schedules.PiecewiseConstantDecay(
+        [0.0, 1.0, 2.0] if api.target == "optimizer_v2" else [0, 1, 2], [0.8, 0.4, 0.8 / 3, 0.2]
+    ),
+}
+DEFINITIONS = {
+    "plain": lambda api: Adam(0.001, beta_1=0.8),
+    "wrapper": lambda api: everstep.accumulate(SGD(0.1), 2),
+    "everstep schedule": lambda api: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, rate=0.5)), 3),
+    "native schedule": lambda api: everstep.accumulate(Adam(api.schedule(0.5, 0.25, 2)), 3),
+    "schedule as another hyper": lambda api: SGD(0.1, momentum=api.schedule(0.5, 0.25, 2)),
+}
+BAD_NUMBERS = [float("nan"), -1.0, "0.1", None, [0.1], True, lambda: 0.1, everstep.InverseTimeDecay(0.1)]
+
+
+class SharedTests(object):
+    api = None
+
+    @pytest.mark.parametrize("rule", sorted(RULES))
+    @pytest.mark.parametrize("dense", [False, True], ids=["embedding", "dense"])
+    def test_fit_and_train_on_batch_as_stock(self, rule, dense):
+        api, found = self.api, []
+        for optimizer in api.both(rule):
+            model = api.compiled(optimizer, dense, **api.compile_options)
+            start = model.get_weights()
+            api.fit(model)
+            api.train_on_batches(model)
+            found.append(model.get_weights())
+            assert isinstance(optimizer, api.base) and api.number(optimizer.iterations) == 18
+        assert difference(found[0], start) > 0.05
+        assert difference(*found) <= api.BOUND
+
+    # Hypers.
+
+    def test_hypers_are_live(self):
+        api = self.api
+        weight, optimizer = api.variable([0.0]), Adam(0.5).bind(api.module)
+        assert api.number(optimizer.learning_rate) == api.number(optimizer.lr) == 0.5
+        optimizer.learning_rate = 1.0  # before anything is built
+        assert api.number(optimizer.learning_rate) == api.number(optimizer.lr) == 1.0
+        step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
+
+        def change():
+            before = api.number(weight)
+            step()
+            return before - api.number(weight)
+
+        # Equal gradients: Adam's step is the rate, but for epsilon.
+        assert change() == pytest.approx(1.0, rel=1e-4)
+        optimizer.lr = 0.25
+        assert change() == pytest.approx(0.25, rel=1e-4)
+        api.set_value(optimizer.lr, 0.125)
+        assert change() == pytest.approx(0.125, rel=1e-4)
+        optimizer.learning_rate = np.float32(0.5)
+        assert change() == pytest.approx(0.5, rel=1e-4)
+        optimizer.epsilon = 1.0  # sqrt(v_hat) + epsilon / sqrt(1 - 0.999^5) in the denominator
+        assert change() == pytest.approx(0.5 / (1 + 1 / np.sqrt(1 - 0.999**5)), rel=1e-4)
+        optimizer.beta_1 = 0.0
+        assert api.number(optimizer.beta_1) == 0.0
+        assert optimizer.get_config()["beta_1"] == 0.0
+        if api.target == "update_step":  # what the first step makes is made outside of the function
+            assert step.experimental_get_tracing_count() == 1
+
+    @pytest.mark.parametrize("bad", BAD_NUMBERS)
+    def test_wrong_values_change_nothing(self, bad):
+        optimizer = SGD(0.5).bind(self.api.module)
+        for name in ("learning_rate", "lr", "momentum"):  # reading the rate makes its variable, for the second turn
+            with pytest.raises((HyperTypeError, HyperValueError)):
+                setattr(optimizer, name, bad)
+            assert self.api.number(optimizer.lr) == 0.5
+        assert self.api.number(optimizer.momentum) == 0.0
+        assert optimizer.get_config()["learning_rate"] == 0.5
+
+    @pytest.mark.parametrize("rate", sorted(RATES))
+    @pytest.mark.parametrize("accumulated", [1, 2])
+    def test_schedules_see_the_number_of_updates(self, rate, accumulated):
+        """0-based, as in stock."""
+        api, definition = self.api, SGD(RATES[rate](self.api))
+        definition = definition if accumulated == 1 else everstep.accumulate(definition, accumulated)
+        optimizer, weight = definition.bind(api.module), api.variable([0.0])
+        step, values = api.stepper(optimizer, [(api.tensor([1.0]), weight)]), [0.0]
+        for _ in range(3):
+            for _ in range(accumulated):
+                step()
+            values.append(api.number(weight))
+        np.testing.assert_allclose(-np.diff(values), [0.8, 0.4, 0.8 / 3], rtol=1e-6)
+        if api.target != "optimizer_v2":  # as in stock: the schedule, the last step's rate, the next one's
+            assert api.number(optimizer.learning_rate) == pytest.approx(0.2 if api.target == "keras3" else 0.8 / 3)
+
+    def test_a_schedule_of_another_api(self):
+        class Schedule(object):
+            def __call__(self, step):
+                return 0.1
+
+            def get_config(self):
+                return {}
+
+        with pytest.raises(HyperTypeError, match="another API"):
+            SGD(Schedule()).bind(self.api.module)
+
+    def test_momentum_given_as_0_cannot_be_set(self):
+        optimizer = SGD(0.1).bind(self.api.module)
+        with pytest.raises(HyperValueError, match="velocity"):
+            optimizer.momentum = 0.9
+        assert self.api.number(optimizer.momentum) == 0.0
+        optimizer = SGD(0.1, momentum=0.9).bind(self.api.module)
+        optimizer.momentum = 0.0
+        assert self.api.number(optimizer.momentum) == 0.0
+
+    def test_callbacks_of_the_rate(self):
+        api, callbacks = self.api, self.api.keras.callbacks
+        optimizer, seen = SGD(0.1).bind(api.module), []
+        model = api.compiled(optimizer, dense=True)
+        spy = callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(api.number(optimizer.lr)))
+        halving = callbacks.LearningRateScheduler(lambda epoch: 0.1 / 2**epoch)
+        api.fit(model, batch=32, epochs=3, callbacks=[halving, spy])
+        np.testing.assert_allclose(seen, [0.1, 0.05, 0.025], rtol=1e-6)
+        plateau = callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1e9)
+        api.fit(model, batch=32, epochs=2, callbacks=[plateau])
+        np.testing.assert_allclose(api.number(optimizer.learning_rate), 0.0125, rtol=1e-6)
+        assert optimizer.get_config()["learning_rate"] == 0.0125  # what float32 holds, in the fewest digits
+
+    # Config.
+
+    def test_config_is_exact(self):
+        definition, native = Adam(0.001, beta_1=0.8, amsgrad=True), dict(self.api.native, clipnorm=1.5, name="mine")
+        optimizer, weight = definition.bind(self.api.module, **native), self.api.variable([1.0])
+        wanted = dict(native, learning_rate=0.001, beta_1=0.8, beta_2=0.999)
+        for _ in range(2):  # before and after the variables are there
+            config = optimizer.get_config()
+            assert {name: config[name] for name in wanted} == wanted
+            copy = type(optimizer).from_config(json.loads(json.dumps(config)))
+            assert copy.definition == definition and copy.get_config() == config
+            assert type(copy) is Adam.native_class(self.api.module)
+            self.api.step(optimizer, [1.0], weight)
+        optimizer.lr = 0.002
+        assert optimizer.get_config()["learning_rate"] == 0.002
+        assert type(optimizer).from_config(optimizer.get_config()).definition.learning_rate == 0.002
+
+    def test_configs_that_are_not_ours(self):
+        with pytest.raises(ConfigError, match="everstep"):
+            Adam.native_class(self.api.module).from_config({"name": "Adam", "learning_rate": 0.1})
+        with pytest.raises(ConfigError, match="learning_rate"):
+            SGD(lambda: "fast").bind(self.api.module).get_config()
+
+    def test_native_class_takes_the_definitions_arguments(self):
+        optimizer = Adam.native_class(self.api.module)(0.5, amsgrad=True, name="mine")
+        assert optimizer.definition == Adam(0.5, amsgrad=True)
+        assert isinstance(optimizer, self.api.base) and type(optimizer).__name__ == "Adam"
+        for native, words in [({"decay": 0.1}, "decay"), ({"nonsense": 1}, "nonsense")] + self.api.wrong_native:
+            with pytest.raises(DefinitionError, match=words):
+                Adam().bind(self.api.module, **native)
+
+    def test_custom_objects(self):
+        found = everstep.custom_objects(self.api.module)
+        assert found["Adam"] is found["adam"] is Adam.native_class(self.api.module)
+        assert found["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
+
+    # What a step is given.
+
+    @pytest.mark.parametrize("bad", [-1.0, "1", True, float("nan")])
+    @pytest.mark.parametrize("name", ["clipnorm", "weight_decay"])
+    def test_wrong_bounds(self, name, bad):
+        known = name == "clipnorm" or self.api.target != "optimizer_v2"
+        with pytest.raises((HyperTypeError, HyperValueError) if known else DefinitionError, match=name):
+            SGD().bind(self.api.module, **{name: bad})
+
+    def test_nothing_to_train(self):
+        """An empty list is nothing, as a model without trainable variables needs it."""
+        optimizer = SGD(0.1).bind(self.api.module)
+        optimizer.apply_gradients([])
+        if self.api.target == "keras3":
+            optimizer.apply([], [])
+        assert self.api.number(optimizer.iterations) == 0
+
+
+class FrameSpy(everstep.Definition):
+    """Remembers the names of the functions that are running when its rule runs."""
+
+    learning_rate = everstep.hyper(0.1)
+    seen = []
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        frame, names = sys._getframe(), []
+        while frame:
+            names.append(frame.f_code.co_name)
+            frame = frame.f_back
+        self.seen.append(names)
+        return hyper.learning_rate * grad, {}
+
+
+GIVEN = {
+    "tensor": lambda api: api.tensor(0.5),
+    "variable": lambda api: api.variable(0.5),
+    "callable": lambda api: lambda: 0.5,
+    "everstep schedule": lambda api: everstep.InverseTimeDecay(0.5, rate=0.0),
+    "native schedule": lambda api: api.schedule(0.5, 0.0),
+}
+BAD_PAIRS = {
+    "no gradients": (lambda api: [(None, api.variable([1.0]))], GradientError, "no gradients"),
+    "no pair": (lambda api: [api.variable([1.0])], GradientError, "pairs"),
+    "wrong shape": (lambda api: [(api.tensor([1.0, 2.0, 3.0]), api.variable([1.0, 2.0]))], GradientError, "shape"),
+    "wrong rank": (lambda api: [(api.tensor([[1.0, 2.0]]), api.variable([1.0, 2.0]))], GradientError, "shape"),
+    "wrong rows": (
+        lambda api: [(api.slices([[1.0]], [0], [2, 2]), api.variable(np.ones((2, 2))))], GradientError, "rows"
+    ),
+    "whole numbers": (
+        lambda api: [(api.tensor([1, 1], "int32"), api.variable([1, 2], "int32"))], GradientError, "int32"
+    ),
+    "a tensor": (lambda api: [(api.tensor([1.0]), api.tensor([1.0]))], VariableError, "resource variables"),
+    "an array": (lambda api: [(api.tensor([1.0]), np.ones(1))], VariableError, "resource variables"),
+    "an array after a variable": (
+        lambda api: [(api.tensor([1.0]), api.variable([1.0])), (api.tensor([1.0]), np.ones(1))],
+        VariableError, "resource variables",
+    ),
+}
+
+
+class Keras2Tests(object):
+    """Of tf.keras and tf_keras before Keras 3."""
+
+    def needs_eager(self):
+        if not self.api.eager:
+            pytest.skip("this TensorFlow executes in graphs alone")
+
+    @pytest.mark.parametrize("way", ["eager", "function", "minimize", "minimize in a function"])
+    def test_custom_loop_as_stock(self, way):
+        self.needs_eager()
+        api, tf, found = self.api, self.api.tf, []
+        for optimizer in (Adam(0.05).bind(api.module), api.stock("Adam", 0.05)):
+            model = api.compiled(optimizer)
+
+            def loss(model=model):
+                return tf.reduce_mean(tf.square(model(tf.constant(api.INPUTS[:8])) - api.OUTPUTS[:8]))
+
+            def step(model=model, optimizer=optimizer, loss=loss):
+                trained = model.trainable_variables
+                if way.startswith("minimize"):
+                    optimizer.minimize(loss, (lambda: trained) if api.target == "optimizer_v2" else trained)
+                    return
+                with tf.GradientTape() as tape:
+                    value = loss()
+                optimizer.apply_gradients(zip(tape.gradient(value, trained), trained))
+
+            step = tf.function(step) if "function" in way else step
+            for _ in range(5):
+                step()
+            found.append(model.get_weights())
+            assert api.number(optimizer.iterations) == 5
+        assert difference(*found) <= api.BOUND
+
+    def test_autograph_leaves_the_engine_alone(self):
+        """What autograph rewrites it names tf__something; only the user's own function may be."""
+        self.needs_eager()
+        said, handler = [], logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())
+        weight, optimizer = self.api.variable([1.0]), FrameSpy().bind(self.api.module)
+        grad = self.api.tensor([1.0])
+
+        def step():
+            optimizer.apply_gradients([(grad, weight)])
+
+        logging.getLogger("tensorflow").addHandler(handler)
+        try:
+            self.api.tf.function(step)()
+        finally:
+            logging.getLogger("tensorflow").removeHandler(handler)
+        assert [name for name in FrameSpy.seen[-1] if name.startswith("tf__")] == ["tf__step"]
+        assert not said
+
+    @pytest.mark.parametrize("given", sorted(GIVEN))
+    @pytest.mark.parametrize("name", ["learning_rate", "momentum"])
+    def test_hypers_that_decide_for_themselves(self, name, given):
+        api, hyper, weight = self.api, GIVEN[given](self.api), self.api.variable([0.0])
+        optimizer = SGD(**dict({"learning_rate": 0.5, "momentum": 0.5}, **{name: hyper})).bind(api.module)
+        step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
+        step()
+        step()
+        assert api.array(weight).tolist() == [-1.25]  # 0.5, then 0.25 + 0.5
+        for alias in (name,) + (("lr",) if name == "learning_rate" else ()):
+            with pytest.raises(HyperValueError, match="cannot be set"):
+                setattr(optimizer, alias, 0.1)
+        assert optimizer.learning_rate is not None and optimizer.momentum is not None
+        if given == "variable":
+            api.set_value(hyper, 0.0)
+            step()
+            assert api.array(weight).tolist() == [-1.625 if name == "learning_rate" else -1.75]
+        if "schedule" not in given:
+            wanted = 0.0 if given == "variable" else 0.5
+            assert optimizer.get_config()[name] == wanted
+            assert name == "momentum" or api.number(optimizer.learning_rate) == wanted
+        elif name == "momentum" or api.target == "optimizer_v2":
+            assert getattr(optimizer, name) is hyper
+        else:
+            assert api.number(optimizer.lr) == 0.5  # as in stock
+
+    @pytest.mark.parametrize("name", sorted(BAD_PAIRS))
+    def test_bad_pairs(self, name):
+        """It is our own error, and nothing has changed."""
+        make, error, words = BAD_PAIRS[name]
+        pairs, optimizer = make(self.api), SGD(0.1, momentum=0.9).bind(self.api.module)
+        variables = [each[1] for each in pairs if isinstance(each, tuple) and hasattr(each[1], "assign")]
+        before = [self.api.array(each) for each in variables]
+        with pytest.raises(error, match=words):
+            optimizer.apply_gradients(pairs)
+        assert same([self.api.array(each) for each in variables], before)
+        assert self.api.own(optimizer) == ([] if self.api.target == "optimizer_v2" else [0])
+
+    def test_under_a_strategy_of_one_replica(self):
+        self.needs_eager()
+        api = self.api
+        with api.tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
+            models = [api.compiled(everstep.accumulate(Adam(0.05), 2).bind(api.module))]
+            models.append(api.compiled(api.stock("Adam", 0.05)))
+        models.append(api.compiled(Adam(0.05).bind(api.module), traced=False))
+        for model, batch in zip(models, (16, 32, 32)):
+            api.fit(model, batch)
+            assert api.number(model.optimizer.iterations) == 2
+        weights = [model.get_weights() for model in models]
+        assert difference(weights[0], weights[1]) <= 1e-5
+        assert difference(weights[0], weights[2]) <= 2e-6
+
+
+class OwnDecay(everstep.Definition):
+    """Has a weight decay of its own: not times the rate."""
+
+    learning_rate = everstep.hyper(0.1)
+    weight_decay = everstep.hyper(0.25)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad + hyper.weight_decay * var, {}
+
+
+class Interruption(Exception):
+    """Stands for what ends a process."""
+
+
+class NewKerasTests(object):
+    """Of new-style optimizers and Keras 3."""
+
+    def test_weight_decay_of_a_definition(self):
+        api = self.api
+        optimizer, weight = OwnDecay().bind(api.module), api.variable([1.0])
+        step = api.stepper(optimizer, [(api.tensor([0.0]), weight)])
+        step()
+        assert api.number(weight) == 0.75
+        assert api.number(optimizer.weight_decay) == 0.25
+        optimizer.weight_decay = 0.5
+        step()
+        assert api.number(weight) == 0.375
+        api.step(optimizer, [1.0], weight)
+        np.testing.assert_allclose(api.number(weight), 0.1875 - 0.1, rtol=1e-6)
+        copy = api.round_trip(optimizer)
+        assert copy.definition == OwnDecay(weight_decay=0.5)
+        assert api.number(copy.weight_decay) == 0.5
+        api.step(copy, [0.0], weight)
+        np.testing.assert_allclose(api.number(weight), 0.04375, rtol=1e-6)
+        for definition in (OwnDecay(), everstep.accumulate(OwnDecay(), 2)):
+            with pytest.raises(DefinitionError, match="weight_decay of its own"):
+                definition.bind(api.module, weight_decay=0.1)
+
+    @pytest.mark.parametrize("accumulated", [False, True])
+    def test_backup_and_restore(self, tmpdir, accumulated):
+        api, callbacks = self.api, self.api.keras.callbacks
+
+        def run(*more, **how):
+            definition = Adam(everstep.InverseTimeDecay(0.05, rate=0.5))
+            definition = everstep.accumulate(definition, 3) if accumulated else definition
+            model = api.compiled(definition.bind(api.module), dense=True)
+            models.append(model)
+            backup = [callbacks.BackupAndRestore(str(tmpdir.join("backup")))] if len(models) > 1 else []
+            api.fit(model, 16, epochs=4, callbacks=backup + list(more), **how)
+
+        def interrupt(epoch, logs=None):
+            if epoch == 2:
+                raise Interruption()
+
+        models = []
+        run()
+        with pytest.raises(Interruption):
+            run(callbacks.LambdaCallback(on_epoch_begin=interrupt))
+        run(**api.initial_epoch)
+        whole, half, resumed = models
+        assert same(resumed.get_weights(), whole.get_weights())
+        assert same(api.own(resumed.optimizer), api.own(whole.optimizer))
+        assert not same(half.get_weights(), whole.get_weights())
