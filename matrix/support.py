@@ -13,7 +13,8 @@ def table():
     rows = ["| target | works on | not there |", "| --- | --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
         adapter = detect.load(target)
-        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, ", ".join(adapter.unsupported)))
+        unsupported = ", ".join(each.what for each in adapter.unsupported)
+        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, unsupported))
     return "\n".join(rows)
 
 

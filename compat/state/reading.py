@@ -14,7 +14,9 @@ from everstep.compat.state.roles import ROLES, Slot, blocks, count_of_powers, in
 from everstep.compat.state.state import State
 from everstep.compat.stock.from_native import from_native, short
 from everstep.compat.stock.table import FORMS
-from everstep.compat.targets.base import CONFIG_KEY, Target, attribute
+from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import CONFIG_KEY
+from everstep.compat.targets.hypers import attribute
 from everstep.errors import DefinitionError, EverstepError, FileError, StateError, UnsupportedError
 from everstep.optimizers.contract.definition import Definition
 from everstep.optimizers.contract.schedule import Schedule
