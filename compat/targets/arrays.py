@@ -32,7 +32,7 @@ class ArraysTarget(Target):
     )
 
     @classmethod
-    def base_class(cls, module):
+    def base_class(cls, optimizer, module):
         return Optimizer
 
     def start(self, name=None):
@@ -149,8 +149,9 @@ class ArraysTarget(Target):
 
     # The step.
 
-    def update(self, variable, function, grad):
-        return function(variable, grad)
+    def scale_loss(self, loss):
+        self._set_out()
+        return super(ArraysTarget, self).scale_loss(loss)
 
     def apply_gradients(self, grads_and_vars):
         """One step, in place. A step that fails changes nothing.
@@ -174,9 +175,8 @@ class ArraysTarget(Target):
         with self.backend.all_or_nothing():
             self.take_step(pairs, checked=False)
 
-    def scale_loss(self, loss):
-        self._set_out()
-        return super(ArraysTarget, self).scale_loss(loss)
+    def update(self, variable, function, grad):
+        return function(variable, grad)
 
     def take_flush(self, variables):
         self._set_out()

@@ -54,7 +54,7 @@ class Construction(Hypers):
 
     @classmethod
     def made_for(cls, definition_class, base):
-        """The native class: this adapter over `base`, named like the definition."""
+        """The native class: this target over `base`, named like the definition."""
         body = {
             "definition_class": definition_class,
             "native_base": base,

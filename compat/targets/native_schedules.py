@@ -1,4 +1,4 @@
-"""What the Keras targets that have schedules of their own share: how those are told apart, written and read."""
+"""Schedules of the native API, on the Keras targets that have them: told apart, written and read."""
 from __future__ import absolute_import, division, print_function
 
 import sys
@@ -10,7 +10,7 @@ from everstep.optimizers.contract.schedule import Schedule
 
 
 class NativeSchedules(Target):
-    """An adapter whose hypers may be schedules of the native API."""
+    """A target whose hypers may be schedules of the native API."""
 
     @classmethod
     def _schedules(cls):
@@ -54,5 +54,5 @@ class NativeSchedules(Target):
 
 
 def module_of(base):
-    """The module of a native class, for the few helpers of its own that an adapter needs."""
+    """The module of a native class, for the few helpers of its own that a target needs."""
     return sys.modules[base.__module__]

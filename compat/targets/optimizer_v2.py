@@ -296,11 +296,6 @@ class OptimizerV2Target(NativeSchedules):
 
     # The step.
 
-    def update(self, variable, function, grad):
-        function = self.backend.plain(function)
-        done = self._distribution.extended.update(variable, function, args=(grad,), group=False)
-        return self.backend.operations(done)
-
     def apply_gradients(self, grads_and_vars, name=None, **native):
         """One step. See the module's docstring for what a second call in the same step does.
 
@@ -323,6 +318,11 @@ class OptimizerV2Target(NativeSchedules):
                 return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
         finally:
             self._handed_over = []
+
+    def update(self, variable, function, grad):
+        function = self.backend.plain(function)
+        done = self._distribution.extended.update(variable, function, args=(grad,), group=False)
+        return self.backend.operations(done)
 
     def take_flush(self, variables):
         self._distribution = self.backend.tf.distribute.get_strategy()

@@ -22,7 +22,7 @@ Known = namedtuple("Known", "rule record variable key slot_names slots")
 class Stepping(Hypers):
     """Members for counters, variables, slots, state and steps."""
 
-    # Counters.
+    # Counters and scalars.
 
     def read_counter(self, name):
         """A counter's value before the step."""
@@ -33,7 +33,7 @@ class Stepping(Hypers):
         """What counts the steps, those that updated nothing too."""
         return self.counter("steps" if skips(self.definition) else "updates")
 
-    # Variables.
+    # Variables and slots.
 
     def variable_key(self, variable):
         """What is one variable's alone, the same for all its parts on replicas."""
@@ -52,12 +52,12 @@ class Stepping(Hypers):
         """What parts of one variable have in common, and no two variables."""
         return self.variable_key(variable)
 
+    def variable_name(self, variable):
+        return variable.name.split(":")[0]
+
     def unwrap(self, variable):
         """What the backend works on."""
         return variable
-
-    def variable_name(self, variable):
-        return variable.name.split(":")[0]
 
     def record(self, variable):
         return self._known(variable).record
@@ -107,6 +107,9 @@ class Stepping(Hypers):
     def collections(self, variable):
         return ()
 
+    def slot_names(self, variable):
+        return self._known(variable).slot_names
+
     def slot_declaration(self, variable, name, record=None):
         """(initial value or VARIABLE, shape, dtype) of a slot of a variable, or of what `record` makes of it."""
         rule, record = self.rule(variable), record or self.record(variable)
@@ -141,9 +144,6 @@ class Stepping(Hypers):
     def has_made(self, variables):
         """Whether these are the very variables that slots were made for last."""
         return len(variables) == len(self._made) and all(map(operator.is_, variables, self._made))
-
-    def slot_names(self, variable):
-        return self._known(variable).slot_names
 
     # State: what `everstep.capture` and `everstep.restore` ask for.
 

@@ -114,13 +114,13 @@ class TrainTarget(Target):
 
     # Variables and slots.
 
-    def variable_name(self, variable):
-        part = _part(variable)
-        return part.full_name if part else super(TrainTarget, self).variable_name(variable)
-
     def whole_key(self, variable):
         part = _part(variable)
         return (part.full_name, variable.graph) if part else super(TrainTarget, self).whole_key(variable)
+
+    def variable_name(self, variable):
+        part = _part(variable)
+        return part.full_name if part else super(TrainTarget, self).variable_name(variable)
 
     def collections(self, variable):
         if self.backend.eager:
@@ -209,10 +209,6 @@ class TrainTarget(Target):
 
     # The step.
 
-    def update(self, variable, function, grad):
-        with self.backend.at(variable):
-            return list(function(variable, grad))
-
     def scale_loss(self, loss):
         if defines(self.definition, "loss_scale") and not self.own_variables():
             variables = self.backend.tf.trainable_variables()
@@ -262,6 +258,10 @@ class TrainTarget(Target):
         if self._hooks_are_replaced():
             return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
         return self.backend.plain(self._apply)(pairs, global_step, name)
+
+    def update(self, variable, function, grad):
+        with self.backend.at(variable):
+            return list(function(variable, grad))
 
     def _check(self, grads_and_vars, global_step):
         """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
