@@ -45,36 +45,16 @@ def _is_keras3(optimizer):
 
 # The first that speaks is taken: an OptimizerV2 has get_updates as well.
 TARGETS = (
-    Api(
-        "tf_train",
-        "tf_train.TrainTarget",
-        _is_train,
-        "an Optimizer with _apply_dense and compute_gradients (tf.train)",
-    ),
-    Api(
-        "optimizer_v2",
-        "optimizer_v2.OptimizerV2Target",
-        _is_optimizer_v2,
-        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)",
-    ),
-    Api(
-        "get_updates",
-        "get_updates.GetUpdatesTarget",
-        _is_get_updates,
-        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)",
-    ),
-    Api(
-        "update_step",
-        "update_step.UpdateStepTarget",
-        _is_update_step,
-        "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)",
-    ),
-    Api(
-        "keras3",
-        "keras3.Keras3Target",
-        _is_keras3,
-        "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)",
-    ),
+    Api("tf_train", "tf_train.TrainTarget", _is_train,
+        "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
+    Api("optimizer_v2", "optimizer_v2.OptimizerV2Target", _is_optimizer_v2,
+        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)"),
+    Api("get_updates", "get_updates.GetUpdatesTarget", _is_get_updates,
+        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)"),
+    Api("update_step", "update_step.UpdateStepTarget", _is_update_step,
+        "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)"),
+    Api("keras3", "keras3.Keras3Target", _is_keras3,
+        "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
 )
 
 ARRAYS = Api("arrays", "arrays.ArraysTarget", None, "numpy itself")
@@ -169,18 +149,9 @@ def _optimizer_class(module):
 
 def known_modules():
     """(name, module or None) of the modules that may speak a target here, for the doctor; imports what is installed."""
-    names = (
-        "tensorflow:train",
-        "tensorflow:compat.v1.train",
-        "tensorflow:keras",
-        "tensorflow:keras.optimizers.legacy",
-        "keras",
-        "keras:optimizers.legacy",
-        "tf_keras",
-        "tf_keras:optimizers.legacy",
-        "numpy",
-    )
-    for name in names:
+    names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
+    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy"
+    for name in names.split():
         package, _, path = name.partition(":")
         try:
             module = importlib.import_module(package)

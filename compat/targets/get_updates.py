@@ -27,14 +27,7 @@ from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, keyword, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip
-from everstep.errors import (
-    ConfigError,
-    GradientError,
-    StateError,
-    TargetError,
-    UnsupportedError,
-    VariableError,
-)
+from everstep.errors import ConfigError, GradientError, StateError, TargetError, UnsupportedError, VariableError
 from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat

@@ -30,8 +30,8 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import Step, as_pairs, skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_clipping import without_duplicates
-from everstep.compat.targets.native_schedules import module_of
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
+from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import GradientError, UnsupportedError, VariableError
 from everstep.optimizers.contract.tree import tree, walk
 
@@ -223,9 +223,7 @@ class Keras3Target(NewStyleTarget):
     def update(self, variable, function, grad):
         if not isinstance(self.backend, TensorFlowBackend):
             return function(variable, grad)
-        strategy = self.backend.tf.distribute.get_strategy()
-        function = self.backend.plain(function)
-        return self.backend.operations(strategy.extended.update(variable, function, args=(grad,), group=False))
+        return super(Keras3Target, self).update(variable, function, grad)
 
     def _backend_apply_gradients(self, grads, trainable_variables):
         if not self.gradient_accumulation_steps or self._finds_sums():

@@ -15,13 +15,8 @@ from everstep.compat.engine.trace import Tracer
 from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
-from everstep.compat.targets.native_schedules import NativeSchedules
-from everstep.errors import (
-    DefinitionError,
-    SlotError,
-    UnsupportedError,
-    VariableError,
-)
+from everstep.compat.targets.since_v2 import SinceV2Target
+from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat, tree, walk
@@ -38,31 +33,15 @@ SLOT_NAMES = member("get_slot_names", "checkpoints would take it for an Optimize
 WEIGHTS = member("get_weights", "`variables` are what set_weights takes the values of")
 
 
-class NewStyleTarget(NativeSchedules):
+class NewStyleTarget(SinceV2Target):
     """Members that do not differ between Keras 2.11 and Keras 3."""
 
-    entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
     has_slots = "once it is built on the variable"
     is_fused = False
 
     @classmethod
-    def runs_on_tensorflow(cls, base):
-        return True
-
-    @classmethod
     def base_class(cls, optimizer, module):
         return next(base for base in optimizer.__mro__ if base.__name__ == "Optimizer")
-
-    @classmethod
-    def made_for(cls, definition_class, base):
-        made = super(NewStyleTarget, cls).made_for(definition_class, base)
-        if cls.runs_on_tensorflow(base):
-            import tensorflow
-
-            # The entries from a user's tf.function, which would else rewrite the engine, function by function.
-            for name in cls.entries:
-                setattr(made, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
-        return made
 
     def start(self, name=None, **native):
         native = check_bounds(native, BOUNDS)

@@ -38,14 +38,14 @@ from everstep.compat.engine.step import as_pairs, check_pairs, counters, engine_
 from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
-from everstep.compat.targets.native_schedules import NativeSchedules, module_of
+from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.errors import SlotError, VariableError
 from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat
 
 
-class OptimizerV2Target(NativeSchedules):
+class OptimizerV2Target(SinceV2Target):
     target = "optimizer_v2"
     works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
     unsupported = (
@@ -58,6 +58,7 @@ class OptimizerV2Target(NativeSchedules):
         PARTITIONED,
         DECAY,
     )
+    entries = ("apply_gradients",)
     takes_gradients = True
     has_slots = "once it has trained the variable"
 
@@ -65,20 +66,10 @@ class OptimizerV2Target(NativeSchedules):
     def base_class(cls, optimizer, module):
         return next(base for base in reversed(optimizer.__mro__) if "add_slot" in vars(base))
 
-    @classmethod
-    def made_for(cls, definition_class, base):
-        import tensorflow
-
-        made = super(OptimizerV2Target, cls).made_for(definition_class, base)
-        # The entry from a user's tf.function, which would else rewrite the engine, function by function.
-        made.apply_gradients = TensorFlowBackend(tensorflow).plain(vars(OptimizerV2Target)["apply_gradients"])
-        return made
-
     def start(self, name=None, **native):
         import tensorflow
 
         self.backend = TensorFlowBackend(tensorflow)
-        self._distribution = None
         self._own = OrderedDict()  # counters and scalars by name
         self._ordered = 0  # how many weights there were when they were last put in order
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
@@ -319,15 +310,6 @@ class OptimizerV2Target(NativeSchedules):
         finally:
             self._handed_over = []
 
-    def update(self, variable, function, grad):
-        function = self.backend.plain(function)
-        done = self._distribution.extended.update(variable, function, args=(grad,), group=False)
-        return self.backend.operations(done)
-
-    def take_flush(self, variables):
-        self._distribution = self.backend.tf.distribute.get_strategy()
-        return super(OptimizerV2Target, self).take_flush(variables)
-
     def get_gradients(self, loss, params):
         """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
         keras = self._keras.backend
@@ -352,7 +334,6 @@ class OptimizerV2Target(NativeSchedules):
             grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
             clipped = clip(self.backend, grads, bounds.get("clipnorm"), bounds.get("clipvalue"))
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
-        self._distribution = distribution
         pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
         with self.backend.tf.name_scope(name or self._name):
             operations = self.take_step(pairs)
@@ -402,7 +383,6 @@ class OptimizerV2Target(NativeSchedules):
 
     def _apply_one(self, grad, variable):
         """For optimizers that wrap this one, share its `iterations` and hand it single variables."""
-        self._distribution = self.backend.tf.distribute.get_strategy()
         return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     # Config.

@@ -28,14 +28,8 @@ from everstep.errors import HyperValueError, StateError, UnsupportedError, Varia
 from everstep.optimizers.contract.declarations import VARIABLE, is_tensor
 from everstep.optimizers.contract.tree import defines, flat
 
-_HOOKS = (
-    "_apply_dense",
-    "_resource_apply_dense",
-    "_apply_sparse",
-    "_apply_sparse_duplicate_indices",
-    "_resource_apply_sparse",
-    "_resource_apply_sparse_duplicate_indices",
-)
+_HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
+_HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()
 
 
 class TrainTarget(Target):
@@ -339,27 +333,17 @@ class TrainTarget(Target):
             collection.append(train_op)
         return train_op
 
-    def _apply_dense(self, grad, var):
-        return self._apply_one(grad, var)
+    def _apply_one(self, grad, variable):
+        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
+        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
-    def _resource_apply_dense(self, grad, handle):
-        return self._apply_one(grad, handle)
-
-    def _apply_sparse(self, grad, var):
-        return self._apply_one(grad, var)
-
-    def _apply_sparse_duplicate_indices(self, grad, var):
-        return self._apply_one(grad, var)
+    _apply_dense = _resource_apply_dense = _apply_sparse = _apply_sparse_duplicate_indices = _apply_one
 
     def _resource_apply_sparse(self, grad, handle, indices):
         return self._apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)
 
     def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices):
         return self._resource_apply_sparse(grad, handle, indices)
-
-    def _apply_one(self, grad, variable):
-        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
-        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     def _finish(self, update_ops, name_scope):
         with self.backend.after(update_ops):

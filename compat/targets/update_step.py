@@ -24,8 +24,8 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import as_pairs, skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.native_clipping import without_duplicates
-from everstep.compat.targets.native_schedules import module_of
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
+from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
 
@@ -145,11 +145,6 @@ class UpdateStepTarget(NewStyleTarget):
         if self._gradients is not None:
             return self.by_hand(loss, var_list() if callable(var_list) else var_list)
         return super(UpdateStepTarget, self).compute_gradients(loss, var_list, tape)
-
-    def update(self, variable, function, grad):
-        function = self.backend.plain(function)
-        strategy = self.backend.tf.distribute.get_strategy()
-        return self.backend.operations(strategy.extended.update(variable, function, args=(grad,), group=False))
 
     def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
         """The list-level step, which the base class calls across replicas."""
