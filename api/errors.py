@@ -46,6 +46,10 @@ class UnsupportedError(EverstepError, ValueError):
     """The target, or this version of it, cannot do what was asked."""
 
 
+class UnsupportedMemberError(UnsupportedError, AttributeError):
+    """The target has no such method; `hasattr` says False."""
+
+
 class GradientError(EverstepError, ValueError):
     """The gradients do not fit their variables, or there are none."""
 

@@ -1,4 +1,4 @@
-"""Writes the README's support table from the adapters' own declarations; `--check` only says whether it is current."""
+"""Writes the README's support table from the targets' declarations; `--check` only says whether it is current."""
 import io
 import os
 import sys
@@ -12,8 +12,9 @@ START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
 def table():
     rows = ["| target | works on | not there |", "| --- | --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
-        adapter = detect.load(target)
-        rows.append("| `{}` | {} | {} |".format(target.name, adapter.works_on, ", ".join(adapter.unsupported)))
+        target_class = detect.load(target)
+        unsupported = ", ".join(each.what for each in target_class.unsupported)
+        rows.append("| `{}` | {} | {} |".format(target.name, target_class.works_on, unsupported))
     return "\n".join(rows)
 
 

@@ -1,8 +1,13 @@
 """What each module speaks, in every environment; and that what `bind` gives is trained by that module's own models."""
 from __future__ import absolute_import, division, print_function
 
+import ast
 import collections
+import glob
 import importlib
+import inspect
+import os
+import re
 import sys
 
 import numpy
@@ -10,8 +15,8 @@ import pytest
 from packaging.version import Version
 
 import everstep
-from everstep.compat.targets import detect
-from everstep.errors import TargetError
+from everstep.compat.targets import base, detect
+from everstep.errors import EverstepError, TargetError
 from everstep.optimizers import SGD, Adam
 from harness import start_anew
 
@@ -214,3 +219,158 @@ def test_known_modules_are_what_is_here():
     assert names["numpy"] is numpy
     assert (names["tensorflow.keras"] is None) == (part(tf, "keras") is None)
     assert (names["tf_keras"] is None) == (tf_keras is None)
+
+
+# Members: each target has what compat/targets/base.py lists, in its order.
+
+CLASSES = [detect.load(api) for api in detect.TARGETS + (detect.ARRAYS,)]
+LISTED = re.findall(r"^    (\w+)\(.*?\): ", inspect.getdoc(base.Target), re.M)
+FACTS = ", ".join(re.findall(r"^    (\w[\w, ]*): ", inspect.getdoc(base.Target), re.M)).split(", ")
+
+
+def missing(target_class):
+    own = target_class.__mro__[: target_class.__mro__.index(base.Target)]
+    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own)]
+
+
+@pytest.mark.parametrize("target_class", CLASSES, ids=[each.__name__ for each in CLASSES])
+def test_a_target_defines_what_is_required(target_class):
+    assert missing(target_class) == []
+
+
+def test_a_forgotten_member_is_named():
+    class Unfinished(base.Target):
+        target = works_on = "nothing"
+        unsupported = ()
+        base_class = start = hyper = read_hyper = set_hyper = counter = scalar = get_slot = check_given = None
+
+    assert missing(Unfinished) == ["make_state", "update"]
+    assert set(base.REQUIRED) <= set(LISTED + FACTS)
+
+
+def members(source):
+    """{class: names of its functions} of those classes of a module that are targets."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Target"):
+            yield node.name, [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_members_stand_in_the_order_of_the_base():
+    modules = {sys.modules[each.__module__] for target in CLASSES for each in target.__mro__ if "Target" in str(each)}
+    checked = 0
+    for module in modules - {base}:
+        for name, found in members(inspect.getsource(module)):
+            shared = [member for member in found if member in LISTED]
+            assert shared == sorted(shared, key=LISTED.index), name
+            checked += 1
+    assert checked >= len(CLASSES) + 1
+
+
+def test_the_base_lists_what_the_rooms_above_and_below_ask():
+    compat = os.path.dirname(os.path.dirname(inspect.getsourcefile(base)))
+    asked = set()
+    for path in glob.glob(os.path.join(compat, "engine", "*.py")) + glob.glob(os.path.join(compat, "state", "*.py")):
+        with open(path) as file:
+            tree = ast.parse(file.read())
+        for node in ast.walk(tree):
+            of = getattr(node, "value", None) if isinstance(node, ast.Attribute) else None
+            if getattr(of, "id", getattr(of, "attr", None)) in ("host", "optimizer"):
+                asked.add(node.attr)
+    assert {"rule", "slot", "own_variables"} <= asked
+    assert asked - set(LISTED + FACTS + ["__dict__"]) == set()
+    assert all(hasattr(base.Target, name) for name in set(LISTED) - set(base.REQUIRED) - {"get_config", "from_config"})
+
+
+# What a target declares as unsupported raises.
+
+MODULES = {target: module for name, module, target in reversed(CASES) if target}
+UNSUPPORTED = [(each.target, item) for each in CLASSES if each.target in MODULES for item in each.unsupported]
+
+
+def v1():
+    return part(tf, "compat.v1") if part(tf, "compat.v1.Graph") else tf
+
+
+def by_keyword(name):
+    return lambda module: Adam(0.1).bind(module, **{name: 0.5})
+
+
+def by_step(make):
+    """Trains what `make` gives."""
+
+    def trigger(module):
+        optimizer, variable = Adam(0.1).bind(module), make(module)
+        if hasattr(optimizer, "get_updates") and not hasattr(optimizer, "apply_gradients"):
+            optimizer.get_updates(v1().constant(1.0), [variable])
+        else:
+            optimizer.apply_gradients([(numpy.ones((4, 2), "float32"), variable)])
+
+    return trigger
+
+
+def partitioned(module):
+    if module is numpy or tf is None:
+        return [numpy.ones((2, 2)), numpy.ones((2, 2))]
+    with v1().Graph().as_default():
+        return v1().get_variable("W", [4, 2], partitioner=v1().fixed_size_partitioner(2))
+
+
+def ref(module):
+    with v1().Graph().as_default():
+        return v1().get_variable("W", [4, 2], use_resource=False)
+
+
+def constrained(module):
+    class Constrained(numpy.ndarray):
+        constraint = abs
+
+    return numpy.ones((4, 2)).view(Constrained)
+
+
+def set_rate(module):
+    Adam(0.1).bind(module).learning_rate = 0.2
+
+
+def on_replicas(module):
+    if part(tf, "compat.v1.distribute.has_strategy") is None:
+        pytest.skip("this TensorFlow has no tf.distribute.has_strategy")
+    with v1().Graph().as_default():
+        variable = v1().get_variable("W", [4, 2], use_resource=True)
+        with v1().distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]).scope():
+            Adam(0.1).bind(module).apply_gradients([(v1().ones([4, 2]), variable)])
+
+
+def in_graph(module):
+    if tf is None:
+        pytest.skip("no TensorFlow is in this environment")
+    with v1().Graph().as_default():
+        Adam(0.1).bind(module)
+
+
+TRIGGERS = {
+    "clipnorm": by_keyword("clipnorm"),
+    "global_clipnorm": by_keyword("global_clipnorm"),
+    "decay": by_keyword("decay"),
+    "DTensor meshes": by_keyword("mesh"),
+    "partitioned variables": by_step(partitioned),
+    "ref variables": by_step(ref),
+    "constraints": by_step(constrained),
+    "setting hypers": set_rate,
+    "tf.distribute over several replicas": on_replicas,
+    "graphs of TF 1": in_graph,
+}
+
+
+@pytest.mark.parametrize("target, item", UNSUPPORTED, ids=[name + " " + item.what for name, item in UNSUPPORTED])
+def test_what_is_unsupported_raises(target, item):
+    module = MODULES[target]
+    if issubclass(item.error, AttributeError):
+        optimizer = Adam(0.1).bind(module)
+        assert not hasattr(optimizer, item.what)
+        with pytest.raises(item.error, match=target) as caught:
+            getattr(optimizer, item.what)
+    else:
+        with pytest.raises(item.error) as caught:
+            TRIGGERS[item.what](module)
+    assert isinstance(caught.value, EverstepError)
+    assert all(piece in str(caught.value) for piece in re.split(r"{.*?}", item.text)), caught.value

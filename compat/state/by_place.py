@@ -160,8 +160,10 @@ def _like(found):
         return False
     whole = _shape(found)
     for slot, (_, handle) in found.items():
-        if slot.rank == "matrix" and len(whole) > 1 and np.prod(handle.shape) * whole[-1 if slot.name == "rows" else -2] != np.prod(whole):
-            return False
+        if slot.rank == "matrix" and len(whole) > 1:
+            left_out = whole[-1 if slot.name == "rows" else -2]
+            if np.prod(handle.shape) * left_out != np.prod(whole):
+                return False
     shapes = set(handle.shape for slot, (_, handle) in found.items()
                  if slot.native and slot.name not in ENGINE_SLOTS and slot.rank != "matrix")
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(

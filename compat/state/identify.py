@@ -9,7 +9,8 @@ import numpy as np
 from everstep.compat.state.native_file import saver_slots
 from everstep.compat.stock.from_native import from_native, short
 from everstep.compat.stock.lookup import entries_of
-from everstep.compat.targets.base import CONFIG_KEY, Target
+from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.definition import Definition

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from everstep.compat.state import keras_h5
 from everstep.compat.state.native_file import reading
 from everstep.compat.state.replacing import replacing
-from everstep.compat.targets.base import CONFIG_KEY
+from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import FileError
 
 WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"

@@ -13,7 +13,7 @@ from everstep.compat.state.identify import definition_for, number
 from everstep.compat.state.native_file import check_present
 from everstep.compat.state.state import State
 from everstep.compat.stock.table import STOCK
-from everstep.compat.targets.base import attribute
+from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat, with_hypers

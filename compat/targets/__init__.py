@@ -1,1 +1,1 @@
-"""One native optimizer API a file, alike member for member."""
+"""The native optimizer APIs that a definition binds to, one a file. `base` lists the members that each has."""

@@ -6,7 +6,8 @@ import numpy as np
 from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
 from everstep.compat.engine.step import as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
-from everstep.errors import GradientError, HyperTypeError, SlotError, VariableError
+from everstep.compat.targets.construction import Unsupported, in_parts, member
+from everstep.errors import GradientError, HyperTypeError, VariableError
 from everstep.optimizers.contract.checks import check_number, is_tensor
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
@@ -20,10 +21,19 @@ class Optimizer(object):
 class ArraysTarget(Target):
     target = "arrays"
     works_on = "numpy"
-    unsupported = ("minimize", "get_weights", "partitioned variables", "constraints")
+    unsupported = (
+        member("minimize", "nothing differentiates a loss here; give gradients to apply_gradients"),
+        member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
+        Unsupported("partitioned variables", VariableError, "{optimizer} trains whole arrays; got {got!r}"),
+        Unsupported(
+            "constraints",
+            VariableError,
+            "{optimizer} applies no constraint, and the array has {got!r}; apply it after each step",
+        ),
+    )
 
     @classmethod
-    def base_class(cls, module):
+    def base_class(cls, optimizer, module):
         return Optimizer
 
     def start(self, name=None):
@@ -87,7 +97,7 @@ class ArraysTarget(Target):
 
     # Variables and slots.
 
-    def variable_key(self, variable):
+    def find_key(self, variable):
         # Two views of the same memory are one variable: `weights.T` is a new object each time that it is written.
         return variable.__array_interface__["data"][0], variable.shape, variable.strides, variable.dtype.str
 
@@ -107,15 +117,8 @@ class ArraysTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        check_array(variable)
-        slots = self._slots.get(self.variable_key(variable), {})
-        if name not in slots:
-            raise SlotError(
-                "{} has no slot {!r} of this array; it has {} once apply_gradients has run".format(
-                    type(self).__name__, name, ", ".join(self.get_slot_names()) or "none"
-                )
-            )
-        return slots[name]
+        self.check_given(variable)
+        return self.found_slot(variable, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
@@ -123,7 +126,18 @@ class ArraysTarget(Target):
     # State.
 
     def check_given(self, variable):
-        check_array(variable)
+        if in_parts(variable):
+            raise self.refusal("partitioned variables", got=variable)
+        if not isinstance(variable, np.ndarray):
+            raise VariableError("bind(numpy) trains NumPy arrays, which it changes in place; got {!r}".format(variable))
+        if variable.dtype.kind != "f" or not variable.flags.writeable:
+            raise VariableError(
+                "bind(numpy) trains writable arrays of floats; got {} array of {}".format(
+                    "a" if variable.flags.writeable else "a read-only", variable.dtype
+                )
+            )
+        if type(variable) is not np.ndarray and getattr(variable, "constraint", None) is not None:
+            raise self.refusal("constraints", got=variable.constraint)
 
     def state_name(self, variable, place):
         return str(place)
@@ -136,8 +150,9 @@ class ArraysTarget(Target):
 
     # The step.
 
-    def update(self, variable, function, grad):
-        return function(variable, grad)
+    def scale_loss(self, loss):
+        self._set_out()
+        return super(ArraysTarget, self).scale_loss(loss)
 
     def apply_gradients(self, grads_and_vars):
         """One step, in place. A step that fails changes nothing.
@@ -147,7 +162,7 @@ class ArraysTarget(Target):
         """
         pairs = as_pairs(grads_and_vars)
         for _, variable in pairs:
-            check_array(variable)
+            self.check_given(variable)
         pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
         keys = [self.variable_key(variable) for _, variable in pairs]
         if len(set(keys)) < len(keys):
@@ -156,16 +171,13 @@ class ArraysTarget(Target):
         variables = [variable for _, variable in pairs]
         self.check_first(variables)
         self.check_repeat(variables)
-        for variable in variables:
-            for name in self.slot_names(variable):
-                self.slot(variable, name)
+        self.make_state(variables)
         self._set_out()
         with self.backend.all_or_nothing():
-            self.take_step(pairs)
+            self.take_step(pairs, checked=False)
 
-    def scale_loss(self, loss):
-        self._set_out()
-        return super(ArraysTarget, self).scale_loss(loss)
+    def update(self, variable, function, grad):
+        return function(variable, grad)
 
     def take_flush(self, variables):
         self._set_out()
@@ -176,7 +188,7 @@ class ArraysTarget(Target):
         self._present = {name: self._present_value(name) for name in self._hypers}
 
     def catch_up(self, variable, rows):
-        check_array(variable)
+        self.check_given(variable)
         rows = np.asarray(rows)
         if rows.dtype.kind not in "iu":
             raise GradientError("catch_up takes the numbers of rows; got {!r}".format(rows))
@@ -197,17 +209,6 @@ class ArraysTarget(Target):
     def from_config(cls, config):
         definition, native = cls.split_config(config)
         return cls.from_definition(definition, **native)
-
-
-def check_array(variable):
-    if not isinstance(variable, np.ndarray):
-        raise VariableError("bind(numpy) trains NumPy arrays, which it changes in place; got {!r}".format(variable))
-    if variable.dtype.kind != "f" or not variable.flags.writeable:
-        raise VariableError(
-            "bind(numpy) trains writable arrays of floats; got {} array of {}".format(
-                "a" if variable.flags.writeable else "a read-only", variable.dtype
-            )
-        )
 
 
 def _checked_grad(grad, variable):

@@ -1,4 +1,4 @@
-"""Which optimizer API a module speaks, read from the hooks of its classes, and the adapter for it.
+"""Finds the optimizer API that a module speaks by the hooks of its classes, and the target for it.
 
 `module.optimizers.Optimizer` misleads (the `keras` 2.10 package keeps an old class there, every OptimizerV2 has a
 `get_updates` too), so the class behind the module's own Adam or SGD decides, in the order of `TARGETS`.
@@ -11,7 +11,9 @@ from collections import namedtuple
 
 from everstep.errors import TargetError
 
-Api = namedtuple("Api", "name adapter speaks looked_for")
+# name: of the target; path: module and class of the target, in this folder; speaks: tells the API's optimizer classes;
+# looked_for: the hooks that tell, for people.
+Api = namedtuple("Api", "name path speaks looked_for")
 
 
 def _has(optimizer, *names):
@@ -41,38 +43,18 @@ def _is_keras3(optimizer):
     return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
 
 
-# In this order: an OptimizerV2 has get_updates as well.
+# The first that speaks is taken: an OptimizerV2 has get_updates as well.
 TARGETS = (
-    Api(
-        "tf_train",
-        "tf_train.TrainTarget",
-        _is_train,
-        "an Optimizer with _apply_dense and compute_gradients (tf.train)",
-    ),
-    Api(
-        "optimizer_v2",
-        "optimizer_v2.OptimizerV2Target",
-        _is_optimizer_v2,
-        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)",
-    ),
-    Api(
-        "get_updates",
-        "get_updates.GetUpdatesTarget",
-        _is_get_updates,
-        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)",
-    ),
-    Api(
-        "update_step",
-        "update_step.UpdateStepTarget",
-        _is_update_step,
-        "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)",
-    ),
-    Api(
-        "keras3",
-        "keras3.Keras3Target",
-        _is_keras3,
-        "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)",
-    ),
+    Api("tf_train", "tf_train.TrainTarget", _is_train,
+        "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
+    Api("optimizer_v2", "optimizer_v2.OptimizerV2Target", _is_optimizer_v2,
+        "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)"),
+    Api("get_updates", "get_updates.GetUpdatesTarget", _is_get_updates,
+        "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)"),
+    Api("update_step", "update_step.UpdateStepTarget", _is_update_step,
+        "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)"),
+    Api("keras3", "keras3.Keras3Target", _is_keras3,
+        "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
 )
 
 ARRAYS = Api("arrays", "arrays.ArraysTarget", None, "numpy itself")
@@ -83,13 +65,13 @@ WHAT_WORKS = (
 )
 
 
-class Found(namedtuple("Found", "target adapter base module")):
-    """What a module speaks: the target, its adapter and the native base class."""
+class Found(namedtuple("Found", "target target_class base module")):
+    """What a module speaks: the `Api`, the class of its target, and the native base class."""
 
     def native_class(self, definition_class):
         key = (definition_class, self.base)
         if key not in _made:
-            _made[key] = self.adapter.made_for(definition_class, self.base)
+            _made[key] = self.target_class.made_for(definition_class, self.base)
         return _made[key]
 
 
@@ -97,21 +79,21 @@ _made = {}  # type: dict  # native classes, one for each definition class and na
 
 
 def load(target):
-    """A target's adapter class."""
-    module, name = target.adapter.split(".")
+    """Imports the class of a target."""
+    module, name = target.path.split(".")
     return getattr(importlib.import_module("everstep.compat.targets." + module), name)
 
 
 def find(module):
-    """What a module speaks.
+    """Finds the API that a module speaks: a `Found`.
 
     Raises:
         TargetError: nothing that everstep knows; the message lists what was looked for.
     """
     name = getattr(module, "__name__", repr(module))
     if name == "numpy":
-        adapter = load(ARRAYS)
-        return Found(ARRAYS, adapter, adapter.base_class(module), module)
+        target_class = load(ARRAYS)
+        return Found(ARRAYS, target_class, target_class.base_class(None, module), module)
     if isinstance(module, type) or not hasattr(module, "__name__"):
         raise TargetError(
             "bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, WHAT_WORKS)
@@ -120,8 +102,8 @@ def find(module):
     if optimizer is not None:
         for target in TARGETS:
             if target.speaks(optimizer):
-                adapter = load(target)
-                return Found(target, adapter, adapter.base_class(optimizer, module), module)
+                target_class = load(target)
+                return Found(target, target_class, target_class.base_class(optimizer, module), module)
     raise TargetError(
         "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
             name,
@@ -167,18 +149,9 @@ def _optimizer_class(module):
 
 def known_modules():
     """(name, module or None) of the modules that may speak a target here, for the doctor; imports what is installed."""
-    names = (
-        "tensorflow:train",
-        "tensorflow:compat.v1.train",
-        "tensorflow:keras",
-        "tensorflow:keras.optimizers.legacy",
-        "keras",
-        "keras:optimizers.legacy",
-        "tf_keras",
-        "tf_keras:optimizers.legacy",
-        "numpy",
-    )
-    for name in names:
+    names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
+    names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy"
+    for name in names.split():
         package, _, path = name.partition(":")
         try:
             module = importlib.import_module(package)

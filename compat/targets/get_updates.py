@@ -23,17 +23,11 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
-from everstep.compat.targets.base import Target, attribute
+from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, keyword, member
+from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip
-from everstep.errors import (
-    ConfigError,
-    GradientError,
-    SlotError,
-    StateError,
-    TargetError,
-    UnsupportedError,
-    VariableError,
-)
+from everstep.errors import ConfigError, GradientError, StateError, TargetError, UnsupportedError, VariableError
 from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
@@ -43,8 +37,15 @@ from everstep.optimizers.contract.tree import flat
 class GetUpdatesTarget(Target):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
-    unsupported = ("minimize", "apply_gradients", "partitioned variables", "decay", "global_clipnorm")
+    unsupported = (
+        member("minimize", "train with fit, or run what get_updates(loss, params) gives in keras.backend.function"),
+        member("apply_gradients", "get_updates(loss, params) makes the operations of a step"),
+        PARTITIONED,
+        DECAY,
+        keyword("global_clipnorm", "bind everstep.clip(definition, global_norm=...)"),
+    )
     takes_gradients = True
+    has_slots = "once a train function was built"
     is_fused = False
 
     @classmethod
@@ -65,7 +66,7 @@ class GetUpdatesTarget(Target):
         self.name = self.native_name(name)
         # All clip by one norm of all gradients, but the last tf.keras before OptimizerV2, which has not this helper.
         self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
-        super(Target, self).__init__(**check_bounds(native))
+        self.native_super().__init__(**check_bounds(native))
         self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
         for counter in counters(self.definition):
             self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
@@ -113,9 +114,6 @@ class GetUpdatesTarget(Target):
 
     # Variables and slots.
 
-    def slot(self, variable, name):
-        return self._slots[self.variable_key(variable)][name]
-
     def _create_slots(self, params):
         """Slots that are there are kept: Keras builds its train function anew when a model is compiled again."""
         for variable in params:
@@ -142,14 +140,7 @@ class GetUpdatesTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        slots = self._slots.get(self.variable_key(var), {})
-        if name not in slots:
-            raise SlotError(
-                "{} has no slot {!r} of {}; it has {} once a train function was built".format(
-                    type(self).__name__, name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
-                )
-            )
-        return slots[name]
+        return self.found_slot(var, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
@@ -179,6 +170,8 @@ class GetUpdatesTarget(Target):
     # State.
 
     def check_given(self, variable):
+        if in_parts(variable):
+            raise self.refusal("partitioned variables", got=variable)
         if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
             raise VariableError(
                 "{} trains Keras and TensorFlow variables; got {!r}".format(type(self).__name__, variable)

@@ -28,10 +28,10 @@ import numpy as np
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import Step, as_pairs, skips
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_clipping import without_duplicates
-from everstep.compat.targets.native_schedules import module_of
-from everstep.compat.targets.new_style import NewStyleTarget
+from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
+from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import GradientError, UnsupportedError, VariableError
 from everstep.optimizers.contract.tree import tree, walk
 
@@ -40,12 +40,12 @@ class Keras3Target(NewStyleTarget):
     target = "keras3"
     works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
     unsupported = (
-        "graphs of TF 1",
-        "partitioned variables",
-        "get_slot_names",
-        "get_weights",
-        "decay",
-        "minimize",
+        GRAPHS,
+        PARTITIONED,
+        SLOT_NAMES,
+        WEIGHTS,
+        DECAY,
+        member("minimize", "train with fit, or give gradients to apply_gradients"),
     )
     entries = ("apply_gradients", "apply")
     moved_natively = ("updates",)
@@ -80,7 +80,7 @@ class Keras3Target(NewStyleTarget):
             native = dict(native, loss_scale_factor=_Scale(native["loss_scale_factor"]))
         # Each replica counts `iterations`, which Keras 3.0's own cannot stand under a CentralStorageStrategy.
         with self.backend.first_replica():
-            super(Target, self).__init__(learning_rate=self._given_rate(), name=name, **native)
+            self.native_super().__init__(learning_rate=self._given_rate(), name=name, **native)
         self.__dict__["_applied"] = True  # whether the last call came to an update
 
     def _check_dense(self, accumulates):
@@ -157,13 +157,15 @@ class Keras3Target(NewStyleTarget):
     def _is_built(self):
         return self.built
 
-    def check_variable(self, variable):
+    # State.
+
+    def check_given(self, variable):
         of_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
         of_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
+        if in_parts(variable):
+            raise self.refusal("partitioned variables", got=variable)
         if not of_keras and not of_tensorflow:
             raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
-
-    # State.
 
     def calls_per_update(self):
         return self.gradient_accumulation_steps or 1
@@ -180,7 +182,7 @@ class Keras3Target(NewStyleTarget):
     # The step.
 
     def scale_loss(self, loss):
-        return super(Target, self).scale_loss(super(Keras3Target, self).scale_loss(loss))
+        return self.native_super().scale_loss(super(Keras3Target, self).scale_loss(loss))
 
     def apply_gradients(self, grads_and_vars):
         """One step. See everstep.compat.targets.new_style for what a second call in the same step does.
@@ -221,9 +223,7 @@ class Keras3Target(NewStyleTarget):
     def update(self, variable, function, grad):
         if not isinstance(self.backend, TensorFlowBackend):
             return function(variable, grad)
-        strategy = self.backend.tf.distribute.get_strategy()
-        function = self.backend.plain(function)
-        return self.backend.operations(strategy.extended.update(variable, function, args=(grad,), group=False))
+        return super(Keras3Target, self).update(variable, function, grad)
 
     def _backend_apply_gradients(self, grads, trainable_variables):
         if not self.gradient_accumulation_steps or self._finds_sums():

@@ -12,47 +12,37 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import check_pairs, counters, skips
 from everstep.compat.engine.trace import Tracer
-from everstep.compat.targets.base import attribute
+from everstep.compat.targets.construction import Unsupported, member
+from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
-from everstep.compat.targets.native_schedules import NativeSchedules
-from everstep.errors import (
-    DefinitionError,
-    SlotError,
-    UnsupportedError,
-    VariableError,
-)
+from everstep.compat.targets.since_v2 import SinceV2Target
+from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat, tree, walk
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
+GRAPHS = Unsupported(
+    "graphs of TF 1",
+    UnsupportedError,
+    "{optimizer} cannot train in a graph of TF 1 (tf.Graph, tf.Session, disable_eager_execution): optimizers of this "
+    "kind do nothing there. Bind the definition to tf.compat.v1.train, or to tf.keras.optimizers.legacy (from TF 2.16 "
+    "on tf_keras.optimizers.legacy)",
+)
+SLOT_NAMES = member("get_slot_names", "checkpoints would take it for an OptimizerV2; `variables` have names")
+WEIGHTS = member("get_weights", "`variables` are what set_weights takes the values of")
 
 
-class NewStyleTarget(NativeSchedules):
+class NewStyleTarget(SinceV2Target):
     """Members that do not differ between Keras 2.11 and Keras 3."""
 
-    entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
+    has_slots = "once it is built on the variable"
     is_fused = False
-
-    @classmethod
-    def runs_on_tensorflow(cls, base):
-        return True
 
     @classmethod
     def base_class(cls, optimizer, module):
         return next(base for base in optimizer.__mro__ if base.__name__ == "Optimizer")
-
-    @classmethod
-    def made_for(cls, definition_class, base):
-        made = super(NewStyleTarget, cls).made_for(definition_class, base)
-        if cls.runs_on_tensorflow(base):
-            import tensorflow
-
-            # The entries from a user's tf.function, which would else rewrite the engine, function by function.
-            for name in cls.entries:
-                setattr(made, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
-        return made
 
     def start(self, name=None, **native):
         native = check_bounds(native, BOUNDS)
@@ -113,11 +103,7 @@ class NewStyleTarget(NativeSchedules):
         if not isinstance(self.backend, TensorFlowBackend):
             return
         if not self.backend.tf.executing_eagerly_outside_functions():
-            raise UnsupportedError(
-                "{} cannot train in a graph of TF 1 (tf.Graph, tf.Session, disable_eager_execution): optimizers of "
-                "this kind do nothing there. Bind the definition to tf.compat.v1.train, or to "
-                "tf.keras.optimizers.legacy (from TF 2.16 on tf_keras.optimizers.legacy)".format(type(self).__name__)
-            )
+            raise self.refusal("graphs of TF 1")
 
     # Hypers.
 
@@ -169,14 +155,11 @@ class NewStyleTarget(NativeSchedules):
 
     # Variables and slots.
 
-    def variable_key(self, variable):
+    def find_key(self, variable):
         return self._var_key(variable)
 
     def variable_name(self, variable):
         return getattr(variable, "path", None) or variable.name.split(":")[0]
-
-    def slot(self, variable, name):
-        return self.unwrap(self._slots[self.variable_key(variable)][name])
 
     def build(self, variables):
         """Makes the slots of all variables that are to be trained. The first step does it where nobody did before.
@@ -191,7 +174,7 @@ class NewStyleTarget(NativeSchedules):
         self._check_eager()
         variables = list(variables)
         for variable in variables:
-            self.check_variable(variable)
+            self.check_given(variable)
         self.check_first(variables)
         self.__dict__["_before_slots"] = len(self._variables)
         super(NewStyleTarget, self).build(variables)
@@ -217,17 +200,7 @@ class NewStyleTarget(NativeSchedules):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        found = self._slots.get(self.variable_key(variable), {})
-        if name not in found:
-            raise SlotError(
-                "{} has no slot {!r} of {}; it has {} once it is built on the variable".format(
-                    type(self).__name__,
-                    name,
-                    getattr(variable, "name", variable),
-                    ", ".join(flat(self.definition, "slot")) or "none",
-                )
-            )
-        return found[name]
+        return self.found_slot(variable, name)
 
     def set_weights(self, weights):
         """Sets what `[variable.numpy() for variable in optimizer.variables]` gives; what does not fit changes nothing.
@@ -295,9 +268,6 @@ class NewStyleTarget(NativeSchedules):
 
     # State.
 
-    def check_given(self, variable):
-        self.check_variable(variable)
-
     def make_state(self, variables):
         self.__dict__["_waiting"] = None  # it is to be overwritten
         self.build(variables)
@@ -314,7 +284,7 @@ class NewStyleTarget(NativeSchedules):
         """Raises for what a step cannot take, before anything is made or changed."""
         self._check_eager()
         for _, variable in pairs:
-            self.check_variable(variable)
+            self.check_given(variable)
         check_pairs(self.backend, [(grad, self.unwrap(variable)) for grad, variable in pairs])
         self.check_first([variable for _, variable in pairs])
         self.check_repeat([variable for _, variable in pairs])

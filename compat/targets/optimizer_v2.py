@@ -35,9 +35,10 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import as_pairs, check_pairs, counters, engine_slots
-from everstep.compat.targets.base import Target, attribute
+from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
+from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
-from everstep.compat.targets.native_schedules import NativeSchedules, module_of
+from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.errors import SlotError, VariableError
 from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.declarations import VARIABLE
@@ -45,34 +46,36 @@ from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.tree import flat
 
 
-class OptimizerV2Target(NativeSchedules):
+class OptimizerV2Target(SinceV2Target):
     target = "optimizer_v2"
     works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
-    unsupported = ("ref variables", "partitioned variables", "decay")
+    unsupported = (
+        Unsupported(
+            "ref variables",
+            VariableError,
+            "{optimizer} trains resource variables, as every OptimizerV2; got {got!r}. In TF 1.x make it with "
+            "use_resource=True, or bind to tf.train",
+        ),
+        PARTITIONED,
+        DECAY,
+    )
+    entries = ("apply_gradients",)
     takes_gradients = True
+    has_slots = "once it has trained the variable"
 
     @classmethod
     def base_class(cls, optimizer, module):
         return next(base for base in reversed(optimizer.__mro__) if "add_slot" in vars(base))
 
-    @classmethod
-    def made_for(cls, definition_class, base):
-        import tensorflow
-
-        made = super(OptimizerV2Target, cls).made_for(definition_class, base)
-        # The entry from a user's tf.function, which would else rewrite the engine, function by function.
-        made.apply_gradients = TensorFlowBackend(tensorflow).plain(vars(OptimizerV2Target)["apply_gradients"])
-        return made
-
     def start(self, name=None, **native):
         import tensorflow
 
         self.backend = TensorFlowBackend(tensorflow)
-        self._distribution = None
         self._own = OrderedDict()  # counters and scalars by name
+        self._ordered = 0  # how many weights there were when they were last put in order
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
         self._handed_over = []  # the variables of the running call
-        super(Target, self).__init__(self.native_name(name), **check_bounds(native))
+        self.native_super().__init__(self.native_name(name), **check_bounds(native))
         for hyper in self.hyper_declarations():
             super(OptimizerV2Target, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
 
@@ -81,7 +84,16 @@ class OptimizerV2Target(NativeSchedules):
         """The module of the base class, for the few helpers of its own that slots need."""
         return module_of(self.native_base)
 
-    # Hypers.
+    # Hypers. The base class's own __getattribute__ is Python, and called for every attribute: what it does beside
+    # finding those stands in __getattr__.
+
+    __getattribute__ = object.__getattribute__
+
+    def __getattr__(self, name):
+        key = "learning_rate" if name == "lr" else name
+        if key in self.__dict__.get("_hyper", ()):
+            return self._get_hyper(key)
+        return super(OptimizerV2Target, self).__getattr__(name)
 
     def hyper(self, name):
         value = self._hyper[attribute(name)]
@@ -146,17 +158,18 @@ class OptimizerV2Target(NativeSchedules):
 
     # Variables and slots.
 
-    def slot(self, variable, name):
-        return super(OptimizerV2Target, self).get_slot(variable, name)
-
     def _create_slots(self, var_list):
         """Also for variables that have no gradient now: those who load a file make the slots of all."""
+        variables = self._handed_over or var_list
+        if self._ordered == len(self._weights) and self.has_made(variables):
+            return
         self._create_own()
-        for variable in self._handed_over or var_list:
+        for variable in variables:
             self._trained.setdefault(self._keras._var_key(variable), variable)
             for name in self.slot_names(variable):
                 self.add_slot(variable, name)
         self._order_weights()
+        self._made = tuple(variables)
 
     def _order_weights(self):
         """`_weights` as the module's docstring says; a checkpoint restored first makes slots in an order of its own."""
@@ -165,6 +178,7 @@ class OptimizerV2Target(NativeSchedules):
             ordered.extend(self.slot(variable, name) for name in self.slot_names(variable))
         known = set(map(id, ordered))
         self._weights = ordered + [weight for weight in self._weights if id(weight) not in known]
+        self._ordered = len(self._weights)
 
     def add_slot(self, var, slot_name, initializer="zeros", shape=None):
         """Makes a slot as its definition declares it; the base class knows no dtype but the variable's.
@@ -221,14 +235,7 @@ class OptimizerV2Target(NativeSchedules):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        found = self._slots.get(self._keras._var_key(var), {})
-        if slot_name not in found:
-            raise SlotError(
-                "{} has no slot {!r} of {}; it has {} once it has trained the variable".format(
-                    type(self).__name__, slot_name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
-                )
-            )
-        return found[slot_name]
+        return self.found_slot(var, slot_name)
 
     def set_weights(self, weights):
         """Sets what `get_weights` gives; what does not fit changes nothing.
@@ -256,7 +263,8 @@ class OptimizerV2Target(NativeSchedules):
     # State.
 
     def check_given(self, variable):
-        self._check_variable(variable)
+        if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
+            raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
     def own_variables(self):
         return {} if self._iterations is None else dict(self._own, updates=self._iterations)
@@ -280,11 +288,6 @@ class OptimizerV2Target(NativeSchedules):
 
     # The step.
 
-    def update(self, variable, function, grad):
-        function = self.backend.plain(function)
-        done = self._distribution.extended.update(variable, function, args=(grad,), group=False)
-        return self.backend.operations(done)
-
     def apply_gradients(self, grads_and_vars, name=None, **native):
         """One step. See the module's docstring for what a second call in the same step does.
 
@@ -295,28 +298,18 @@ class OptimizerV2Target(NativeSchedules):
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()
-        for _, variable in pairs:
-            self._check_variable(variable)
-        self.check_first([variable for _, variable in pairs])
+        variables = [variable for _, variable in pairs]
+        for variable in () if self.has_made(variables) else variables:
+            self.check_given(variable)
+        self.check_first(variables)
         self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
-        self._handed_over = [variable for _, variable in pairs]
+        self._handed_over = variables
         try:
             # With the pairs that lack a gradient: the base class says which those are.
             with self.backend.at_once():
                 return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
         finally:
             self._handed_over = []
-
-    def take_flush(self, variables):
-        self._distribution = self.backend.tf.distribute.get_strategy()
-        return super(OptimizerV2Target, self).take_flush(variables)
-
-    def _check_variable(self, variable):
-        if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
-            raise VariableError(
-                "{} trains resource variables, as every OptimizerV2; got {!r}. In TF 1.x make it with "
-                "use_resource=True, or bind to tf.train".format(type(self).__name__, variable)
-            )
 
     def get_gradients(self, loss, params):
         """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
@@ -342,7 +335,6 @@ class OptimizerV2Target(NativeSchedules):
             grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
             clipped = clip(self.backend, grads, bounds.get("clipnorm"), bounds.get("clipvalue"))
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
-        self._distribution = distribution
         pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
         with self.backend.tf.name_scope(name or self._name):
             operations = self.take_step(pairs)
@@ -392,7 +384,6 @@ class OptimizerV2Target(NativeSchedules):
 
     def _apply_one(self, grad, variable):
         """For optimizers that wrap this one, share its `iterations` and hand it single variables."""
-        self._distribution = self.backend.tf.distribute.get_strategy()
         return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     # Config.

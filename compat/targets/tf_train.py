@@ -21,28 +21,42 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
-from everstep.compat.targets.base import Place, Target
-from everstep.errors import HyperValueError, SlotError, StateError, UnsupportedError, VariableError
+from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import Unsupported, keyword, member
+from everstep.compat.targets.stepping import Place
+from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.tree import flat
 from everstep.optimizers.contract.verbs import defines
 
-_HOOKS = (
-    "_apply_dense",
-    "_resource_apply_dense",
-    "_apply_sparse",
-    "_apply_sparse_duplicate_indices",
-    "_resource_apply_sparse",
-    "_resource_apply_sparse_duplicate_indices",
-)
+_HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
+_HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()
 
 
 class TrainTarget(Target):
     target = "tf_train"
     works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
-    unsupported = ("get_config", "get_weights", "clipnorm", "setting hypers", "tf.distribute over several replicas")
+    unsupported = (
+        member("get_config", "optimizer.definition.get_config() is that of the definition"),
+        member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
+        keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
+        Unsupported(
+            "setting hypers",
+            HyperValueError,
+            "{optimizer}.{name} is a constant of the graph, as in every tf.train optimizer, so that a restored "
+            "checkpoint never brings back an old value. Give {name} as a tensor, placeholder or everstep.Schedule to "
+            "vary it",
+        ),
+        Unsupported(
+            "tf.distribute over several replicas",
+            UnsupportedError,
+            "{optimizer} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
+            "optimizers work under tf.distribute",
+        ),
+    )
     takes_gradients = True
+    has_slots = "once minimize or apply_gradients has run"
     sets_hypers = False
 
     @classmethod
@@ -54,7 +68,7 @@ class TrainTarget(Target):
 
         self.backend = TensorFlowBackend(tensorflow, use_locking)
         self._counts = {}  # by graph, for TF 1.4 and 1.5, whose base class keeps no variables but slots
-        super(Target, self).__init__(use_locking, self.native_name(name), **native)
+        self.native_super().__init__(use_locking, self.native_name(name), **native)
 
     # Hypers.
 
@@ -65,12 +79,7 @@ class TrainTarget(Target):
         return self.given_hyper(name)
 
     def set_hyper(self, name, value):
-        raise HyperValueError(
-            "{0}.{1} is a constant of the graph, as in every tf.train optimizer, so that a restored checkpoint never "
-            "brings back an old value. Give {1} as a tensor, placeholder or everstep.Schedule to vary it".format(
-                type(self).__name__, name
-            )
-        )
+        raise self.refusal("setting hypers", name=name)
 
     # Counters and scalars.
 
@@ -101,13 +110,13 @@ class TrainTarget(Target):
 
     # Variables and slots.
 
-    def variable_name(self, variable):
-        part = _part(variable)
-        return part.full_name if part else super(TrainTarget, self).variable_name(variable)
-
     def whole_key(self, variable):
         part = _part(variable)
         return (part.full_name, variable.graph) if part else super(TrainTarget, self).whole_key(variable)
+
+    def variable_name(self, variable):
+        part = _part(variable)
+        return part.full_name if part else super(TrainTarget, self).variable_name(variable)
 
     def collections(self, variable):
         if self.backend.eager:
@@ -116,14 +125,14 @@ class TrainTarget(Target):
         keys = [key for key in graph.get_all_collection_keys() if isinstance(key, str)]
         return tuple(key for key in keys if any(held is variable for held in graph.get_collection_ref(key)))
 
-    def slot(self, variable, name):
-        return super(TrainTarget, self).get_slot(variable, name)
-
     def _create_slots(self, var_list):
+        if self.has_made(var_list):
+            return
         for variable in var_list:
             for name in self.slot_names(variable):
                 self._make_slot(variable, name)
         self._make_own(var_list)
+        self._made = tuple(var_list)
 
     def _make_own(self, var_list):
         beside = min(var_list, key=lambda variable: variable.name)
@@ -159,14 +168,7 @@ class TrainTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        found = super(TrainTarget, self).get_slot(var, name)
-        if found is None:
-            raise SlotError(
-                "{} has no slot {!r} of {}; it has {} once minimize or apply_gradients has run".format(
-                    type(self).__name__, name, getattr(var, "name", var), ", ".join(self.slot_names(var)) or "none"
-                )
-            )
-        return found
+        return self.found_slot(var, name)
 
     # State.
 
@@ -188,7 +190,7 @@ class TrainTarget(Target):
         return made if made["updates"] is not None else {}
 
     def find_slot(self, variable, name):
-        return self.slot(variable, name)
+        return super(TrainTarget, self).get_slot(variable, name)
 
     def make_state(self, variables):
         if self.backend.eager:
@@ -202,10 +204,6 @@ class TrainTarget(Target):
         return []
 
     # The step.
-
-    def update(self, variable, function, grad):
-        with self.backend.at(variable):
-            return list(function(variable, grad))
 
     def scale_loss(self, loss):
         if defines(self.definition, "loss_scale") and not self.own_variables():
@@ -257,12 +255,18 @@ class TrainTarget(Target):
             return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
         return self.backend.plain(self._apply)(pairs, global_step, name)
 
+    def update(self, variable, function, grad):
+        with self.backend.at(variable):
+            return list(function(variable, grad))
+
     def _check(self, grads_and_vars, global_step):
         """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
         pairs = as_pairs(grads_and_vars)
-        for variable in [variable for _, variable in pairs] + ([] if global_step is None else [global_step]):
+        variables = [variable for _, variable in pairs]
+        known = self.backend.eager and self.has_made(variables)
+        for variable in ([] if known else variables) + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
-        self.check_first([variable for _, variable in pairs])
+        self.check_first(variables)
         pairs = check_pairs(self.backend, pairs)
         for _, variable in pairs:
             if _part(variable) and self.rule(variable).locality == "variable":
@@ -272,10 +276,7 @@ class TrainTarget(Target):
                     )
                 )
         if self._replicas() > 1:
-            raise UnsupportedError(
-                "{} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
-                "optimizers work under tf.distribute".format(type(self).__name__)
-            )
+            raise self.refusal("tf.distribute over several replicas")
         for name in self.hyper_declarations():
             self._check_graph_of(name, self.given_hyper(name))
         self.check_repeat([variable for _, variable in pairs])
@@ -322,7 +323,7 @@ class TrainTarget(Target):
             self._create_slots([variable for _, variable in pairs])
         self._prepare()
         with tf.name_scope(name or self._name) as scope:
-            operations = self.take_step(pairs)
+            operations = self.take_step(pairs, checked=False)
             if global_step is not None:
                 with self.backend.after(operations), self.backend.at(global_step):
                     operations = [tf.assign_add(global_step, 1)]
@@ -334,27 +335,17 @@ class TrainTarget(Target):
             collection.append(train_op)
         return train_op
 
-    def _apply_dense(self, grad, var):
-        return self._apply_one(grad, var)
+    def _apply_one(self, grad, variable):
+        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
+        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
-    def _resource_apply_dense(self, grad, handle):
-        return self._apply_one(grad, handle)
-
-    def _apply_sparse(self, grad, var):
-        return self._apply_one(grad, var)
-
-    def _apply_sparse_duplicate_indices(self, grad, var):
-        return self._apply_one(grad, var)
+    _apply_dense = _resource_apply_dense = _apply_sparse = _apply_sparse_duplicate_indices = _apply_one
 
     def _resource_apply_sparse(self, grad, handle, indices):
         return self._apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)
 
     def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices):
         return self._resource_apply_sparse(grad, handle, indices)
-
-    def _apply_one(self, grad, variable):
-        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
-        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     def _finish(self, update_ops, name_scope):
         with self.backend.after(update_ops):

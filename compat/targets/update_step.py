@@ -22,10 +22,10 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import as_pairs, skips
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.native_clipping import without_duplicates
-from everstep.compat.targets.native_schedules import module_of
-from everstep.compat.targets.new_style import NewStyleTarget
+from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
+from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
 
@@ -33,13 +33,15 @@ class UpdateStepTarget(NewStyleTarget):
     target = "update_step"
     works_on = "tf.keras of TF 2.11 to 2.15, tf_keras"
     unsupported = (
-        "graphs of TF 1",
-        "ref variables",
-        "partitioned variables",
-        "get_slot_names",
-        "get_weights",
-        "decay",
-        "DTensor meshes",
+        GRAPHS,
+        Unsupported(
+            "ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"
+        ),
+        PARTITIONED,
+        SLOT_NAMES,
+        WEIGHTS,
+        DECAY,
+        Unsupported("DTensor meshes", UnsupportedError, "{optimizer} does not run on a DTensor mesh"),
     )
     entries = ("apply_gradients",)
     takes_gradients = True
@@ -51,8 +53,8 @@ class UpdateStepTarget(NewStyleTarget):
 
     def _start_native(self, name, native):
         if native.get("mesh") is not None:
-            raise UnsupportedError("{} does not run on a DTensor mesh".format(type(self).__name__))
-        super(Target, self).__init__(name, **native)
+            raise self.refusal("DTensor meshes")
+        self.native_super().__init__(name, **native)
         self._learning_rate = self._build_learning_rate(self._given_rate())
 
     def _make_hyper(self, name, value):
@@ -92,11 +94,11 @@ class UpdateStepTarget(NewStyleTarget):
     def _is_built(self):
         return getattr(self, "_built", False)
 
-    def check_variable(self, variable):
-        if not hasattr(variable, "assign_sub") or self.backend.is_ref(variable):
-            raise VariableError(
-                "{} trains resource variables (tf.Variable); got {!r}".format(type(self).__name__, variable)
-            )
+    # State.
+
+    def check_given(self, variable):
+        if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
+            raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
     def _create_or_restore_slot_variable(self, **native):
         """What restoring a checkpoint calls for each slot that an OptimizerV2 had."""
@@ -143,11 +145,6 @@ class UpdateStepTarget(NewStyleTarget):
         if self._gradients is not None:
             return self.by_hand(loss, var_list() if callable(var_list) else var_list)
         return super(UpdateStepTarget, self).compute_gradients(loss, var_list, tape)
-
-    def update(self, variable, function, grad):
-        function = self.backend.plain(function)
-        strategy = self.backend.tf.distribute.get_strategy()
-        return self.backend.operations(strategy.extended.update(variable, function, args=(grad,), group=False))
 
     def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
         """The list-level step, which the base class calls across replicas."""

@@ -1,16 +1,33 @@
-"""What the Keras targets that have schedules of their own share: how those are told apart, written and read."""
+"""What OptimizerV2 and its successors share: native schedules, strategies, and steps inside of a tf.function."""
 from __future__ import absolute_import, division, print_function
 
 import sys
 
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.targets.base import Target
 from everstep.errors import ConfigError, HyperTypeError
 from everstep.optimizers.contract.checks import is_tensor
 from everstep.optimizers.contract.schedule import Schedule
 
 
-class NativeSchedules(Target):
-    """An adapter whose hypers may be schedules of the native API."""
+class SinceV2Target(Target):
+    """Members that do not differ from OptimizerV2 to Keras 3."""
+
+    entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
+
+    @classmethod
+    def runs_on_tensorflow(cls, base):
+        return True
+
+    @classmethod
+    def made_for(cls, definition_class, base):
+        made = super(SinceV2Target, cls).made_for(definition_class, base)
+        if cls.runs_on_tensorflow(base):
+            import tensorflow
+
+            for name in cls.entries:  # else tf.function would rewrite the engine, function by function
+                setattr(made, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
+        return made
 
     @classmethod
     def _schedules(cls):
@@ -28,6 +45,16 @@ class NativeSchedules(Target):
                     type(value), self.native_base.__module__
                 )
             )
+
+    def update(self, variable, function, grad):
+        tf = self.backend.tf
+        if self.backend.eager and self.backend.without_strategy():
+            with tf.device(variable.device):  # which is all that `extended.update` comes to
+                return self.backend.operations(function(variable, grad))
+        done = tf.distribute.get_strategy().extended.update(
+            variable, self.backend.plain(function), args=(grad,), group=False
+        )
+        return self.backend.operations(done)
 
     def write_hyper(self, name, value):
         if isinstance(value, Schedule):
@@ -54,5 +81,5 @@ class NativeSchedules(Target):
 
 
 def module_of(base):
-    """The module of a native class, for the few helpers of its own that an adapter needs."""
+    """The module of a native class, for the few helpers of its own that a target needs."""
     return sys.modules[base.__module__]

@@ -1,0 +1,90 @@
+"""Hypers of a bound optimizer: read and set by name, and as attributes."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.errors import HyperValueError
+from everstep.optimizers.contract.checks import is_tensor
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.tree import flat, with_hypers
+
+_RATE = ("learning_rate", "lr")
+
+
+class Hypers(object):
+    """Members for hypers. Which there are is known by instance: a wrapper has those of the definition inside it."""
+
+    def native_super(self):
+        """`super` for the native class."""
+        return super(Hypers, self)
+
+    def hyper_declarations(self):
+        return flat(self.definition, "hyper")
+
+    def given_hyper(self, name):
+        """What the definition was given for a flat hyper name."""
+        owner, declaration = self.hyper_declarations()[name]
+        return owner._values[declaration.name]
+
+    def check_hyper(self, name, value):
+        """The number to set, or an error where this hyper cannot be set."""
+        given = self.given_hyper(name)
+        if not isinstance(given, float):
+            kind = "a tensor" if is_tensor(given) else "a callable"
+            kind = "an everstep schedule" if isinstance(given, Schedule) else kind
+            raise HyperValueError(
+                "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
+                "with a number to set it".format(type(self).__name__, name, kind)
+            )
+        owner, declaration = self.hyper_declarations()[name]
+        if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
+            value = value.item()
+        checked = declaration.check(type(owner).__name__, value)
+        if not isinstance(checked, float):
+            raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
+        missing = set(flat(with_hypers(self.definition, {name: checked}), "slot")) - set(flat(self.definition, "slot"))
+        if missing:
+            raise HyperValueError(
+                "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
+                "another {1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
+            )
+        return checked
+
+    def __getattr__(self, name):
+        if name in self.__dict__.get("_hyper_names", ()):
+            return self.read_hyper(self._hyper_names[name])
+        for item in self.unsupported:
+            if item.what == name and issubclass(item.error, AttributeError):
+                raise self.refusal(name)
+        raise AttributeError(self._no_one_rate(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __setattr__(self, name, value):
+        if name in self.__dict__.get("_hyper_names", ()):
+            return self.set_hyper(self._hyper_names[name], value)
+        if self._no_one_rate(name):
+            raise HyperValueError(self._no_one_rate(name))
+        super(Hypers, self).__setattr__(name, value)
+
+    def _no_one_rate(self, name):
+        """What to say of an attribute that there is not because each branch of the definition has a rate of its own."""
+        hypers = self.__dict__.get("_hyper_names", ()) if name in _RATE else ()
+        rates = [hyper for hyper in hypers if hypers[hyper].endswith("/learning_rate")]
+        if rates and "learning_rate" not in hypers:
+            return "{} has no one learning rate; it has {}".format(type(self).__name__, ", ".join(rates))
+        return None
+
+
+def attribute(name):
+    """The attribute and config key of a flat hyper name."""
+    return name.replace("/", "_")
+
+
+def attribute_names(definition):
+    """`{attribute: flat hyper name}`, `lr` among them."""
+    hypers = flat(definition, "hyper")
+    names = OrderedDict((attribute(hyper), hyper) for hyper in hypers)
+    if "learning_rate" in hypers:
+        names["lr"] = "learning_rate"
+    return names
