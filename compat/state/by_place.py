@@ -104,13 +104,10 @@ def _variables(body, blocks):
     """Lists of {slot: (name, handle)} of each variable: the ways in which a body is made of blocks."""
     plain = [block for block in blocks if not any(slot.rank for slot in block)]
     width = sum(map(len, plain))
-    counts = [len(body) // width] if width else [0]
-    if plain == blocks:
-        if len(body) != counts[0] * width:
-            return
-    elif plain:
-        counts = range(len(body) // width + 1)
-    for count in counts:
+    most = len(body) // width if width else 0
+    if plain == blocks and len(body) != most * width:
+        return
+    for count in range(most + 1) if plain != blocks else [most]:
         place, found = 0, [OrderedDict() for _ in range(count)]
         for block in plain:
             for variable in range(count):
@@ -174,9 +171,8 @@ _Found = namedtuple("_Found", "kept shape names")  # the slots of a variable; it
 
 
 def _kept(found, definition):
-    factored = any(slot.rank == "matrix" for slot in found)
-    shape = _shape(found) if factored else None
-    used = slots_of_rank(definition, len(shape) if factored else 1) + list(ENGINE_SLOTS)
+    shape = _shape(found) if any(slot.rank == "matrix" for slot in found) else ()
+    used = slots_of_rank(definition, len(shape) or 1) + list(ENGINE_SLOTS)
     kept = OrderedDict((slot, handle) for slot, (_, handle) in found.items() if slot.name in used)
     shape = shape or next(iter(kept.values()), next(iter(found.values()))[1]).shape
     record = Variable("", shape, "float32", 0, (), None)
