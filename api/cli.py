@@ -13,9 +13,7 @@ from everstep.compat.state import files
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
 from everstep.errors import ConfigError, EverstepError
-from everstep.optimizers.contract.composite import Composite
-from everstep.optimizers.contract.declarations import REQUIRED
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import REQUIRED, Composite, Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
 LARGE = 1 << 26  # bytes from which progress is shown

@@ -16,8 +16,8 @@ from everstep.compat.engine.step import Step
 from everstep.compat.engine.variable_step import VariableStep
 from everstep.compat.targets import dry_run
 from everstep.optimizers.contract.composite import Composite
-from everstep.optimizers.contract.kernel import kernel_of
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.kernel_names import kernel_of
+from everstep.optimizers.contract.trees import flat
 
 DOC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "scale.md")
 START, END = "<!-- traffic: do not edit; python benchmarks/traffic.py -->\n", "<!-- end of traffic -->\n"

@@ -1,8 +1,7 @@
 """AdaBelief: Adam that divides by how far gradients are from what the momentum foretold."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.closed_forms import geometric
-from everstep.optimizers.contract.declarations import hyper, option
+from everstep.optimizers.contract import geometric, hyper, option
 from everstep.optimizers.radam import RAdam
 
 

@@ -1,8 +1,7 @@
 """Adagrad whose accumulators decay."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, hyper, option, slot
 
 
 class AdagradDecay(Definition):

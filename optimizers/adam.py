@@ -1,9 +1,7 @@
 """Adam and AMSGrad."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class Adam(Definition):

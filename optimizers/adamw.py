@@ -2,9 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.adam import Adam
-from everstep.optimizers.contract.declarations import hyper, option
-from everstep.optimizers.contract.decoupled import Decoupled
-from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract import Decoupled, hyper, kernel, option
 
 
 class AdamW(Decoupled, Adam):

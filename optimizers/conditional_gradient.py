@@ -1,8 +1,7 @@
 """Conditional gradient: steps that stay within a ball."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, hyper
 
 
 class ConditionalGradient(Definition):

@@ -1,8 +1,7 @@
 """diffGrad: Adam with a friction that falls where the gradient changes little."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, hyper, slot
 
 
 class DiffGrad(Definition):

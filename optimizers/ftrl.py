@@ -1,9 +1,7 @@
 """FTRL-Proximal."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition, assign
-from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot
 
 
 class Ftrl(Definition):

@@ -3,9 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import re
 
-from everstep.optimizers.contract.checks import check_pattern
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, check_pattern, hyper, option, slot
 
 
 class LARS(Definition):

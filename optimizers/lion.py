@@ -1,9 +1,7 @@
 """Lion: the sign of an interpolated momentum."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.closed_forms import geometric
-from everstep.optimizers.contract.declarations import hyper, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, geometric, hyper, slot
 
 
 class Lion(Definition):

@@ -1,8 +1,7 @@
 """QHAdam: Adam whose moments are mixed with the gradient of the day."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, hyper, slot
 
 
 class QHAdam(Definition):

@@ -1,9 +1,7 @@
 """RAdam: Adam whose rate is rectified while the second moment is known from few gradients."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.closed_forms import decayed
-from everstep.optimizers.contract.declarations import hyper, option, scalar, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import Definition, decayed, hyper, option, scalar, slot
 
 
 class RAdam(Definition):

@@ -1,10 +1,7 @@
 """RMSprop, in the four forms that stock optimizers of this name have."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.closed_forms import geometric
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract import Definition, geometric, hyper, kernel, option, slot
 
 
 class RMSprop(Definition):

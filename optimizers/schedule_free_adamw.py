@@ -1,8 +1,7 @@
 """Schedule-Free AdamW: an average of the weights in place of a schedule of the rate."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import VARIABLE, hyper, option, scalar, slot
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import VARIABLE, Definition, hyper, option, scalar, slot
 
 
 class ScheduleFreeAdamW(Definition):

@@ -1,9 +1,7 @@
 """SGDW: gradient descent with decoupled weight decay."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, option
-from everstep.optimizers.contract.decoupled import Decoupled
-from everstep.optimizers.contract.kernel import kernel
+from everstep.optimizers.contract import Decoupled, hyper, kernel, option
 from everstep.optimizers.sgd import SGD
 
 

@@ -1,8 +1,7 @@
 """Yogi: Adam whose second moment grows and shrinks by no more than the square of the gradient."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.declarations import hyper, option, slot
-from everstep.optimizers.contract.definition import Definition, assign
+from everstep.optimizers.contract import Definition, assign, hyper, option, slot
 
 
 class Yogi(Definition):

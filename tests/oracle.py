@@ -7,7 +7,7 @@ import numpy as np
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.definition import Variable, assign, total
-from everstep.optimizers.contract.tree import flatten
+from everstep.optimizers.contract.trees import flatten
 
 
 class Values(object):

@@ -14,7 +14,7 @@ import everstep
 from everstep import errors
 from everstep.optimizers import SGD, Adam
 from everstep.optimizers.contract.declared import Declared
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.wrappers.accumulate import Accumulate
 
 

@@ -10,7 +10,7 @@ import test_battery as battery
 from everstep.compat.engine import lowering
 from everstep.compat.engine.fused import KERNELS
 from everstep.errors import DefinitionError, SlotError, UnsupportedError
-from everstep.optimizers.contract.kernel import kernel_of
+from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.verbs import defines
 
 pytestmark = pytest.mark.shared

@@ -9,7 +9,7 @@ import pytest
 
 from everstep.compat.engine.fused import KERNELS
 from everstep.optimizers.contract.binder import Binder
-from everstep.optimizers.contract.kernel import KERNEL_NAMES
+from everstep.optimizers.contract.kernel_names import KERNEL_NAMES
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LONGEST = 449  # lines of a shipped file

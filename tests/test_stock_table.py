@@ -15,7 +15,7 @@ from everstep.compat.targets.detect import TARGETS, known_modules
 from everstep.errors import UnsupportedError
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.contract.declarations import REQUIRED
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "make"))
 

@@ -17,7 +17,7 @@ from everstep.optimizers.contract.checks import compute_dtype
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import Names, flat, flatten, tree
+from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 from everstep.optimizers.contract.verbs import defines
 
 SLOTS = UPDATES, ROWS, HISTORY = "catch_up/updates", "catch_up/rows", "catch_up/history"

@@ -21,7 +21,7 @@ from everstep.errors import GradientError, RuleError, StateError, UnsupportedErr
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, is_tensor
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
-from everstep.optimizers.contract.tree import Names, flat, flatten, tree
+from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 from everstep.optimizers.contract.verbs import defines, measures_at_updates
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])

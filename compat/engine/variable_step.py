@@ -9,10 +9,7 @@ import numpy as np
 from everstep.compat.engine.fast_forward import Missed, catches_up
 from everstep.compat.engine.trace import Program, Tracer, Value
 from everstep.errors import RuleError
-from everstep.optimizers.contract.checks import compute_dtype
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import Names, flat, tree
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
 GRAD, VAR = ("grad",), ("var",)  # the roles that are no slots' names
 TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient

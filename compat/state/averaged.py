@@ -7,9 +7,7 @@ from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.engine import fast_forward
 from everstep.compat.state.live import opened
 from everstep.errors import StateError
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import Names, flat, tree
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
 
 
 class averaged(object):  # noqa: N801  # used like a function, in a with statement

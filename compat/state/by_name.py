@@ -13,7 +13,7 @@ from everstep.compat.state.native_file import saver_slots, variable_of
 from everstep.compat.stock.lookup import entry_for
 from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, UnsupportedError
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 
 _OWN_UPDATES = {"tf_train": "updates", "optimizer_v2": "iter", "get_updates": "iterations"}  # of what everstep binds
 # {name on disk: ours} of the counters that stock optimizers keep.

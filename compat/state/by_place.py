@@ -13,8 +13,7 @@ from everstep.compat.state.native_file import Handle
 from everstep.compat.stock.entry import Slot
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import FileError, StateError, UnsupportedError
-from everstep.optimizers.contract.definition import Variable
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import Variable, flat
 
 Layout = namedtuple("Layout", "head blocks tail")  # names of what is there once, before and behind the slots
 

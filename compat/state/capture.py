@@ -6,7 +6,7 @@ from collections import OrderedDict
 from everstep.compat.engine.step import counters
 from everstep.compat.state.live import opened
 from everstep.compat.state.state import State
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 
 
 def capture(optimizer, variables, session=None, weights=False):

@@ -12,8 +12,7 @@ from everstep.compat.stock.lookup import entries_of
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import EverstepError, StateError
-from everstep.optimizers.contract.declarations import REQUIRED
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract import REQUIRED, Definition
 
 
 def definition_for(native, definition=None, optimizer=None, learning_rate=None):

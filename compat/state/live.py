@@ -9,10 +9,7 @@ import numpy as np
 from everstep.compat.state.values import TEXT, without_bfloat16
 from everstep.compat.targets.base import Target
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import with_hypers
+from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 
 
 @contextlib.contextmanager

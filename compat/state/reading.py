@@ -15,8 +15,7 @@ from everstep.compat.state.state import State
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, with_hypers
+from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 

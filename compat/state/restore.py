@@ -13,8 +13,7 @@ from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
 from everstep.compat.state.values import TEXT, Checked, numbers_of, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, tree
+from everstep.optimizers.contract import Schedule, flat, tree
 
 
 def restore(

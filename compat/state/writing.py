@@ -13,8 +13,7 @@ from everstep.compat.state.matching import match
 from everstep.compat.state.native_file import check_present
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
-from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import Definition, flat
 
 
 def definition_of(state):

@@ -12,9 +12,8 @@ from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
+from everstep.optimizers.contract import REQUIRED, with_hypers
 from everstep.optimizers.contract import schedule as schedules
-from everstep.optimizers.contract.declarations import REQUIRED
-from everstep.optimizers.contract.tree import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay

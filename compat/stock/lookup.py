@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES
 from everstep.errors import UnsupportedError
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 
 FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras")  # whose classes are stock
 

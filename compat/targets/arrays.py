@@ -8,10 +8,7 @@ from everstep.compat.engine.step import as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, in_parts, member
 from everstep.errors import GradientError, HyperTypeError, VariableError
-from everstep.optimizers.contract.checks import check_number, is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat, is_tensor
 
 
 class Optimizer(object):

@@ -16,10 +16,7 @@ from everstep.errors import (
     UnsupportedMemberError,
     VariableError,
 )
-from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, with_hypers
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Definition, Schedule, defines, flat, with_hypers
 
 # What a target does not support: the error that asking for it raises, and its text; {optimizer} stands for the class.
 Unsupported = namedtuple("Unsupported", "what error text")

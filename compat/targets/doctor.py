@@ -11,7 +11,7 @@ from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.lowering import WAYS
 from everstep.compat.targets import detect
 from everstep.errors import TargetError
-from everstep.optimizers.contract.kernel import kernel_of
+from everstep.optimizers.contract.kernel_names import kernel_of
 
 Package = namedtuple("Package", "name version broken")  # version: None where absent; broken: why it does not import
 Speaks = namedtuple("Speaks", "module target why")  # target: None where it speaks none

@@ -11,11 +11,7 @@ from everstep.compat.engine.trace import REDUCTIONS
 from everstep.compat.engine.variable_step import VariableStep
 from everstep.compat.targets.arrays import ArraysTarget, Optimizer
 from everstep.errors import RuleError
-from everstep.optimizers.contract.declarations import running_rule
-from everstep.optimizers.contract.definition import Definition, assign
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, flatten, tree, walk
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, running_rule, tree, walk
 
 _passed = set()  # the forms of definitions whose rules are known to be right: another rate needs no second run
 _running = threading.local()

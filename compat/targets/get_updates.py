@@ -28,10 +28,7 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, k
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip
 from everstep.errors import ConfigError, GradientError, StateError, TargetError, UnsupportedError, VariableError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
 class GetUpdatesTarget(Target):

@@ -6,9 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.errors import HyperValueError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, with_hypers
+from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
 
 _RATE = ("learning_rate", "lr")
 

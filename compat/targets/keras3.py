@@ -33,7 +33,7 @@ from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import GradientError, UnsupportedError, VariableError
-from everstep.optimizers.contract.tree import tree, walk
+from everstep.optimizers.contract.trees import tree, walk
 
 
 class Keras3Target(NewStyleTarget):

@@ -17,10 +17,7 @@ from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
 from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat, tree, walk
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(

@@ -40,10 +40,7 @@ from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.errors import SlotError, VariableError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
 class OptimizerV2Target(SinceV2Target):

@@ -6,8 +6,7 @@ import sys
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.targets.base import Target
 from everstep.errors import ConfigError, HyperTypeError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract import Schedule, is_tensor
 
 
 class SinceV2Target(Target):

@@ -10,10 +10,7 @@ from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
 from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, skips
 from everstep.compat.targets.hypers import Hypers
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.definition import Definition, Variable
-from everstep.optimizers.contract.tree import flat
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Definition, Variable, defines, flat, is_tensor
 
 # Where the part of a partitioned variable lies in the whole: a slice of each axis, and the shape of the whole.
 Place = namedtuple("Place", "slices whole")

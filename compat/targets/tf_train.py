@@ -25,10 +25,7 @@ from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
 from everstep.compat.targets.stepping import Place
 from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
-from everstep.optimizers.contract.checks import is_tensor
-from everstep.optimizers.contract.declarations import VARIABLE
-from everstep.optimizers.contract.tree import flat
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import VARIABLE, defines, flat, is_tensor
 
 _HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
 _HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()

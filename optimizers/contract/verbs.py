@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.configured import once
 from everstep.optimizers.contract.definition import Definition
-from everstep.optimizers.contract.tree import tree, walk
+from everstep.optimizers.contract.trees import tree, walk
 
 
 def defines(definition, verb):

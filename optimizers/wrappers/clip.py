@@ -2,10 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import option
-from everstep.optimizers.contract.definition import total
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Wrapper, defines, option, total
 
 
 class Clip(Wrapper):

@@ -5,9 +5,7 @@ import math
 import zlib
 
 from everstep.errors import DefinitionError, RuleError
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import hyper, option
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Wrapper, defines, hyper, option
 
 # The largest prime of which (2 * PRIME)^2 fits into int32, what every API has, and whose cubes are all different.
 PRIME = 23159

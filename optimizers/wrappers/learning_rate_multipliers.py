@@ -2,10 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.by_name import ByName, Factors
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import option
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract import ByName, Factors, Wrapper, flat, option
 
 
 class LearningRateMultipliers(ByName, Wrapper):

@@ -2,9 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import VARIABLE, hyper, option, slot
-from everstep.optimizers.contract.definition import assign
+from everstep.optimizers.contract import VARIABLE, Wrapper, assign, hyper, option, slot
 
 
 class Lookahead(Wrapper):

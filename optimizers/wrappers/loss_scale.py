@@ -2,10 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import option, scalar
-from everstep.optimizers.contract.definition import total
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Wrapper, defines, option, scalar, total
 
 _MOST = 2.0**126  # twice which is not finite in float32
 

@@ -1,10 +1,7 @@
 """Copies of 16-bit variables in float32."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.checks import SIXTEEN_BITS
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import VARIABLE, option, slot
-from everstep.optimizers.contract.definition import assign
+from everstep.optimizers.contract import SIXTEEN_BITS, VARIABLE, Wrapper, assign, option, slot
 
 
 class MasterCopies(Wrapper):

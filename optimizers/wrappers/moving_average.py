@@ -2,11 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract.averages import Averages
-from everstep.optimizers.contract.closed_forms import decayed, geometric
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import VARIABLE, hyper, option, slot
-from everstep.optimizers.contract.definition import assign
+from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, decayed, geometric, hyper, option, slot
 
 
 class MovingAverage(Averages, Wrapper):

@@ -4,11 +4,7 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
-from everstep.optimizers.contract.checks import check_number
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import Option, option, scalar, slot
-from everstep.optimizers.contract.definition import assign, total
-from everstep.optimizers.contract.verbs import defines
+from everstep.optimizers.contract import Option, Wrapper, assign, check_number, defines, option, scalar, slot, total
 
 # points: for each stage after the first, what the slopes before it count in the point that it looks at; weights: what
 # all count in the update; error: what they count in the estimate of its error, if there is one; order: of the error of

@@ -10,7 +10,7 @@ from everstep.optimizers.contract.checks import check_pattern
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import Child, option
 from everstep.optimizers.contract.declared import Declared
-from everstep.optimizers.contract.tree import flat
+from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
 DEFAULT = "default"

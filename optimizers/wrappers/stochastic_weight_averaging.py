@@ -2,9 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract.averages import Averages
-from everstep.optimizers.contract.composite import Wrapper
-from everstep.optimizers.contract.declarations import VARIABLE, option, slot
+from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, option, slot
 
 
 class StochasticWeightAveraging(Averages, Wrapper):
