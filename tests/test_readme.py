@@ -1,4 +1,4 @@
-"""The README says what is so: its example runs, its support table is the adapters', its files are there."""
+"""The README says what is so: its example runs, its support table is the targets', its files are there."""
 from __future__ import absolute_import, division, print_function
 
 import importlib

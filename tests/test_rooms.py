@@ -29,7 +29,7 @@ ROOMS = (
 )
 # {path:imported module: why not at the top of the file}
 LATE = {
-    "compat/targets/detect.py:everstep.compat.targets": "an adapter is loaded when its API is first spoken",
+    "compat/targets/detect.py:everstep.compat.targets": "a target is loaded when its API is first spoken",
 }
 
 

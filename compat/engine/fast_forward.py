@@ -57,7 +57,7 @@ class Missed(object):
     """What some rows of a variable, or all, have missed.
 
     Args:
-        host: the adapter's instance, see `compat/engine/step.py`.
+        host: a target's instance, see `compat/engine/step.py`.
         variable: the variable.
         find_rows: gives the rows, each once; None for all.
     """

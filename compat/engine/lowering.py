@@ -40,7 +40,7 @@ class Lowerings(object):
     """The ways of one optimizer.
 
     Args:
-        host: the adapter's instance, see compat/engine/step.py.
+        host: a target's instance, see compat/engine/step.py.
         wanted: `{way: whether}`, what the user forces and forbids.
     """
 

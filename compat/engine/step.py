@@ -4,7 +4,7 @@ Order, for graphs in which nothing else orders anything (https://github.com/kera
 happens without): for one variable its reads come before its writes; across variables, writes wait for all gradients
 and for the reads of counters; counters move last.
 
-A `host` (an adapter's instance) gives what differs between targets: `backend`, `definition`, `rule(variable)`,
+A `host` (a target's instance) gives what differs between targets: `backend`, `definition`, `rule(variable)`,
 `record(variable)`, `slot(variable, name)`, `scalar(name)`, `counter(name)`, `read_counter(name)`, `hyper(name)`,
 `update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives, and what its base
 class does itself: `moved_natively` (counters), `constrain(variable, write)` and `native_decay(variable)`.
