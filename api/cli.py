@@ -123,12 +123,9 @@ def add_reading(command):
 
 def reading(options):
     """The same, as `read_checkpoint` takes them."""
-    return {
-        "optimizer": options.optimizer,
-        "updates": options.updates,
-        "learning_rate": options.learning_rate,
-        "variables": options.variables.split(",") if options.variables else None,
-    }
+    variables = options.variables.split(",") if options.variables else None
+    said = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate")}
+    return dict(said, variables=variables)
 
 
 def inspect_file(options):
@@ -156,29 +153,14 @@ def convert_file(options):
     state = files.read_checkpoint(options.source, **reading(options))
     total = files.size_of(state)
     with progress(total if not options.dry_run else 0) as moved:
-        report = files.write_checkpoint(
-            state,
-            options.target,
-            options.to,
-            template=options.template,
-            ours=options.ours,
-            learning_rate=options.learning_rate,
-            rename=options.rename,
-            by_order=options.by_order,
-            moved=moved,
-            dry_run=options.dry_run,
-        )
-    facts = {
-        "source": options.source,
-        "target": options.target,
-        "format": options.to,
-        "written": not options.dry_run,
-        "updates": state.updates,
-        "bytes": total,
-        "definition": state.definition,
-        "variables": [list(match) for match in report.matches],
-        "notes": report.notes,
-    }
+        given = "template ours learning_rate rename by_order dry_run".split()
+        how = {name: getattr(options, name) for name in given}
+        report = files.write_checkpoint(state, options.target, options.to, moved=moved, **how)
+    facts = dict(
+        source=options.source, target=options.target, format=options.to, written=not options.dry_run, bytes=total,
+        updates=state.updates, definition=state.definition, variables=[list(match) for match in report.matches],
+        notes=report.notes,
+    )
     if options.json:
         print(json.dumps(facts, indent=2, sort_keys=True))
         return 0

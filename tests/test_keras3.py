@@ -13,14 +13,7 @@ import pytest
 
 import everstep
 import keras_suite
-from everstep.errors import (
-    DefinitionError,
-    GradientError,
-    HyperValueError,
-    SlotError,
-    UnsupportedError,
-    VariableError,
-)
+from everstep.errors import DefinitionError, GradientError, HyperValueError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 

@@ -39,13 +39,8 @@ def catch_up_slots(rule, record):
             )
     per_row = tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
     width = 1 + len(_kept(rule))
-    return OrderedDict(
-        [
-            (UPDATES, (0, (), "int64")),
-            (ROWS, (0, per_row, "int64")),
-            (HISTORY, (0, (LENGTH, width), compute_dtype(record.dtype))),
-        ]
-    )
+    history = 0, (LENGTH, width), compute_dtype(record.dtype)
+    return OrderedDict([(UPDATES, (0, (), "int64")), (ROWS, (0, per_row, "int64")), (HISTORY, history)])
 
 
 def _kept(rule):

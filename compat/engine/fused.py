@@ -127,19 +127,8 @@ def _decoupled(function):
 
 
 # {name: function of (rule, given)}; `given(name)` is the number that a hyper has for good, None where it can change.
-KERNELS = {
-    "adadelta": _adadelta,
-    "adagrad": _adagrad,
-    "adam": _adam,
-    "adamax": _adamax,
-    "adamw": _decoupled(_adam),
-    "addsign": _addsign,
-    "ftrl": _ftrl,
-    "nadam": _nadam,
-    "nadamw": _decoupled(_nadam),
-    "powersign": _powersign,
-    "proximal_adagrad": _proximal_adagrad,
-    "rmsprop": _rmsprop,
-    "sgd": _sgd,
-    "sgdw": _decoupled(_sgd),
-}
+KERNELS = dict(
+    adadelta=_adadelta, adagrad=_adagrad, adam=_adam, adamax=_adamax, adamw=_decoupled(_adam), addsign=_addsign,
+    ftrl=_ftrl, nadam=_nadam, nadamw=_decoupled(_nadam), powersign=_powersign, proximal_adagrad=_proximal_adagrad,
+    rmsprop=_rmsprop, sgd=_sgd, sgdw=_decoupled(_sgd),
+)

@@ -22,7 +22,8 @@ import numpy as np
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.variable_step import GRAD, VAR, VariableStep, fitted
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract import compute_dtype, defines, kernel_of, running_rule
+from everstep.optimizers.contract import compute_dtype, defines, kernel_of
+from everstep.optimizers.contract.declarations import running_rule
 
 WAYS = ("kernel", "grouped", "compiled", "pieces", "in_place")
 SMALL = 16384  # elements below which a variable's own operations cost more than its elements do

@@ -15,16 +15,14 @@ from everstep.compat.state.native_file import reading as guarded
 from everstep.compat.state.state import State
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
 
-FORMATS = OrderedDict(
-    [
-        ("everstep", "everstep's own, .npz"),
-        ("tf-saver", "checkpoints of tf.train.Saver"),
-        ("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights"),
-        ("keras-h5", "models in HDF5, of every Keras"),
-        ("keras", ".keras of Keras 3 and tf.keras 2.12 and newer"),
-        ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
-    ]
-)
+FORMATS = OrderedDict([
+    ("everstep", "everstep's own, .npz"),
+    ("tf-saver", "checkpoints of tf.train.Saver"),
+    ("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights"),
+    ("keras-h5", "models in HDF5, of every Keras"),
+    ("keras", ".keras of Keras 3 and tf.keras 2.12 and newer"),
+    ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
+])
 _READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read, "bundle": bundle.read}
 _TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # of a checkpoint of version 1
 
@@ -268,16 +266,10 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
     else:
         named = [("{}/{}".format(name, slot), handle)
                  for name, found in native.slots.items() for slot, handle in found.items()]
-        facts.update(
-            definition=None,
-            updates=None,
-            steps=None,
-            pending=None,
-            scalars={},
-            slots=[[None, name or str(place)] + _told(handle)
-                   for place, (name, handle) in enumerate(native.entries or named)],
-            variables=list(native.variables),
-        )
+        slots = [[None, name or str(place)] + _told(handle)
+                 for place, (name, handle) in enumerate(native.entries or named)]
+        facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
+        facts["variables"] = list(native.variables)
     return facts
 
 

@@ -27,10 +27,8 @@ _LAYERS = {
     "Embedding": ("embeddings",),
     "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
     "LayerNormalization": ("gamma", "beta"),
-    "Conv1D": ("kernel", "bias"),
-    "Conv2D": ("kernel", "bias"),
-    "Conv3D": ("kernel", "bias"),
 }
+_LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias")))
 
 
 def read(path):

@@ -65,13 +65,8 @@ def _header(state):
         dtype = np.dtype("<f4") if handle.dtype.name == "bfloat16" else np.dtype(handle.dtype).newbyteorder("<")
         if dtype.str not in DTYPES:
             raise StateError("{} is of {}, which a file does not hold".format(what, handle.dtype))
-        made = OrderedDict(
-            [
-                ("member", member_name(len(arrays))),
-                ("shape", [int(size) for size in handle.shape]),
-                ("dtype", dtype.str),
-            ]
-        )
+        shape = [int(size) for size in handle.shape]
+        made = OrderedDict([("member", member_name(len(arrays))), ("shape", shape), ("dtype", dtype.str)])
         arrays.append((made, handle))
         return made
 

@@ -60,15 +60,10 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
         slots[name] = OrderedDict((slot, found[slot]) for slot in wanted + list(ENGINE_SLOTS) if slot in found)
     definition = _with_live_hypers(definition, own, entry)
     counts = _counts(native, definition, own, entry, updates)
-    state = State(
-        definition.get_config(strict=False),
-        counts["updates"],
-        counts.get("steps"),
-        counts.get("pending", 0),
-        _scalars(native, definition, own, counts["updates"]),
-        slots,
-        OrderedDict((name, native.variables[name]) for name in slots if name in native.variables),
-    )
+    scalars = _scalars(native, definition, own, counts["updates"])
+    variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
+    config, pending = definition.get_config(strict=False), counts.get("pending", 0)
+    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables)
     return _as_definition(state, definition, entry, learning_rate)
 
 

@@ -7,22 +7,13 @@ from everstep.errors import ConfigError
 from everstep.optimizers.contract.declarations import REQUIRED
 
 # Arguments that stock classes spell in another way than definitions do, wherever they have them.
-_RENAMED = {
-    "base": "power_base",
-    "beta1": "beta_1",
-    "beta2": "beta_2",
-    "eeta": "trust_coefficient",
-    "l1_regularization_strength": "l1",
-    "l2_regularization_strength": "l2",
-    "l2_shrinkage_regularization_strength": "l2_shrinkage",
-    "use_nesterov": "nesterov",
-}
-HOMES = {
-    "optimizer_v2": "OptimizerV2",
-    "get_updates": "Keras 2.0 to 2.3",
-    "update_step": "new-style Keras",
-    "keras3": "Keras 3",
-}
+_RENAMED = dict(
+    base="power_base", beta1="beta_1", beta2="beta_2", eeta="trust_coefficient", l1_regularization_strength="l1",
+    l2_regularization_strength="l2", l2_shrinkage_regularization_strength="l2_shrinkage", use_nesterov="nesterov",
+)
+HOMES = dict(
+    optimizer_v2="OptimizerV2", get_updates="Keras 2.0 to 2.3", update_step="new-style Keras", keras3="Keras 3"
+)
 
 # One slot on disk. always: it exists whether or not it is used; rank: "matrix" where only variables of rank 2 or more
 # have it, "vector" where only the others do, else "".

@@ -39,6 +39,16 @@ _PROXIMAL = dict(initial_accumulator_value=0.1, l1_regularization_strength=0.0, 
 _FTRL = dict(_PROXIMAL, learning_rate_power=-0.5, l2_shrinkage_regularization_strength=0.0)
 
 
+_BETAS = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
+_KERAS = dict(  # the arguments of classes that are alike in all tf.keras and in Keras 3
+    SGD=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
+    RMSprop=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
+    Adagrad=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
+    Adadelta=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
+    Adam=dict(_BETAS, amsgrad=False), Adamax=_BETAS, Nadam=_BETAS, Ftrl=dict(_FTRL, learning_rate=0.001, beta=0.0),
+)
+
+
 def _rows_with_momentum(options):
     return "rows" if options.get("momentum") else "exact"
 
@@ -124,135 +134,107 @@ def _tf_train():
 
 
 def _optimizer_v2():
-    def entry(definition, native, slots, **fields):
-        fields.setdefault("counters", "updates=iter")
-        return Stock("optimizer_v2", native, definition, slots=slots, **fields)
+    def entry(definition, slots, counters="updates=iter", **fields):
+        fields.setdefault("arguments", _KERAS[definition.__name__])
+        return Stock("optimizer_v2", definition.__name__, definition, slots=slots, counters=counters, **fields)
 
-    betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
+    yield entry(SGD, "velocity=momentum", fixed={"rate_in_velocity": True}, sparse=_rows_with_momentum)
     yield entry(
-        SGD, "SGD", "velocity=momentum", arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
-        fixed={"rate_in_velocity": True}, sparse=_rows_with_momentum,
-    )
-    yield entry(
-        RMSprop, "RMSprop", "mean_square=rms | velocity=momentum | mean_grad=mg",
-        arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
+        RMSprop, "mean_square=rms | velocity=momentum | mean_grad=mg",
         fixed={"epsilon_in_root": None, "initial_mean_square": 0.0}, sparse=_rows_with_momentum,
     )
+    yield entry(Adagrad, "accumulator", fixed={"epsilon_in_root": False})
+    yield entry(Adadelta, "mean_square=accum_grad | mean_square_step=accum_var", sparse="rows")
+    yield entry(Adam, "m | v | v_hat=vhat")
+    yield entry(Adamax, "m | u=v", sparse="rows")
     yield entry(
-        Adagrad, "Adagrad", "accumulator",
-        arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
-        fixed={"epsilon_in_root": False},
-    )
-    yield entry(
-        Adadelta, "Adadelta", "mean_square=accum_grad | mean_square_step=accum_var",
-        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7), sparse="rows",
-    )
-    yield entry(Adam, "Adam", "m | v | v_hat=vhat", arguments=dict(betas, amsgrad=False))
-    yield entry(Adamax, "Adamax", "m | u=v", arguments=betas, sparse="rows")
-    yield entry(
-        Nadam, "Nadam", "m | v", counters="updates=iter momentum_product=momentum_cache",
-        arguments=dict(betas, decay=0.004), renamed={"decay": "momentum_decay"}, fixed={"momentum_schedule": True},
+        Nadam, "m | v", counters="updates=iter momentum_product=momentum_cache",
+        arguments=dict(_BETAS, decay=0.004), renamed={"decay": "momentum_decay"}, fixed={"momentum_schedule": True},
         sparse="variable_rows", note="its schedule_decay, in a config decay, is momentum_decay",
     )
-    yield entry(Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0), sparse="rows")
+    yield entry(Ftrl, "accumulator linear", sparse="rows")
 
 
 def _get_updates():
-    def entry(definition, native, slots, **fields):
-        fields.setdefault("counters", "updates=iterations")
+    def entry(definition, slots, counters="updates=iterations", **fields):
+        fields.setdefault("arguments", _KERAS[definition.__name__])
         race = "stock get_updates reads its counter before or after moving it, at random"
-        return Stock("get_updates", native, definition, slots=slots, differs=race, **fields)
+        name = definition.__name__
+        return Stock("get_updates", name, definition, slots=slots, counters=counters, differs=race, **fields)
 
-    betas = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-7)
     before_2_3 = "updates=iterations?"  # Keras before 2.3 saves no count of these
+    yield entry(SGD, "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
-        SGD, "SGD", "velocity*", arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
-        fixed={"rate_in_velocity": True},
-    )
-    yield entry(
-        RMSprop, "RMSprop", "mean_square", counters=before_2_3,
+        RMSprop, "mean_square", counters=before_2_3,
         arguments=dict(learning_rate=0.001, rho=0.9, epsilon=1e-7),
         fixed={"epsilon_in_root": False, "initial_mean_square": 0.0, "momentum": 0.0, "centered": False},
     )
     yield entry(
-        Adagrad, "Adagrad", "accumulator", counters=before_2_3, arguments=dict(learning_rate=0.01, epsilon=1e-7),
+        Adagrad, "accumulator", counters=before_2_3, arguments=dict(learning_rate=0.01, epsilon=1e-7),
         fixed={"initial_accumulator_value": 0.0, "epsilon_in_root": False},
     )
     yield entry(
-        Adadelta, "Adadelta", "mean_square | mean_square_step", counters=before_2_3,
+        Adadelta, "mean_square | mean_square_step", counters=before_2_3,
         arguments=dict(learning_rate=1.0, rho=0.95, epsilon=1e-7),
     )
-    yield entry(Adam, "Adam", "m | v | v_hat*", arguments=dict(betas, learning_rate=0.001, amsgrad=False))
-    yield entry(Adamax, "Adamax", "m | u", arguments=dict(betas, learning_rate=0.002))
+    yield entry(Adam, "m | v | v_hat*")
+    yield entry(Adamax, "m | u", arguments=dict(_BETAS, learning_rate=0.002))
     yield entry(
-        Nadam, "Nadam", "m | v", counters="updates=iterations momentum_product=m_schedule?",
-        arguments=dict(betas, learning_rate=0.002, schedule_decay=0.004), renamed={"schedule_decay": "momentum_decay"},
+        Nadam, "m | v", counters="updates=iterations momentum_product=m_schedule?",
+        arguments=dict(_BETAS, learning_rate=0.002, schedule_decay=0.004), renamed={"schedule_decay": "momentum_decay"},
         fixed={"momentum_schedule": True},
     )
 
 
 def _new_style(target):
-    def entry(definition, native, slots, **fields):
-        fields.setdefault("counters", counters)
-        fields.setdefault("differs", differs)
-        fields.setdefault("refused", refused)
+    def entry(definition, slots, native=None, **fields):
+        native = native or definition.__name__
+        fields = dict(dict(counters=counters, differs=differs, refused=refused), **fields)
+        fields.setdefault("arguments", _KERAS.get(native))
         return Stock(target, native, definition, slots=slots, **fields)
 
     keras_3 = target == "keras3"
     counters = "updates=iteration learning_rate?" if keras_3 else "updates=iteration"
     differs = "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart" if keras_3 else None
     refused = {"use_ema": "everstep has no moving average of weights"}
-    betas = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
-    yield entry(
-        SGD, "SGD", "velocity" if keras_3 else "velocity*",
-        arguments=dict(learning_rate=0.01, momentum=0.0, nesterov=False), fixed={"rate_in_velocity": True},
-    )
-    yield entry(
-        RMSprop, "RMSprop", "mean_square | velocity | mean_grad",
-        arguments=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
-        fixed={"epsilon_in_root": True, "initial_mean_square": 0.0},
-    )
-    yield entry(
-        Adagrad, "Adagrad", "accumulator",
-        arguments=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
-        fixed={"epsilon_in_root": True},
-    )
-    yield entry(
-        Adadelta, "Adadelta", "mean_square mean_square_step",
-        arguments=dict(learning_rate=0.001, rho=0.95, epsilon=1e-7),
-    )
     adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
-    yield entry(Adam, "Adam", "m v | v_hat", arguments=dict(betas, amsgrad=False), refused=dict(refused, **adaptive))
+    yield entry(SGD, "velocity" if keras_3 else "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
-        AdamW, "AdamW", "m v | v_hat", arguments=dict(betas, amsgrad=False, weight_decay=0.004),
+        RMSprop, "mean_square | velocity | mean_grad", fixed={"epsilon_in_root": True, "initial_mean_square": 0.0}
+    )
+    yield entry(Adagrad, "accumulator", fixed={"epsilon_in_root": True})
+    yield entry(Adadelta, "mean_square mean_square_step")
+    yield entry(Adam, "m v | v_hat", refused=dict(refused, **adaptive))
+    yield entry(
+        AdamW, "m v | v_hat", arguments=dict(_BETAS, amsgrad=False, weight_decay=0.004),
         fixed={"decay_times_rate": True}, note="weight_decay of its other optimizers is the same",
     )
-    yield entry(Adamax, "Adamax", "m u", arguments=betas)
-    # Keras 3.0; later
+    yield entry(Adamax, "m u")
+    # Keras 3.0 saves the product before the slots, later versions behind them or not at all.
     yield entry(
-        Nadam, "Nadam", "m v", counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",
-        arguments=betas, fixed={"momentum_schedule": True, "momentum_decay": 1.0},
+        Nadam, "m v", counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",
+        fixed={"momentum_schedule": True, "momentum_decay": 1.0},
         differs=differs or "stock new-style Nadam multiplies its momentum product once per variable in a compiled step",
     )
-    yield entry(Ftrl, "Ftrl", "accumulator linear", arguments=dict(_FTRL, learning_rate=0.001, beta=0.0))
+    yield entry(Ftrl, "accumulator linear")
     yield entry(
-        Lion, "Lion", "m", arguments=dict(learning_rate=0.001 if keras_3 else 1e-4, beta_1=0.9, beta_2=0.99),
+        Lion, "m", arguments=dict(learning_rate=0.001 if keras_3 else 1e-4, beta_1=0.9, beta_2=0.99),
         fixed={"weight_decay": 0.0}, note="weight_decay= is the same",
     )
     yield entry(
-        Adafactor, "Adafactor", "rows=r^ columns=c^ v*",
+        Adafactor, "rows=r^ columns=c^ v*",
         arguments=dict(learning_rate=0.001, beta_2_decay=-0.8, epsilon_1=1e-30, epsilon_2=0.001, clip_threshold=1.0),
         fixed={"relative_step": True, "scale_parameter": True, "factored": True},
         note="its relative_step=False changes nothing",
     )
     if keras_3:
         yield entry(
-            LAMB, "Lamb", "m v", arguments=betas,
+            LAMB, "m v", "Lamb", arguments=_BETAS,
             fixed={"weight_decay": 0.0, "exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""},
             note="its weight_decay= stands outside of the ratio",
         )
         yield entry(
-            ScheduleFreeAdamW, "ScheduleFreeAdamW", "z v",
+            ScheduleFreeAdamW, "z v",
             arguments=dict(learning_rate=0.0025, beta_1=0.9, beta_2=0.999, epsilon=1e-8, warmup_steps=0),
             fixed={"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
             note="its weight_decay= is taken off y alone",

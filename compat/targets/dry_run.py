@@ -11,7 +11,8 @@ from everstep.compat.engine.trace import REDUCTIONS
 from everstep.compat.engine.variable_step import VariableStep
 from everstep.compat.targets.arrays import ArraysTarget, Optimizer
 from everstep.errors import RuleError
-from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, running_rule, tree, walk
+from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
+from everstep.optimizers.contract.declarations import running_rule
 
 _passed = set()  # the forms of definitions whose rules are known to be right: another rate needs no second run
 _running = threading.local()

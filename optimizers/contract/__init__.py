@@ -9,16 +9,7 @@ from everstep.optimizers.contract.by_name import ByName, Factors
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, check_number, check_pattern, compute_dtype, is_tensor
 from everstep.optimizers.contract.closed_forms import decayed, geometric
 from everstep.optimizers.contract.composite import Composite, Wrapper
-from everstep.optimizers.contract.declarations import (
-    REQUIRED,
-    VARIABLE,
-    Option,
-    hyper,
-    option,
-    running_rule,
-    scalar,
-    slot,
-)
+from everstep.optimizers.contract.declarations import REQUIRED, VARIABLE, Option, hyper, option, scalar, slot
 from everstep.optimizers.contract.decoupled import Decoupled
 from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel_names import kernel, kernel_of

@@ -63,18 +63,8 @@ class Definition(Configured):
     """
 
     kind = "definition"
-    verbs = (
-        "specialize",
-        "loss_scale",
-        "measure",
-        "accepts",
-        "collect",
-        "applies",
-        "advance",
-        "reject",
-        "update",
-        "coast",
-        "at_evaluation",
+    verbs = tuple(
+        "specialize loss_scale measure accepts collect applies advance reject update coast at_evaluation".split()
     )
     keyword_only = ("sparse", "dense_ok")  # type: tuple[str, ...]
     hints = {

@@ -142,13 +142,5 @@ def decoupled_weight_decay(
     if by_rule:
         pairs.extend(DecoupledWeightDecay.factors.check("decoupled_weight_decay", weight_decay))
     pairs.extend((rule, 1.0) for rule in rules_of(include))
-    return DecoupledWeightDecay(
-        definition,
-        1.0 if by_rule else weight_decay,
-        times_rate,
-        base_rate,
-        l1,
-        tuple(pairs),
-        0.0 if by_rule or include is not None else 1.0,
-        beside,
-    )
+    decay, otherwise = 1.0 if by_rule else weight_decay, 0.0 if by_rule or include is not None else 1.0
+    return DecoupledWeightDecay(definition, decay, times_rate, base_rate, l1, tuple(pairs), otherwise, beside)
