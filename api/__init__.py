@@ -60,12 +60,7 @@ def _check(definition):
     check_rule(definition)
 
 
-binder.use(
-    native_class=lambda definition_class, module: find(module).native_class(definition_class),
-    to_native_config=to_native_config,
-    check=_check,
-    numpy_ops=numpy_ops,
-)
+binder.use(lambda made, module: find(module).native_class(made), to_native_config, _check, numpy_ops)
 
 
 def custom_objects(module):

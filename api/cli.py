@@ -42,13 +42,10 @@ def main(arguments=None):
     convert.add_argument("target", metavar="DST")
     convert.add_argument("--to", required=True, metavar="FORMAT", help=", ".join(WRITTEN))
     add_reading(convert)
-    convert.add_argument(
-        "--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer to continue with"
-    )
+    convert.add_argument("--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer")
     convert.add_argument("--ours", action="store_true", help="name slots as optimizers do that everstep bound")
-    convert.add_argument(
-        "--rename", action="append", default=[], metavar="OLD=NEW", help="a variable's name there; OLD is a pattern"
-    )
+    say = "a variable's name there; OLD is a pattern"
+    convert.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help=say)
     convert.add_argument("--by-order", action="store_true", help="match variables that no name matches in their order")
     convert.add_argument("--dry-run", action="store_true", help="read and match, and write nothing")
     convert.set_defaults(run=convert_file)
@@ -112,9 +109,8 @@ def show_definition(name):
 
 def add_reading(command):
     """The arguments that say what a file does not."""
-    command.add_argument(
-        "--optimizer", help='the stock optimizer that trained: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
-    )
+    say = 'the stock optimizer that trained: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
+    command.add_argument("--optimizer", help=say)
     command.add_argument("--updates", type=int, help="how many updates were made, where the file does not say")
     command.add_argument("--learning-rate", type=float, help="the rate that was in force, to rescale momentum with")
     command.add_argument("--variables", help="names of the trained variables in order: A,B,C")

@@ -63,9 +63,7 @@ class LAMB(Definition):
         def found(pattern):
             return pattern if pattern and re.search(pattern, variable.name) else ""
 
-        return self.replace(
-            exclude_from_weight_decay=found(undecayed), exclude_from_layer_adaptation=found(unadapted)
-        )
+        return self.replace(exclude_from_weight_decay=found(undecayed), exclude_from_layer_adaptation=found(unadapted))
 
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad

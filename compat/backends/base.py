@@ -56,7 +56,7 @@ def required(verb):
 
 
 # Required verbs that only TensorFlow has.
-GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part", "join")
+GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = tuple("no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split())
 
@@ -341,10 +341,6 @@ class Backend(object):
     @required
     def write_part(self, variable, value, place):
         """Writes the rows from place[0] to place[1] of a ref variable."""
-
-    @required
-    def join(self, pieces):
-        """Returns one value made of consecutive parts."""
 
     @required
     def concat_flat(self, values):

@@ -82,9 +82,6 @@ class TensorFlowLowering(Backend):
         # A resource variable written so is copied whole at every later read.
         return variable[place[0] : place[1]].assign(self.cast(value, self.dtype(variable)))
 
-    def join(self, pieces):
-        return self.tf.concat(pieces, 0)
-
     def concat_flat(self, values):
         one = self.tf.constant([-1])
         return self.tf.concat([v if len(self.shape(v)) == 1 else self.tf.reshape(v, one) for v in values], 0)

@@ -5,7 +5,7 @@
 | kernel   | one fused operation of TensorFlow, see engine/fused.py           | rules that declare one                 |
 | grouped  | the rule once, on many small variables laid end to end           | rules on single elements; not on JAX   |
 | compiled | the rule as one function that XLA made, which variables share    | TF 2.5 and newer; sessions by choice   |
-| pieces   | the rule on one piece of a large variable after the other        | sessions                               |
+| pieces   | the rule on one piece of a large variable after the other        | sessions, ref variables                |
 | in_place | the rule, with operations that move slots where they are         | sessions                               |
 | plain    | the rule, operation by operation                                 | everywhere                             |
 
@@ -277,35 +277,26 @@ class Lowerings(object):
         edges = list(range(0, shape[0], rows)) + [shape[0]]
         if len(edges) < 3:
             return None, ""
+        if not self.host.backend.is_ref(work.variable):
+            return None, "not pieces: TensorFlow copies a resource variable whole where a part of it is written"
         if self.host.backend.shares_variables():
             return None, "not pieces: others may write the variable meanwhile"
         return lambda earlier: self._run_pieces(work, traced, program, list(zip(edges, edges[1:])), earlier), ""
 
     def _run_pieces(self, work, traced, program, places, earlier):
-        backend, written = self.host.backend, [VAR] + list(traced.slots)
+        backend, done, waiting, grad = self.host.backend, [], list(earlier), work.lower(work.grad)
         stored = OrderedDict((name, self.host.slot(work.variable, name)) for name in work.declared)
         stored[VAR] = work.variable
-        made, done, waiting = OrderedDict((name, []) for name in written), [], list(earlier)
-        in_place, grad = backend.is_ref(work.variable), work.lower(work.grad)
         for place in places:
             with backend.after(waiting):
                 given = {name: backend.cast(backend.part(native, place), work.dtype) for name, native in stored.items()}
                 given[GRAD] = backend.part(grad, place)
                 outside = [work.lower(value) for value in program.outside]
                 natives = _results(backend, program, given, outside, work, traced)
-            waiting = list(natives.values())
-            if in_place:
-                with backend.after(waiting):
-                    waiting = [backend.write_part(stored[name], native, place) for name, native in natives.items()]
-                done.extend(waiting)
-            for name, native in natives.items():
-                made[name].append(native)
-        if in_place:
-            return [self.host.constrain(work.variable, backend.group(done))]
-        with backend.after(waiting):
-            wholes = OrderedDict((name, backend.join(natives)) for name, natives in made.items())
-        with backend.after(list(wholes.values())):
-            return self._write(work, wholes)
+            with backend.after(list(natives.values())):
+                waiting = [backend.write_part(stored[name], native, place) for name, native in natives.items()]
+            done.extend(waiting)
+        return [self.host.constrain(work.variable, backend.group(done))]
 
     def _in_session(self, work, traced, collected):
         """The program of an update on a whole variable in a session, of variables and slots alike; else None."""

@@ -60,8 +60,7 @@ def by_saver_name(native, definition):
                                             for place, slot in enumerate(line)) or "none",
                     ". Two optimizers of that name have trained it; their slots cannot be told apart"
                     if len(found) > len(line) else ""))
-        slots[variable] = OrderedDict(
-            (slot.name, found[place]) for place, slot in enumerate(line) if slot.name in used)
+        slots[variable] = OrderedDict((slot.name, found[place]) for place, slot in enumerate(line) if slot.name in used)
     if not line:
         slots = OrderedDict((key, OrderedDict()) for key, handle in native.entries
                             if np.dtype(handle.dtype).kind == "f")

@@ -253,14 +253,11 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
                 state = _guessed(native, kinds)
         facts.update(api=native.target, notes=native.notes)
     if state is not None:
+        slots = [[name, slot] + _told(found[slot]) for name, found in state.slots.items() for slot in found]
         facts.update(
-            definition=None if facts["missing"] else state.definition,
+            definition=None if facts["missing"] else state.definition, slots=slots, variables=list(state.slots),
             updates=state.updates if getattr(native, "counted", True) else None,
-            steps=state.steps,
-            pending=state.pending,
-            scalars=dict(state.scalars),
-            slots=[[name, slot] + _told(found[slot]) for name, found in state.slots.items() for slot in found],
-            variables=list(state.slots),
+            steps=state.steps, pending=state.pending, scalars=dict(state.scalars),
         )
         facts["optimizer"] = facts["optimizer"] or (state.definition or {}).get("definition")
     else:

@@ -22,8 +22,7 @@ def definition_for(native, definition=None, optimizer=None, learning_rate=None):
     ours = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
     if definition is not None:
         if not isinstance(definition, Definition):
-            raise StateError("definition is one of everstep's, such as everstep.optimizers.Adam(); got {!r}".format(
-                definition))
+            raise StateError("definition is such as everstep.optimizers.Adam(); got {!r}".format(definition))
         return definition, ours
     if optimizer is not None:
         return _of_text(native, optimizer, learning_rate), False if ours is None and native.entries else ours

@@ -121,8 +121,8 @@ def _counts(native, definition, own, entry, updates):
 
 
 def _has_schedule(definition):
-    return any(isinstance(owner._values[declaration.name], Schedule)
-               for owner, declaration in flat(definition, "hyper").values())
+    hypers = flat(definition, "hyper").values()
+    return any(isinstance(owner._values[each.name], Schedule) for owner, each in hypers)
 
 
 def _scalars(native, definition, own, updates):

@@ -71,10 +71,7 @@ def saver_names(state, ours=False, learning_rate=None):
 def fitted_to(native, state, ours=False, learning_rate=None, rename=(), by_order=False, variables=None):
     """({array in a file that goes by position: handle or array of a state}, matches, notes in words)"""
     found = definition_of(state)
-    if native.config is None:
-        definition = found
-    else:
-        definition, ours = definition_for(native)
+    definition, ours = (found, ours) if native.config is None else definition_for(native)
     check_present(native)
     if type(definition.base) is not type(found.base):
         raise StateError("{} is of {}, the state of {}".format(native.path, definition._short(), found._short()))

@@ -27,11 +27,10 @@ def entry_of_class(stock, target):
             raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reasons[0]))
         # In tf.train a subclass with another rule keeps its base's name in its method order; in Keras, `.legacy` has
         # classes of the same names.
-        lineage = [stock] if target == "tf_train" else stock.__mro__
-        for base in lineage:
-            found = [entry for entry in entries_of(target) if entry.native == base.__name__]
-            if found:
-                return found[0]
+        for base in [stock] if target == "tf_train" else stock.__mro__:
+            for entry in entries_of(target):
+                if entry.native == base.__name__:
+                    return entry
     raise UnsupportedError(
         "{} is not one of the stock optimizers that everstep knows for {}: {}".format(
             name, target, ", ".join(sorted(entry.native for entry in entries_of(target)))

@@ -34,7 +34,6 @@ from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.sgd import SGD
 from everstep.optimizers.sgdw import SGDW
 
-_KERAS_3 = ("update_step", "keras3")
 _PROXIMAL = dict(initial_accumulator_value=0.1, l1_regularization_strength=0.0, l2_regularization_strength=0.0)
 _FTRL = dict(_PROXIMAL, learning_rate_power=-0.5, l2_shrinkage_regularization_strength=0.0)
 
@@ -242,22 +241,16 @@ def _new_style(target):
         )
 
 
-def _entries():
-    for entries in (_tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"), _new_style("keras3")):
-        for entry in entries:
-            yield entry
-
-
-STOCK = tuple(_entries())
+_APIS = _tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"), _new_style("keras3")
+STOCK = tuple(entry for entries in _APIS for entry in entries)
 
 _MAKES_OTHERS_WORK = "it changes what another optimizer does; bind that one, with an everstep wrapper"
 _LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
 # Stock optimizers that no definition stands for: {class name: why}. A name in `contrib.optimizer_v2` counts by module.
 UNSUPPORTED = {
     "AdagradDAOptimizer": "its rule needs global_step as a number of its own, which a definition does not see",
-    "AdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates; AdamOptimizer is known",
-    "LazyAdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates; LazyAdamOptimizer is "
-    "known",
+    "AdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates",
+    "LazyAdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates",
     "ProximalGradientDescentOptimizer": "no definition computes it yet",
     "RegAdagradOptimizer": "it has two kinds of step, of which one leaves the accumulator alone",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",

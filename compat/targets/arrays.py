@@ -23,8 +23,7 @@ class ArraysTarget(Target):
         member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
         Unsupported("partitioned variables", VariableError, "{optimizer} trains whole arrays; got {got!r}"),
         Unsupported(
-            "constraints",
-            VariableError,
+            "constraints", VariableError,
             "{optimizer} applies no constraint, and the array has {got!r}; apply it after each step",
         ),
     )

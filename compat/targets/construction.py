@@ -53,12 +53,8 @@ class Construction(Hypers):
     @classmethod
     def made_for(cls, definition_class, base):
         """The native class: this target over `base`, named like the definition."""
-        body = {
-            "definition_class": definition_class,
-            "native_base": base,
-            "__doc__": definition_class.__doc__,
-            "__module__": definition_class.__module__,
-        }
+        body = {name: getattr(definition_class, name) for name in ("__doc__", "__module__")}
+        body.update(definition_class=definition_class, native_base=base)
         return type(str(definition_class.__name__), (cls, base), body)
 
     @classmethod

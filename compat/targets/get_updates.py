@@ -37,8 +37,7 @@ class GetUpdatesTarget(Target):
     unsupported = (
         member("minimize", "train with fit, or run what get_updates(loss, params) gives in keras.backend.function"),
         member("apply_gradients", "get_updates(loss, params) makes the operations of a step"),
-        PARTITIONED,
-        DECAY,
+        PARTITIONED, DECAY,
         keyword("global_clipnorm", "bind everstep.clip(definition, global_norm=...)"),
     )
     takes_gradients = True

@@ -40,11 +40,7 @@ class Keras3Target(NewStyleTarget):
     target = "keras3"
     works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
     unsupported = (
-        GRAPHS,
-        PARTITIONED,
-        SLOT_NAMES,
-        WEIGHTS,
-        DECAY,
+        GRAPHS, PARTITIONED, SLOT_NAMES, WEIGHTS, DECAY,
         member("minimize", "train with fit, or give gradients to apply_gradients"),
     )
     entries = ("apply_gradients", "apply")

@@ -21,8 +21,7 @@ from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tr
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(
-    "graphs of TF 1",
-    UnsupportedError,
+    "graphs of TF 1", UnsupportedError,
     "{optimizer} cannot train in a graph of TF 1 (tf.Graph, tf.Session, disable_eager_execution): optimizers of this "
     "kind do nothing there. Bind the definition to tf.compat.v1.train, or to tf.keras.optimizers.legacy (from TF 2.16 "
     "on tf_keras.optimizers.legacy)",

@@ -48,13 +48,11 @@ class OptimizerV2Target(SinceV2Target):
     works_on = "tf.keras of TF 1.14 to 2.10, tf.keras.optimizers.legacy of 2.11 to 2.15, tf_keras.optimizers.legacy"
     unsupported = (
         Unsupported(
-            "ref variables",
-            VariableError,
+            "ref variables", VariableError,
             "{optimizer} trains resource variables, as every OptimizerV2; got {got!r}. In TF 1.x make it with "
             "use_resource=True, or bind to tf.train",
         ),
-        PARTITIONED,
-        DECAY,
+        PARTITIONED, DECAY,
     )
     entries = ("apply_gradients",)
     takes_gradients = True

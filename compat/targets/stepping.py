@@ -69,14 +69,9 @@ class Stepping(Hypers):
             return known
         key = self.find_key(variable)
         if key not in self._rules:
-            record = Variable(
-                name=self.variable_name(variable),
-                shape=tuple(self.backend.shape(self.unwrap(variable))),
-                dtype=self.backend.dtype(self.unwrap(variable)),
-                index=len(self._rules),
-                collections=self.collections(variable),
-                native=variable,
-            )
+            name, native = self.variable_name(variable), self.unwrap(variable)
+            shape, dtype = tuple(self.backend.shape(native)), self.backend.dtype(native)
+            record = Variable(name, shape, dtype, len(self._rules), self.collections(variable), variable)
             rule = self._specialized(record)
             names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
             self._rules[key] = Known(rule, record, variable, key, names, {})

@@ -39,15 +39,13 @@ class TrainTarget(Target):
         member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
         keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
         Unsupported(
-            "setting hypers",
-            HyperValueError,
+            "setting hypers", HyperValueError,
             "{optimizer}.{name} is a constant of the graph, as in every tf.train optimizer, so that a restored "
             "checkpoint never brings back an old value. Give {name} as a tensor, placeholder or everstep.Schedule to "
             "vary it",
         ),
         Unsupported(
-            "tf.distribute over several replicas",
-            UnsupportedError,
+            "tf.distribute over several replicas", UnsupportedError,
             "{optimizer} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
             "optimizers work under tf.distribute",
         ),

@@ -34,13 +34,8 @@ class UpdateStepTarget(NewStyleTarget):
     works_on = "tf.keras of TF 2.11 to 2.15, tf_keras"
     unsupported = (
         GRAPHS,
-        Unsupported(
-            "ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"
-        ),
-        PARTITIONED,
-        SLOT_NAMES,
-        WEIGHTS,
-        DECAY,
+        Unsupported("ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"),
+        PARTITIONED, SLOT_NAMES, WEIGHTS, DECAY,
         Unsupported("DTensor meshes", UnsupportedError, "{optimizer} does not run on a DTensor mesh"),
     )
     entries = ("apply_gradients",)
