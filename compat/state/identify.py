@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from everstep.compat.state.native_file import saver_slots
-from everstep.compat.stock.from_native import from_native, short
+from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import CONFIG_KEY
@@ -22,7 +22,7 @@ def definition_for(native, definition=None, optimizer=None, learning_rate=None):
     ours = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
     if definition is not None:
         if not isinstance(definition, Definition):
-            raise StateError("definition is such as everstep.optimizers.Adam(); got {!r}".format(definition))
+            raise StateError("definition is one of everstep's, such as Adam(); got {!r}".format(definition))
         return definition, ours
     if optimizer is not None:
         return _of_text(native, optimizer, learning_rate), False if ours is None and native.entries else ours
@@ -41,9 +41,13 @@ def of_config(native):
     """The definition of a file that has its optimizer's config."""
     if CONFIG_KEY in native.config:
         return Target.split_config(native.config)[0]
+    return _of_stock(native.target, native.class_name, native.config)
+
+
+def _of_stock(target, name, config):
     with warnings.catch_warnings():  # of what stock does that the definition does not: no affair of a file's
         warnings.filterwarnings("ignore", "stock ")
-        return from_native({"class_name": native.class_name, "config": native.config}, native.target)
+        return from_native({"class_name": name, "config": config}, target)
 
 
 def _of_text(native, text, learning_rate):
@@ -67,7 +71,7 @@ def _of_text(native, text, learning_rate):
                 native.target, name, ", ".join(sorted(set(entry.native for entry in known)))
             )
         )
-    unknown = sorted(set(arguments) - set(entry.names))
+    unknown = sorted(set(arguments) - set(entry.names) - set(BESIDE if entry.target != "tf_train" else ()))
     if unknown:
         raise StateError("{} has no argument {}; it has {}".format(
             entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
@@ -82,14 +86,13 @@ def definition_of(native, entry, arguments):
     Raises:
         StateError: an argument makes no sense, or none of them says one that has no default.
     """
-    held = native.own
-    given = {name: number(held[name]) for name in entry.names if name in held and not np.shape(held[name])}
+    given = {name: number(held) for name, held in native.own.items() if name in entry.names and not np.shape(held)}
     given.update(arguments)
     for slot, theirs in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
         if theirs in entry.names and theirs not in given:
             given[theirs] = any(slot in found for found in _slot_names(native, entry))
     try:
-        return entry.make(given)
+        return _of_stock(entry.target, entry.native, given)
     except EverstepError as error:
         raise StateError(str(error))
 
@@ -105,8 +108,7 @@ def guessed_definition(native, name, momentum):
 
 def _entries_of(native):
     """The stock optimizers that a file may be of, by its API."""
-    targets = [native.target] if native.target else ["keras3", "update_step"]
-    return [entry for target in targets for entry in entries_of(target)]
+    return entries_of(native.target) if native.target else entries_of("keras3") + entries_of("update_step")
 
 
 def _slot_names(native, entry):

@@ -12,13 +12,15 @@ from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
-from everstep.optimizers.contract import REQUIRED, with_hypers
 from everstep.optimizers.contract import schedule as schedules
+from everstep.optimizers.contract import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
 
 _NEW_STYLE = ("update_step", "keras3")
+# Arguments that all Kerases have, and that become wrappers and schedules.
+BESIDE = ("clipnorm", "clipvalue", "decay", "global_clipnorm", "gradient_accumulation_steps", "weight_decay")
 
 
 def from_native(optimizer, api=None):
@@ -168,7 +170,7 @@ def _of_config(serialized, api):
             "{}".format(", ".join(sorted(serialized)))
         )
     target = api if isinstance(api, str) else api and find(api).target.name
-    if target not in [each.name for each in TARGETS] or target == "tf_train":
+    if target not in [each.name for each in TARGETS]:
         raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api; got {!r}".format(api))
     return entry_named(target, serialized["class_name"].split(">")[-1]), dict(serialized["config"]), None
 
@@ -192,7 +194,8 @@ class _Migration(object):
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
         # Keras up to 2.2 saves None where it means its own default.
         given = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
-        made = entry.make(given, learning_rate=self._rate(), **more)
+        given["learning_rate"] = self._rate()
+        made = entry.make(given, **more)
         decay = config.get("weight_decay")
         if decay and "weight_decay" not in entry.names:
             made = decoupled_weight_decay(made, decay)
@@ -209,8 +212,6 @@ class _Migration(object):
 
     def _rate(self):
         given = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
-        if given is REQUIRED:
-            raise ConfigError("this config of {} has no learning_rate".format(self.entry.native))
         decay = 0.0 if "decay" in self.entry.names else self.config.get("decay") or 0.0
         if isinstance(given, dict):
             given = _converted(given) or self._native_schedule()
