@@ -1,4 +1,4 @@
-"""What the stock table knows of one stock optimizer."""
+"""Describes one stock optimizer: an entry of the stock table."""
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple

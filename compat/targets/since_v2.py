@@ -1,4 +1,4 @@
-"""What OptimizerV2 and its successors share: native schedules, strategies, and steps inside of a tf.function."""
+"""Members that OptimizerV2 and its successors share: native schedules, strategies, steps inside a tf.function."""
 from __future__ import absolute_import, division, print_function
 
 import sys

@@ -1,4 +1,4 @@
-"""A definition's word that its rule is a well-known one, for which frameworks have fused kernels."""
+"""Declares that a rule is a well-known one, for which frameworks have fused kernels."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError

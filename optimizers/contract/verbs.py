@@ -1,4 +1,4 @@
-"""Which verbs a definition brings, it or one inside it; the bases' own count for nothing."""
+"""Finds which verbs a definition, or one inside it, defines itself."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract.composite import Composite, Wrapper
