@@ -45,8 +45,9 @@ def near(found, wanted, way, name):
     if bound > 0.2:
         assert cause  # no definition follows: see docs/from_native.md
         return
-    for each, value in enumerate(wanted):
-        assert oracle.distance(found[each], value) <= bound, each
+    # By the size of the layer: its bias may come near 0.
+    found, wanted = [np.concatenate([np.ravel(value) for value in values]) for values in (found, wanted)]
+    assert oracle.distance(found, wanted) <= bound
 
 
 # tf.train
