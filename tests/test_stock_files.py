@@ -161,7 +161,9 @@ def keras_cases():
         backend = module.backend.backend() if api == "keras3" else "function"
         way = Way(" ".join([api, backend]), api, True)
         for name, rate, arguments in stock.KERAS:
-            if hasattr(module.optimizers, name):
+            # Ftrl of TF 1.14 cannot be saved: its get_config calls what is not there.
+            no_config = name == "Ftrl" and tensorflow and tensorflow.__version__.startswith("1.14.")
+            if hasattr(module.optimizers, name) and not no_config:
                 for extension in extensions_of(api):
                     yield label, module, way, name, rate, arguments, extension
 

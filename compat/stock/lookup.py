@@ -1,7 +1,7 @@
 """Finds entries of the stock table: by a class, by a name, by a definition."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES
+from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.trees import flat
 
@@ -21,20 +21,20 @@ def entry_of_class(stock, target):
     """
     name = "{}.{}".format(stock.__module__, stock.__name__)
     if stock.__module__.split(".")[0] in FRAMEWORKS:
-        reasons = [reason for part, reason in UNSUPPORTED_MODULES.items() if part in stock.__module__]
-        reasons.extend([UNSUPPORTED[stock.__name__]] if stock.__name__ in UNSUPPORTED else [])
-        if reasons:
-            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reasons[0]))
+        modules = UNSUPPORTED_MODULES if target else dict(UNSUPPORTED_MODULES, **UNSUPPORTED_WITHOUT_API)
+        reasons = [reason for part, reason in modules.items() if part in stock.__module__]
+        reason = UNSUPPORTED.get(stock.__name__, reasons[0] if reasons else None)
+        if reason:
+            raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reason))
         # In tf.train a subclass with another rule keeps its base's name in its method order; in Keras, `.legacy` has
         # classes of the same names.
         for base in [stock] if target == "tf_train" else stock.__mro__:
             for entry in entries_of(target):
                 if entry.native == base.__name__:
                     return entry
+    known = ", ".join(sorted(entry.native for entry in entries_of(target)))
     raise UnsupportedError(
-        "{} is not one of the stock optimizers that everstep knows for {}: {}".format(
-            name, target, ", ".join(sorted(entry.native for entry in entries_of(target)))
-        )
+        "{} is not one of the stock optimizers that everstep knows for {}: {}".format(name, target, known)
     )
 
 

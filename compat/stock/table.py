@@ -283,5 +283,6 @@ UNSUPPORTED = {
 UNSUPPORTED_MODULES = {
     "contrib.optimizer_v2": "the first OptimizerV2, in tf.contrib alone; tf.train and tf.keras have the same rules",
     "dtensor": "it trains on a DTensor mesh, which everstep does not",
-    "optimizer_experimental": "the experimental optimizers of TF 2.9 and 2.10 differ from those of 2.11",
 }
+# Of classes that speak no API that everstep knows; TF 2.11 has its new-style optimizers in a module of that name.
+UNSUPPORTED_WITHOUT_API = {"experimental": "the experimental optimizers of TF 2.9 and 2.10 differ from those of 2.11"}
