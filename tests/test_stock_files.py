@@ -178,6 +178,7 @@ def made_by(module, name, rate, arguments):
 @pytest.mark.parametrize("label, module, way, name, rate, arguments, extension", list(keras_cases()), ids=ids)
 def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     path, template, again = [str(tmp_path / (kind + extension)) for kind in ("model", "template", "again")]
+    harness.start_anew(module)
     known = made_by(module, name, rate, arguments)[1]
 
     def make():

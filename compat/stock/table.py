@@ -245,6 +245,7 @@ _APIS = _tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"),
 STOCK = tuple(entry for entries in _APIS for entry in entries)
 
 _MAKES_OTHERS_WORK = "it changes what another optimizer does; bind that one, with an everstep wrapper"
+_MATRICES = "it needs products or roots of matrices, for which definitions have no ops"
 _LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
 # Stock optimizers that no definition stands for: {class name: why}. A name in `contrib.optimizer_v2` counts by module.
 UNSUPPORTED = {
@@ -254,10 +255,8 @@ UNSUPPORTED = {
     "ProximalGradientDescentOptimizer": "no definition computes it yet",
     "RegAdagradOptimizer": "it has two kinds of step, of which one leaves the accumulator alone",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
-    "ShampooOptimizer": "it needs roots of matrices, for which definitions have no ops",
-    "ShampooWOptimizer": "it needs roots of matrices, for which definitions have no ops",
+    "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES, "Muon": _MATRICES,
     "KfacOptimizer": "it needs the layers of the model, not gradients alone",
-    "Muon": "it needs products of matrices, for which definitions have no ops",
     "NonFusedAdam": "TF 2.8 to 2.10 divide by sqrt(v) - epsilon there; Adam is known",
     "AGNOptimizer": "it exchanges weights between workers",
     "ElasticAverageOptimizer": "it exchanges weights between workers",
@@ -279,6 +278,7 @@ UNSUPPORTED = {
     "MixedPrecisionLossScaleOptimizer": _LOSS_SCALE,
     "TFOptimizer": "it stands for an optimizer of tf.train inside Keras; read that one",
     "RestoredOptimizer": "it holds the variables of a loaded SavedModel and cannot train",
+    "_RestoredOptimizer": "it holds the variables of a loaded SavedModel and cannot train",
 }
 UNSUPPORTED_MODULES = {
     "contrib.optimizer_v2": "the first OptimizerV2, in tf.contrib alone; tf.train and tf.keras have the same rules",
