@@ -155,7 +155,7 @@ def _peers(found):
 
 
 def _strategies(found):
-    yield "What each strategy is worth: CPU time of a step by that with the strategy forbidden; first steps in seconds."
+    yield "The gain of each strategy: CPU time of a step, relative to the same step with the strategy forbidden; first steps in s."
     yield "`kernel` is Adam on B, the others DiffGrad: `grouped` on C, `pieces` on A, `compiled` and `in_place` on B."
     yield ""
     yield from _table(["environment", "API", "strategy", "with by without", "first: without", "with"])
