@@ -155,7 +155,7 @@ def _peers(found):
 
 
 def _strategies(found):
-    yield "CPU time of a step, relative to the same step with one strategy forbidden: what each gains. First steps in seconds."
+    yield "CPU time of a step, relative to the same step with a strategy forbidden, and first steps in seconds."
     yield "`kernel` is Adam on B, the others DiffGrad: `grouped` on C, `pieces` on A, `compiled` and `in_place` on B."
     yield ""
     yield from _table(["environment", "API", "strategy", "with by without", "first: without", "with"])
