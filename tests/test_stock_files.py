@@ -222,3 +222,21 @@ def test_every_entry_of_the_table_has_a_case():
     cases = {("tf_train", name) for name, _, _ in TRAIN}
     cases.update((entry.target, name) for name, _, _ in stock.KERAS for entry in STOCK if entry.native == name)
     assert {(entry.target, entry.native) for entry in STOCK} == cases
+
+
+SINCE_V2 = [pair for pair in keras_modules() if api_of(pair[1].optimizers.Adam) != "get_updates"]
+
+
+@pytest.mark.parametrize("label, module", SINCE_V2, ids=ids)
+def test_our_own_factored_slots(label, module, tmp_path):
+    """A kernel has rows and columns, its bias a whole second moment; a file that goes by position has both."""
+    path = str(tmp_path / ("model" + extensions_of(api_of(module.optimizers.Adam))[0]))
+    model = build(module, lambda: everstep.optimizers.Adafactor(0.1, dense_ok=True).bind(module))
+    train(model)
+    model.save(path)
+    live = everstep.capture(model.optimizer, model.trainable_weights)
+    state = everstep.read_checkpoint(path)
+    assert [sorted(slots) for slots in state.slots.values()] == [["columns", "rows"], ["v"]]
+    for found, wanted in zip(state.slots.values(), live.slots.values()):
+        for slot, handle in found.items():
+            np.testing.assert_array_equal(np.asarray(handle), np.asarray(wanted[slot]), err_msg=slot)
