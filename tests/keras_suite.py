@@ -405,7 +405,7 @@ class Keras2Tests(object):
 
     def needs_eager(self):
         if not self.api.eager:
-            pytest.skip("this TensorFlow executes in graphs alone")
+            pytest.skip("graphs alone: https://www.tensorflow.org/api_docs/python/tf/executing_eagerly")
 
     @pytest.mark.parametrize("way", ["eager", "function", "minimize", "minimize in a function"])
     def test_custom_loop_as_stock(self, way):

@@ -82,7 +82,7 @@ class Backend(object):
 
     @required
     def tensor(self, value):
-        """Returns anything array-like as a value of its own dtype."""
+        """Returns anything array-like as a value of the same dtype."""
 
     @required
     def cast(self, value, dtype):
@@ -361,7 +361,7 @@ class Backend(object):
 
     @required
     def value(self, variable, session):
-        """Returns a variable's value as a NumPy array of its own memory. Raises StateError if there is none."""
+        """Returns a copy of a variable's value, a NumPy array. Raises StateError if there is none."""
 
     def start(self, variables, session):
         """Initializes new variables."""

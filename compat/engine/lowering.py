@@ -269,9 +269,9 @@ class Lowerings(object):
         shape = work.record.shape
         if self._refusal("pieces"):
             return None, self._refusal("pieces")
-        program = self._in_session(work, traced, collected)
         large = _elements(work) * np.dtype(work.dtype).itemsize > LARGE
-        if program is None or not shape or not program.is_elementwise() or not (large or self._forces("pieces")):
+        program = self._in_session(work, traced, collected) if large or self._forces("pieces") else None
+        if program is None or not shape or not program.is_elementwise():
             return None, ""
         rows = max(1, -(-shape[0] * PIECE // _elements(work)), -(-shape[0] // PIECES))
         edges = list(range(0, shape[0], rows)) + [shape[0]]

@@ -126,15 +126,13 @@ def _has_schedule(definition):
 
 
 def _scalars(native, definition, own, updates):
-    scalars = OrderedDict()
-    for name in flat(definition, "scalar"):
-        if name in own:
-            scalars[name] = float(np.asarray(own[name]))
-        elif name in _derived(definition.base, updates):
-            scalars[name] = _derived(definition.base, updates)[name]
-        else:
+    wanted = list(flat(definition, "scalar"))
+    scalars = {} if set(wanted) <= set(own) else _derived(definition.base, updates)
+    scalars.update((name, float(np.asarray(own[name]))) for name in wanted if name in own)
+    for name in wanted:
+        if name not in scalars:
             raise FileError("{} has no {}, which {} needs".format(native.path, name, definition._short()))
-    return scalars
+    return OrderedDict((name, scalars[name]) for name in wanted)
 
 
 def _derived(rule, updates):

@@ -249,9 +249,9 @@ _MATRICES = "it needs products or roots of matrices, for which definitions have 
 _LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
 # Stock optimizers that no definition stands for: {class name: why}. A name in `contrib.optimizer_v2` counts by module.
 UNSUPPORTED = {
-    "AdagradDAOptimizer": "its rule needs global_step as a number of its own, which a definition does not see",
-    "AdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates",
-    "LazyAdamGSOptimizer": "its t is the graph's global_step, not the number of its own updates",
+    "AdagradDAOptimizer": "its rule reads global_step, which a definition does not see",
+    "AdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
+    "LazyAdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
     "ProximalGradientDescentOptimizer": "no definition computes it yet",
     "RegAdagradOptimizer": "it has two kinds of step, of which one leaves the accumulator alone",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
