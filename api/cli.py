@@ -68,7 +68,7 @@ def show_installed(options):
     print("\n{}.".format(WHAT_WORKS))
     if options.verbose:
         print()
-        print_table("WAY HERE", list(doctor.ways()) or [("plain", "there is no other without TensorFlow")])
+        print_table("STRATEGY HERE", list(doctor.strategies()) or [("plain", "there is no other without TensorFlow")])
         print()
         print_table("DEFINITION KERNEL VARIABLES ROWS", list(doctor.kernels()) or [("none", "", "", "")])
     return 1 if any(package.broken for package in packages) else 0
@@ -235,7 +235,7 @@ def when(made, slot):
 
 
 def sparse_behaviour(made):
-    """What a sparse gradient does, in words; `still` may depend on options, so that a class alone does not know."""
+    """Describes what a sparse gradient does. `zero_grad_is_noop` may depend on options, which a class does not know."""
     if issubclass(made, Composite):
         return "Sparse gradients: as the definition inside says, but for what is said above."
     places = {
@@ -243,11 +243,11 @@ def sparse_behaviour(made):
         "row": "each row is updated by itself",
         "variable": "the rule needs the whole variable, so sparse gradients are made dense",
     }
-    still = {True: "it costs what the rows present cost", False: "it costs what the whole variable costs"}
+    cost = {True: "it costs what the rows present cost", False: "it costs what the whole variable costs"}
     text = (
         'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do; {}.{}'.format(
             places[made.locality],
-            still.get(made.still, "where a zero gradient changes nothing, it costs what the rows present cost"),
+            cost.get(made.zero_grad_is_noop, "if a zero gradient changes nothing, it costs what the rows present cost"),
             ""
             if made.locality == "variable"
             else ' sparse="rows" changes only the rows present; {}; "variable_rows" moves slots as exact does, and of '
@@ -259,10 +259,10 @@ def sparse_behaviour(made):
 
 def catching_up(made):
     """What `sparse="catch_up"` does; a property tells it by settings that a class alone does not have."""
-    if "measure" in vars(made) and made.resting is Definition.resting:
+    if "measure" in vars(made) and made.without_grad is Definition.without_grad:
         return '"catch_up" is refused, since the rule measures all rows of a step'
-    steps = "some" if isinstance(made.replays, property) else "{}".format(made.replays)
-    closed = made.coast is not Definition.coast
+    steps = "some" if isinstance(made.max_replay_steps, property) else "{}".format(made.max_replay_steps)
+    closed = made.fast_forward is not Definition.fast_forward
     how = "in one by a closed form" if steps == "0" else "one by one, the first {}".format(steps)
     if steps != "0" and closed:
         how += ", and the rest by a closed form"

@@ -127,12 +127,12 @@ def measure(names):
         if wanted(names, "dense", target, case):
             yield "dense", target, case, cases(shapes)
     if BACKEND == "torch" and wanted(names, "strategies", target):
-        makes = {"native": {"grouped": False}, "grouped": None}
+        makes = {"native": {"flattened": False}, "flattened": None}
         found = {
             label: TorchCase(lambda given=given: DiffGrad().bind(keras, lowering=given), DENSE["C"])
             for label, given in makes.items()
         }
-        yield "strategies", target, "grouped", found
+        yield "strategies", target, "flattened", found
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def _peers(found):
 
 def _strategies(found):
     yield "CPU time of a step, relative to the same step with a strategy forbidden, and first steps in seconds."
-    yield "`kernel` is Adam on B, the others DiffGrad: `grouped` on C, `pieces` on A, `compiled` and `in_place` on B."
+    yield "`kernel` is Adam on B, the others DiffGrad: `flattened` on C, `chunks` on A, `compiled` and `in_place` on B."
     yield ""
     yield from _table(["environment", "API", "strategy", "with by without", "first: without", "with"])
     for (cell, target, kind, case), each in sorted(found.items()):

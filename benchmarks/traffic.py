@@ -13,7 +13,7 @@ import numpy as np
 import everstep
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.step import Step
-from everstep.compat.engine.variable_step import VariableStep
+from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.targets import dry_run
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.kernel_names import kernel_of
@@ -43,7 +43,7 @@ def one_by_one(definition):
     """Bytes for each parameter where every operation goes to memory."""
     variable, grad = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     step = Step(dry_run._DryRun(definition=definition), [(grad, variable)])
-    work = VariableStep.of_gradient(step, variable, grad)
+    work = VariableView.of_gradient(step, variable, grad)
     with np.errstate(all="ignore"):  # some rules divide by what a step would measure first
         program = work.program(step.trace(work))
     wide = {}  # which values are of the variable's size

@@ -198,7 +198,8 @@ def dense(target, case):
         "DiffGrad": target.bind(DiffGrad()),
     }
     if "--plain" in sys.argv:
-        makes["plain"] = target.bind(ADAM(), lowering=dict.fromkeys(("kernel", "compiled", "grouped", "pieces"), False))
+        forbidden = dict.fromkeys(("kernel", "compiled", "flattened", "chunks"), False)
+        makes["plain"] = target.bind(ADAM(), lowering=forbidden)
     if target.name == "tf_train, resource" and case == "B" and TF < (2, 0):
         makes["XLA"] = target.bind(ADAM(), lowering={"kernel": False, "compiled": True})  # by choice in sessions
     return {label: target.run(make, shapes, False) for label, make in makes.items()}
@@ -207,9 +208,9 @@ def dense(target, case):
 # Where a strategy is meant to pay: the case that it is measured on, and the rule.
 STRATEGIES = {
     "kernel": ("B", ADAM()),
-    "grouped": ("C", DiffGrad()),
+    "flattened": ("C", DiffGrad()),
     "compiled": ("B", DiffGrad()),
-    "pieces": ("A", DiffGrad()),
+    "chunks": ("A", DiffGrad()),
     "in_place": ("B", DiffGrad()),
 }
 
@@ -218,7 +219,7 @@ def strategies(target):
     """What an update costs with each strategy that is taken, by what it costs with the strategy forbidden."""
     in_sessions = TF < (2, 0) or target.name.startswith("tf_train")
     for name, (case, definition) in STRATEGIES.items():
-        if name in (("compiled",) if in_sessions else ("pieces", "in_place")):
+        if name in (("compiled",) if in_sessions else ("chunks", "in_place")):
             continue
         makes = {"native": target.bind(definition, lowering={name: False}), name: target.bind(definition)}
         yield name, {label: target.run(make, DENSE[case], False) for label, make in makes.items()}

@@ -50,8 +50,8 @@ class AdaBelief(RAdam):
     def direction(self, ops, m_hat, root, hyper):
         return super(AdaBelief, self).direction(ops, m_hat, root, hyper) if self.rectify else m_hat / root
 
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(AdaBelief, self).coast(ops, var, slots, hyper, steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        change, new = super(AdaBelief, self).fast_forward(ops, var, slots, hyper, steps)
         new["v"] = new["v"] + hyper.epsilon * geometric(ops, hyper.beta_2, steps)
         if self.amsgrad:
             new["v_hat"] = ops.maximum(slots.v_hat, new["v"])

@@ -60,5 +60,5 @@ class AdaBound(Definition):
         high = hyper.final_rate * (1 + 1 / (hyper.gamma * t))
         return ops.clip(rate / (ops.sqrt(v) + hyper.epsilon), low, high) * m, new
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

@@ -45,8 +45,8 @@ class Adadelta(Definition):
         mean_square_step = hyper.rho * slots.mean_square_step + (1 - hyper.rho) * step * step
         return hyper.learning_rate * step, {"mean_square": mean_square, "mean_square_step": mean_square_step}
 
-    replays = 0
+    max_replay_steps = 0
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         left = hyper.rho**steps
         return 0, {"mean_square": slots.mean_square * left, "mean_square_step": slots.mean_square_step * left}

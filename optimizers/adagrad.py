@@ -33,7 +33,7 @@ class Adagrad(Definition):
 
     family = "Adagrad"
     kernel = kernel("adagrad")
-    still = True
+    zero_grad_is_noop = True
     learning_rate = hyper(1e-3, minimum=0)
     initial_accumulator_value = option(0.1, minimum=0)
     epsilon = hyper(1e-7, minimum=0)

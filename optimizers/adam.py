@@ -57,5 +57,5 @@ class Adam(Definition):
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
         return rate * m / (ops.sqrt(v) + hyper.epsilon), new
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

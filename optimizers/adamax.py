@@ -46,5 +46,5 @@ class Adamax(Definition):
         rate = hyper.learning_rate / (1 - hyper.beta_1**t)
         return rate * m / (u + hyper.epsilon), {"m": m, "u": u}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "u": slots.u * hyper.beta_2**steps}

@@ -42,7 +42,7 @@ class AddSign(Definition):
         agreement = ops.sign(grad) * ops.sign(m)
         return hyper.learning_rate * (hyper.alpha + hyper.sign_decay * agreement) * grad, {"m": m}
 
-    replays = 0
+    max_replay_steps = 0
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta**steps}

@@ -45,5 +45,5 @@ class DiffGrad(Definition):
         change = rate * friction * m / (ops.sqrt(v) + hyper.epsilon)
         return change, {"m": m, "v": v, "previous_grad": grad}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

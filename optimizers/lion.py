@@ -45,7 +45,7 @@ class Lion(Definition):
         m = hyper.beta_2 * slots.m + (1 - hyper.beta_2) * grad
         return hyper.learning_rate * (direction + hyper.weight_decay * var), {"m": m}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         share = hyper.learning_rate * hyper.weight_decay
         change = hyper.learning_rate * (ops.sign(slots.m) + hyper.weight_decay * var)
         return change * geometric(ops, 1 - share, steps), {"m": slots.m * hyper.beta_2**steps}

@@ -76,5 +76,5 @@ class Nadam(Definition):
             change = rate * m_bar / (ops.sqrt(v) + hyper.epsilon)
         return change, {"m": m, "v": v}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

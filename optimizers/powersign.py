@@ -44,7 +44,7 @@ class PowerSign(Definition):
         exponent = hyper.sign_decay * ops.sign(grad) * ops.sign(m)
         return hyper.learning_rate * ops.exp(ops.log(hyper.power_base) * exponent) * grad, {"m": m}
 
-    replays = 0
+    max_replay_steps = 0
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta**steps}

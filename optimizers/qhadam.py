@@ -51,5 +51,5 @@ class QHAdam(Definition):
         square = hyper.nu_2 / (1 - hyper.beta_2**t) * v + (1 - hyper.nu_2) * grad * grad
         return hyper.learning_rate * direction / (ops.sqrt(square) + hyper.epsilon), {"m": m, "v": v}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}

@@ -84,6 +84,6 @@ class RAdam(Definition):
         direction = self.direction(ops, m / (1 - hyper.beta_1**t), root, hyper)
         return hyper.learning_rate * (direction + hyper.weight_decay * var), new
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         new = {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
         return decayed(ops, hyper.learning_rate * hyper.weight_decay, steps) * var, new

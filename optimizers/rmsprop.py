@@ -62,9 +62,9 @@ class RMSprop(Definition):
             step = new["velocity"] = hyper.momentum * slots.velocity + step
         return step, new
 
-    replays = 0
+    max_replay_steps = 0
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         new = {"mean_square": slots.mean_square * hyper.rho**steps}
         if self.centered:
             new["mean_grad"] = slots.mean_grad * hyper.rho**steps

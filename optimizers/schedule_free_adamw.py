@@ -92,5 +92,5 @@ class ScheduleFreeAdamW(Definition):
         # The same as above with x = (y - (1 - beta_1) * z) / beta_1 put in, so that nothing is divided by beta_1.
         return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
 
-    def at_evaluation(self, ops, var, slots, hyper):
+    def evaluation_value(self, ops, var, slots, hyper):
         return (var - (1 - hyper.beta_1) * slots.z) / hyper.beta_1

@@ -47,7 +47,7 @@ class SGD(Definition):
     velocity = slot(when="momentum")
 
     @property
-    def still(self):
+    def zero_grad_is_noop(self):
         return not self.has_slot("velocity")
 
     def update(self, ops, grad, var, slots, hyper, t):
@@ -63,10 +63,10 @@ class SGD(Definition):
         return change, {"velocity": velocity}
 
     @property
-    def replays(self):
+    def max_replay_steps(self):
         return 0 if self.rate_in_velocity else 200  # rates matter only outside of the velocity
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         if not self.has_slot("velocity"):
             return 0, {}
         change = hyper.momentum * slots.velocity * geometric(ops, hyper.momentum, steps)

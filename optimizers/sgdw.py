@@ -33,7 +33,7 @@ class SGDW(Decoupled, SGD):
     """
 
     kernel = kernel("sgdw")
-    still = False
-    replays = 200  # type: ignore[assignment]  # of what decays while it still moves
+    zero_grad_is_noop = False
+    max_replay_steps = 200  # type: ignore[assignment]  # of what decays while it still moves
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)

@@ -61,5 +61,5 @@ class Yogi(Definition):
         shrunk = moved - ops.clip(moved, -rate * hyper.l1, rate * hyper.l1)
         return assign(shrunk / (1 + rate * hyper.l2)), {"m": m, "v": v}
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         return 0, {"m": slots.m * hyper.beta_1**steps}

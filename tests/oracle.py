@@ -80,7 +80,7 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
             everything = _added(everything, totals)
         sums = {name: _merged(own, everything) for name, own in sums.items()}
         whole = nested(_merged(before, everything), shared)
-        if not definition.accepts(numpy_ops, whole):
+        if not definition.should_accept(numpy_ops, whole):
             scalars = _merged(scalars, definition.reject(numpy_ops, nested(scalars, {}), whole))
             pending -= 1
             continue
@@ -89,8 +89,8 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
             seen = nested(_merged(before, sums[name]), dict(shared, **_places(records[name])))
             collected = rules[name].collect(numpy_ops, grad[part], nested(present, {}), seen)
             slots[name] = _written(slots[name], collected, part, weights[name])
-        applies = definition.applies(numpy_ops, whole)
-        if not applies and definition.stages == 1:
+        should_update = definition.should_update(numpy_ops, whole)
+        if not should_update and definition.stages == 1:
             continue
         t = np.float64(updates + 1)
         new = _merged(scalars, definition.advance(numpy_ops, nested(scalars, {}), whole, t))
@@ -100,7 +100,7 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
             change, changed = rules[name].update(numpy_ops, grad[part], value, nested(present, {}), seen, t)
             weights[name][part] = change.value if isinstance(change, assign) else value - change
             slots[name] = _written(slots[name], changed, part, weights[name])
-        if applies:
+        if should_update:
             scalars, updates, pending = new, updates + 1, 0
     return weights, {name: flatten(rules[name], "slot", slots[name], "update") for name in weights}
 

@@ -387,7 +387,7 @@ def test_scopes_and_replicas_of_one_place(here, backend):
 
 def test_flat_values_are_joined_and_split(here, backend):
     if "concat_flat" in backend.unsupported:
-        assert not backend.lowers("grouped")
+        assert not backend.lowers("flattened")
         return
     values = [X, np.arange(3, dtype=np.float32), np.float32(7)]
     flat = backend.concat_flat([backend.tensor(value) for value in values])

@@ -21,7 +21,7 @@ import pytest
 import everstep
 import harness
 import oracle
-from everstep.compat.engine.variable_step import TOUCHED
+from everstep.compat.engine.variable_view import LAST_WINDOW
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.definition import Definition
 
@@ -77,7 +77,7 @@ def label(definition_class, configuration):
 def takes_catch_up(definition):
     """Whether rows of it can miss something and take it later; tests/test_catch_up.py names those that cannot."""
     try:
-        return not definition.replace(sparse="catch_up").still
+        return not definition.replace(sparse="catch_up").zero_grad_is_noop
     except everstep.errors.RuleError:
         return False
 
@@ -87,7 +87,7 @@ CONFIGURED = [(each, settings) for each in definition_classes() for settings in 
 SPARSE_CONFIGURED = CONFIGURED + [
     (each, dict(settings, sparse="rows"))
     for each, settings in CONFIGURED
-    if harness.FULL or not made(each, settings).still
+    if harness.FULL or not made(each, settings).zero_grad_is_noop
 ]
 SPARSE_CONFIGURED += [
     (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(made(each, settings))
@@ -316,7 +316,7 @@ def test_save_and_resume_is_exact(way, configured, accumulated):
     def ended(run):
         found = {}
         for name in run.trained():
-            slots = [slot for slot in run.optimizer.slot_names(run.variables[name]) if slot != TOUCHED]
+            slots = [slot for slot in run.optimizer.slot_names(run.variables[name]) if slot != LAST_WINDOW]
             found[name] = run.weights()[name], {slot: run.slot(name, slot) for slot in slots}
         run.close()
         return found

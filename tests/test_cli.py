@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import everstep
-from everstep.compat.engine.lowering import WAYS
+from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.targets import detect
 
 
@@ -67,11 +67,11 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
             assert target == found.target.name
             assert why.startswith("{}.{}: ".format(found.base.__module__, found.base.__name__)), why
     assert "What works: " in output and "tf.compat.v1.train" in output
-    ways, kernels = dict(table(output, "WAY")), table(output, "DEFINITION")
+    strategies, kernels = dict(table(output, "STRATEGY")), table(output, "DEFINITION")
     if installed["tensorflow"] == "not installed":
-        assert list(ways) == ["plain"] and kernels == [["none", "", "", ""]]
+        assert list(strategies) == ["plain"] and kernels == [["none", "", "", ""]]
     else:
-        assert set(ways) == set(WAYS) and ways["kernel"] == "yes"
+        assert set(strategies) == set(STRATEGIES) and strategies["kernel"] == "yes"
         assert ["SGD", "apply_momentum", "resource, ref", "resource, ref"] in kernels
 
 

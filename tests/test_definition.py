@@ -396,8 +396,8 @@ class Recorder(everstep.Definition):
         self.calls.append("collect")
         return {"m": slots.m + hyper.count}
 
-    def applies(self, ops, hyper):
-        self.calls.append("applies")
+    def should_update(self, ops, hyper):
+        self.calls.append("should_update")
         return hyper.pending >= 2
 
     def advance(self, ops, scalars, hyper, t):
@@ -416,9 +416,9 @@ def test_the_order_and_number_of_calls():
     del Recorder.calls[:]
     optimizer.apply_gradients([(first, first), (second, second)])
     calls = list(Recorder.calls)
-    assert sorted(calls) == sorted(["specialize", "measure", "collect", "update"] * 2 + ["applies", "advance"])
-    assert calls.index("measure") < calls.index("applies") < calls.index("advance") < calls.index("update")
-    assert max(i for i, call in enumerate(calls) if call == "measure") < calls.index("applies")  # sums are over all
+    assert sorted(calls) == sorted(["specialize", "measure", "collect", "update"] * 2 + ["should_update", "advance"])
+    assert calls.index("measure") < calls.index("should_update") < calls.index("advance") < calls.index("update")
+    assert max(i for i, call in enumerate(calls) if call == "measure") < calls.index("should_update")
     del Recorder.calls[:]
     optimizer.apply_gradients([(first, first), (second, second)])
     assert "specialize" not in Recorder.calls
@@ -515,9 +515,9 @@ def test_several_children_are_named_by_their_key():
 
 def test_a_wrapper_takes_what_it_is_not_given_from_inside():
     made = everstep.accumulate(Momentum(sparse="rows"), 2)
-    assert made.sparse == "rows" and made.locality == "element" and not made.still
+    assert made.sparse == "rows" and made.locality == "element" and not made.zero_grad_is_noop
     assert made.replace(inner=Momentum()).sparse == "exact"
-    assert everstep.accumulate(SGD(), 2).still
+    assert everstep.accumulate(SGD(), 2).zero_grad_is_noop
     assert Shift(Momentum(sparse="rows"), sparse="exact").replace(inner=Momentum()).sparse == "exact"
     with pytest.raises(errors.DefinitionError, match="differ in sparse"):
         Both(Momentum(), Momentum(sparse="rows"))
@@ -586,9 +586,11 @@ SHIPPED = [getattr(everstep.optimizers, name) for name in everstep.optimizers.__
 
 
 @pytest.mark.parametrize(
-    "made", [form for made in SHIPPED for form in forms_of(made) if form.still], ids=lambda made: made._short()
+    "made",
+    [form for made in SHIPPED for form in forms_of(made) if form.zero_grad_is_noop],
+    ids=lambda made: made._short(),
 )
-def test_what_is_declared_still_is_still(made):
+def test_a_zero_grad_that_is_declared_a_noop_is_one(made):
     """After two windows of gradients, a window of zeros moves nothing."""
     random = np.random.RandomState(0)
     weights = random.randn(4, 3)
@@ -607,10 +609,10 @@ def test_what_is_declared_still_is_still(made):
     assert moved == []
 
 
-def test_some_shipped_definitions_are_still_and_others_not():
-    still = {made.__name__ for made in SHIPPED for form in forms_of(made) if form.still}
-    assert {"SGD", "Accumulate"}.issubset(still) and "Adam" not in still
-    assert not SGD(momentum=0.9).still and SGD(momentum=0).still
+def test_a_zero_grad_is_a_noop_for_some_shipped_definitions():
+    noop = {made.__name__ for made in SHIPPED for form in forms_of(made) if form.zero_grad_is_noop}
+    assert {"SGD", "Accumulate"}.issubset(noop) and "Adam" not in noop
+    assert not SGD(momentum=0.9).zero_grad_is_noop and SGD(momentum=0).zero_grad_is_noop
 
 
 # Mistakes at class creation
@@ -625,7 +627,7 @@ CLASS_MISTAKES = {
         lambda: definition(iterations=everstep.slot()),
         "Made.iterations clashes.*Reserved are: .*weights",
     ),
-    "a verb's name": (lambda: definition(applies=everstep.hyper(1)), "clashes.*Inherited are: .*update"),
+    "a verb's name": (lambda: definition(should_update=everstep.hyper(1)), "clashes.*Inherited are: .*update"),
     "lr": (lambda: definition(lr=everstep.hyper(1)), "clashes.*Reserved are: .*lr"),
     "a private name": (lambda: definition(_m=everstep.slot()), "no leading or double underscore"),
     "a plain value over a hyper": (
@@ -745,13 +747,13 @@ RULE_MISTAKES = {
         'locality is "element".*`measure`',
     ),
     "a reduction over rows": (dict(locality="row", update=body("grad / ops.sum(grad, 0, True)")), "axis 0 is the rows"),
-    "still, and it is not": (
+    "zero_grad_is_noop, and it is not": (
         dict(
-            still=True,
+            zero_grad_is_noop=True,
             m=everstep.slot(),
             update=lambda self, ops, grad, var, slots, *rest: (slots.m, {"m": slots.m + 1}),
         ),
-        "says that it is still, but a zero gradient changed (m|the variable)",
+        "declares zero_grad_is_noop, but a zero gradient changed (m|the variable)",
     ),
 }
 

@@ -14,7 +14,7 @@ from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.verbs import defines
 
 pytestmark = pytest.mark.shared
-FORBIDDEN = dict.fromkeys(lowering.WAYS, False)
+FORBIDDEN = dict.fromkeys(lowering.STRATEGIES, False)
 WAYS = [way for way in harness.of_frameworks() if way.sparse]  # those on TensorFlow
 here = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way than operation by operation")
 
@@ -75,13 +75,13 @@ def test_a_kernel_does_what_the_rule_says(form, way, sparse):
     definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide where it is left out
     found, plan = run(way, definition, None)
     wanted, plain = run(way, definition, FORBIDDEN)
-    assert {each.way for each in plain.values()} == {"plain"}
+    assert {each.strategy for each in plain.values()} == {"plain"}
     kernel = KERNELS[kernel_of(definition).name](definition, lambda name: None)
-    if plan["dense"].way != "kernel":
+    if plan["dense"].strategy != "kernel":
         assert "this TensorFlow has no" in plan["dense"].why
         pytest.skip(plan["dense"].why)
-    by_rows = sparse == "rows" or definition.still
-    assert plan["unique"].way == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["unique"]
+    by_rows = sparse == "rows" or definition.zero_grad_is_noop
+    assert plan["unique"].strategy == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["unique"]
     assert apart(found, wanted) <= 2e-6
 
 
@@ -90,7 +90,7 @@ def test_a_kernel_does_what_the_rule_says(form, way, sparse):
 def test_kernels_in_float64(way):
     definition = everstep.optimizers.Adam(0.1)
     found, plan = run(way, definition, None, dtype="float64")
-    assert plan["dense"].way == "kernel"
+    assert plan["dense"].strategy == "kernel"
     assert apart(found, run(way, definition, FORBIDDEN, dtype="float64")[0]) <= 1e-9
 
 
@@ -109,9 +109,9 @@ class Renamed(everstep.optimizers.Adam):
 @here
 def test_a_subclass_that_overrides_update_has_no_kernel():
     found, plan = run(WAYS[0], Twice(0.1), None, steps=2)
-    assert plan["dense"].way != "kernel" and "no kernel: the rule" in plan["dense"].why
+    assert plan["dense"].strategy != "kernel" and "no kernel: the rule" in plan["dense"].why
     assert apart(found, run(WAYS[0], Twice(0.1), FORBIDDEN, steps=2)[0]) <= 1e-6
-    assert run(WAYS[0], Renamed(0.1), None, steps=2)[1]["dense"].way == "kernel"
+    assert run(WAYS[0], Renamed(0.1), None, steps=2)[1]["dense"].strategy == "kernel"
 
 
 FORMS = [each for each in battery.CONFIGURED if not each[1]]
@@ -124,20 +124,20 @@ def _lowers(way, name):
 TORCH = [way for way in harness.of_frameworks() if "torch" in way.name]
 
 
-@pytest.mark.parametrize("lowered", lowering.WAYS[1:] if WAYS else ["grouped"] if TORCH else [])
+@pytest.mark.parametrize("lowered", lowering.STRATEGIES[1:] if WAYS else ["flattened"] if TORCH else [])
 @pytest.mark.parametrize("form, way", cases(FORMS, WAYS or TORCH, each_of=4), ids=name_of)
 def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
     if not _lowers(way, lowered):
         pytest.skip("TensorFlow before 1.14 compiles nothing")
-    monkeypatch.setattr(lowering, "PIECE", 3)
+    monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
     found, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
     wanted, _ = run(way, definition, FORBIDDEN)
     assert apart(found, wanted) <= 2e-6
-    if lowered == "grouped" and definition.locality == "element" and not defines(definition, "measure"):
-        assert plan["dense"].way == plan["bias"].way == "grouped", plan
+    if lowered == "flattened" and definition.locality == "element" and not defines(definition, "measure"):
+        assert plan["dense"].strategy == plan["bias"].strategy == "flattened", plan
     elif lowered == "compiled":
-        assert plan["dense"].way == "compiled" or "not compiled" in plan["dense"].why, plan
+        assert plan["dense"].strategy == "compiled" or "not compiled" in plan["dense"].why, plan
 
 
 @here
@@ -155,10 +155,10 @@ def test_which_way_is_taken(monkeypatch):
     monkeypatch.setattr(lowering, "SMALL", 4)
     monkeypatch.setattr(lowering, "FEW", 2)
     monkeypatch.setattr(lowering, "LARGE", 30)
-    monkeypatch.setattr(lowering, "PIECE", 3)
+    monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     for way in WAYS:
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
-        assert plan["single"].way == plan["bias"].way == "grouped", (way.name, plan)
+        assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
         backend = everstep.optimizers.SGD().bind(way.module).backend
         # What Keras 2.3 builds on TensorFlow 2 is a function.
         sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
@@ -166,9 +166,9 @@ def test_which_way_is_taken(monkeypatch):
         if issubclass(way.run, sessions):
             why = "keep the memory" if backend.is_since("2.9") else "copies a resource variable whole"
             in_pieces = way.name == "tf_train ref" and not backend.is_since("2.9")
-            other = "pieces" if in_pieces or "not pieces" not in plan["dense"].why else "in_place"
-            assert other == "pieces" or "resource" in plan["dense"].why or why in plan["dense"].why
-        assert plan["dense"].way == other, (way.name, plan)
+            other = "chunks" if in_pieces or "not chunks" not in plan["dense"].why else "in_place"
+            assert other == "chunks" or "resource" in plan["dense"].why or why in plan["dense"].why
+        assert plan["dense"].strategy == other, (way.name, plan)
 
 
 @here
@@ -178,10 +178,10 @@ def test_kernels_and_groups(monkeypatch):
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:
         is_fused = definition.bind(way.module).is_fused or way.name.endswith("eager")
-        for tiny, wanted in ((2048, "kernel" if is_fused else "grouped"), (2, "kernel")):
+        for tiny, wanted in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
             monkeypatch.setattr(lowering, "TINY", tiny)
             _, plan = run(way, definition, None, steps=1)
-            assert plan["bias"].way == wanted, (way.name, tiny, plan)
+            assert plan["bias"].strategy == wanted, (way.name, tiny, plan)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_plan_on_arrays():
     assert optimizer.everstep_plan() == []
     optimizer.apply_gradients([(np.ones(2), weights)])
     (planned,) = optimizer.everstep_plan()
-    assert planned.way == "plain" and planned.shape == (2,) and planned.gradient == "dense"
+    assert planned.strategy == "plain" and planned.shape == (2,) and planned.gradient == "dense"
 
 
 def test_kernels_have_names():

@@ -202,7 +202,7 @@ BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, a
 def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind, monkeypatch):
     """So that of asynchronous workers none overwrites what another wrote: a large variable neither."""
     monkeypatch.setattr(lowering, "LARGE", START.nbytes - 1)
-    monkeypatch.setattr(lowering, "PIECE", 3)
+    monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     with Graph(kind, sparse=bool(sparse)) as graph:
         battery.made(made, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
         variable = getattr(graph.made, "handle", graph.made).op

@@ -32,7 +32,7 @@ class TrustRatio(everstep.Definition):
     """Each variable's step has a size in proportion to the variable's."""
 
     learning_rate = everstep.hyper(0.1)
-    still = True
+    zero_grad_is_noop = True
 
     def measure(self, ops, grad, var, slots, hyper):
         return {"grad_squares": ops.sum(grad * grad), "entries": ops.sum(ops.ones_like(grad))}
@@ -45,7 +45,7 @@ class Warming(everstep.Definition):
     """A rate that is itself state: a product over updates."""
 
     learning_rate = everstep.hyper(0.1)
-    still = True
+    zero_grad_is_noop = True
     product = everstep.scalar(1.0)
 
     def advance(self, ops, scalars, hyper, t):

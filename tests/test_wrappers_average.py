@@ -152,7 +152,7 @@ def test_snapshots_of_rows_that_were_absent():
     still = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows").replace(momentum=0.5), period=1).bind(np)
     for rows in ([0, 1], [0], [0, 1]):
         optimizer.apply_gradients([(everstep.IndexedSlices(-np.ones((len(rows), 1)), rows), table)])
-    assert still.definition.still is False
+    assert still.definition.zero_grad_is_noop is False
     assert table.tolist() == [[3.0], [2.0]]
     np.testing.assert_allclose(optimizer.get_slot(table, "swa/average"), [[2.0], [(1 + 1 + 2) / 3.0]])
 

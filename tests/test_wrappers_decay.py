@@ -272,7 +272,7 @@ def test_a_table_that_does_not_decay_costs_its_rows():
     table = np.ones((100, 1))
     optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.5, exclude=lambda variable: True).bind(np)
     optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [3]), table)])
-    assert optimizer.rule(table).still and not optimizer.definition.still
+    assert optimizer.rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
     assert table.sum() == 99 and table[3] == 0
 
 

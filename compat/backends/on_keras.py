@@ -104,7 +104,7 @@ class KerasBackend(Backend):
         return torch.no_grad()
 
     def lowers(self, strategy):
-        return strategy == "grouped" and self.name == "torch"  # where JAX compiles, XLA does it by itself
+        return strategy == "flattened" and self.name == "torch"  # where JAX compiles, XLA does it by itself
 
     def device(self, variable):
         return str(self.read(variable).device)

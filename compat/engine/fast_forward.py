@@ -4,8 +4,8 @@ What that needs is kept beside a variable's slots:
 - `catch_up/updates`: how many updates the variable has had, and `catch_up/rows`: how many of them each row has taken;
 - `catch_up/history`: t, the hypers and the scalars of its last updates, so that a missed step is taken at its own rate.
 
-A row that missed k updates takes the first `replays` of them one by one, with a zero gradient, and the rest in one by
-`coast`, the closed form that the definition gives. Only the rows in hand are read and written.
+A row that missed k updates replays the first `max_replay_steps` of them one by one, each with a zero gradient. The
+definition's closed form, `fast_forward`, then does the rest at once. Only the rows of this step are read and written.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,12 +26,12 @@ LENGTH = 4096  # updates that the history goes back; older ones are taken at its
 
 def catches_up(moves_rows, rule):
     """Whether rows can miss something that they take later."""
-    return moves_rows and rule.sparse == "catch_up" and not rule.still
+    return moves_rows and rule.sparse == "catch_up" and not rule.zero_grad_is_noop
 
 
 def catch_up_slots(rule, record):
     """`{name: (initial value, shape, dtype)}` of what is kept beside a variable's own slots."""
-    for name, (_, slot) in flat(rule.resting, "slot").items():
+    for name, (_, slot) in flat(rule.without_grad, "slot").items():
         if slot.shape_for(record)[:1] != record.shape[:1]:
             raise RuleError(
                 '{} cannot take sparse="catch_up": its slot {} has no rows that could be brought up to date by '
@@ -60,9 +60,9 @@ class Missed(object):
     def __init__(self, host, variable, find_rows=None):
         self.host, self.backend, self.variable = host, host.backend, variable
         self.rule, self.record = host.rule(variable), host.record(variable)
-        self.resting, self.replays = self.rule.resting, self.rule.resting.replays
+        self.without_grad, self.max_replay_steps = self.rule.without_grad, self.rule.without_grad.max_replay_steps
         self.dtype = compute_dtype(self.record.dtype)
-        self.slots = list(flat(self.resting, "slot"))
+        self.slots = list(flat(self.without_grad, "slot"))
         self.find_rows = find_rows
         self.tracer = Tracer(self.backend, self.dtype)
         self.now = {}  # what the leaves of the traced rule stand for at present
@@ -75,7 +75,7 @@ class Missed(object):
         history = backend.read(self.host.slot(self.variable, HISTORY))
         updates = self._updates()
         missed = updates - done
-        replayed = ops["minimum"](missed, self.replays)
+        replayed = ops["minimum"](missed, self.max_replay_steps)
         start = [backend.cast(self._read(name, rows), self.dtype) for name in [None] + self.slots]
 
         def replay(step, values):
@@ -88,10 +88,10 @@ class Missed(object):
 
         if backend.eager and not backend.largest(missed):
             return OrderedDict(zip([None] + self.slots, start))
-        if self.replays:
+        if self.max_replay_steps:
             one_step = self._step()
             start = backend.repeat(backend.largest(replayed), replay, start)
-        if defines(self.resting, "coast"):
+        if defines(self.without_grad, "fast_forward"):
             kept = self._lines(history, ops["maximum"](updates - 1, 0))
             left = backend.cast(missed - replayed, self.dtype)
             start = self._lowered(self._coast(), start, kept, before=0 * left, steps=left)
@@ -136,15 +136,15 @@ class Missed(object):
         with running_rule():
             var, slots, hypers = self._arguments()
             zero = self.tracer.apply("zeros_like", (var,))
-            change, new = self.resting.update(self.tracer, zero, var, slots, hypers, self._t())
-            return change, flatten(self.resting, "slot", new, "update")
+            change, new = self.without_grad.update(self.tracer, zero, var, slots, hypers, self._t())
+            return change, flatten(self.without_grad, "slot", new, "update")
 
     def _coast(self):
         with running_rule():
             var, slots, hypers = self._arguments()
             steps = self.tracer.leaf(lambda: self.now["steps"])
-            change, new = self.resting.coast(self.tracer, var, slots, hypers, steps)
-            return change, flatten(self.resting, "slot", new, "coast")
+            change, new = self.without_grad.fast_forward(self.tracer, var, slots, hypers, steps)
+            return change, flatten(self.without_grad, "slot", new, "fast_forward")
 
     def _lowered(self, traced, values, kept, **more):
         """What the traced rule makes of the values, and of the history's lines that belong to their rows."""
@@ -168,7 +168,7 @@ class Missed(object):
         """The variable, its slots and the hypers as values of what is put in later."""
         shape = (None,) + tuple(self.record.shape[1:])
         slots = {name: self.tracer.leaf(lambda name=name: self.now[name]) for name in self.slots}
-        node = tree(self.resting)
+        node = tree(self.without_grad)
         hypers = {name: self._hyper(place, name) for place, name in enumerate(_kept(self.rule))}
         hypers["pending"] = self._as_value(1.0)  # however many steps came, they brought these rows nothing
         return (
@@ -225,7 +225,7 @@ def check(definition):
     why = None
     if definition.locality == "variable":
         why = "its rule needs the whole variable"
-    elif defines(definition.resting, "measure"):
+    elif defines(definition.without_grad, "measure"):
         why = "its rule measures all rows of a step"
     if why:
         raise RuleError(

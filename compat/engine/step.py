@@ -16,21 +16,21 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
-from everstep.compat.engine.variable_step import TOUCHED, Scope, VariableStep, agree
+from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView, agree
 from everstep.errors import GradientError, RuleError, StateError, UnsupportedError
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, is_tensor
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree
-from everstep.optimizers.contract.verbs import defines, measures_at_updates
+from everstep.optimizers.contract.verbs import defines, measures_only_on_update
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
-ENGINE_SLOTS = (TOUCHED,) + CATCH_UP  # all that there may be beside a variable's own
+ENGINE_SLOTS = (LAST_WINDOW,) + CATCH_UP  # all that there may be beside a variable's own
 
 
 def skips(definition):
     """Whether there are steps that do not update, so that steps and updates are counted apart."""
-    return definition.stages > 1 or defines(definition, "applies") or defines(definition, "accepts")
+    return definition.stages > 1 or defines(definition, "should_update") or defines(definition, "should_accept")
 
 
 def counters(definition):
@@ -45,14 +45,14 @@ def holds(definition):
 
 def remembers_rows(definition):
     """Whether a sparse update needs to know the rows of earlier steps."""
-    return defines(definition, "collect") and (definition.sparse != "exact" or definition.still)
+    return defines(definition, "collect") and (definition.sparse != "exact" or definition.zero_grad_is_noop)
 
 
 def engine_slots(backend, rule, record):
     """`{name: (initial value, shape, dtype)}` of what the engine keeps beside a variable's slots."""
     found = OrderedDict()
     if record.shape and remembers_rows(rule):
-        found[TOUCHED] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
+        found[LAST_WINDOW] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
     if record.shape and catches_up(backend.moves_rows, rule):
         found.update(catch_up_slots(rule, record))
     return found
@@ -60,7 +60,7 @@ def engine_slots(backend, rule, record):
 
 def engine_slot_names(rule, moves_rows):
     """What `engine_slots` has for a variable with rows, on a backend whose gradients can be sparse or cannot."""
-    names = [TOUCHED] if remembers_rows(rule) else []
+    names = [LAST_WINDOW] if remembers_rows(rule) else []
     return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
 
 
@@ -149,15 +149,16 @@ class Step(object):
             )
         gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         # Where an update alone needs sums, whether there is one is known before them.
-        early = self.skips and measures_at_updates(self.definition)
-        applies = backend.cast(self._applies(shared), "bool") if early else None
-        gate.extend(self._measure(applies))
+        early = self.skips and measures_only_on_update(self.definition)
+        should_update = backend.cast(self._should_update(shared), "bool") if early else None
+        gate.extend(self._measure(should_update))
         if self.skips:
-            applies = backend.cast(self._applies(shared), "bool") if applies is None else applies
-            if self.arrived and defines(self.definition, "accepts"):
-                self.accepted = backend.cast(self._asked(shared, "accepts"), "bool")
-                applies = backend.ops["logical_and"](self.accepted, applies)
-            self.predicate = backend.wait(applies, gate)
+            if should_update is None:
+                should_update = backend.cast(self._should_update(shared), "bool")
+            if self.arrived and defines(self.definition, "should_accept"):
+                self.accepted = backend.cast(self._asked(shared, "should_accept"), "bool")
+                should_update = backend.ops["logical_and"](self.accepted, should_update)
+            self.predicate = backend.wait(should_update, gate)
         rejected = self._rejected(shared)
         scalars = self._advance(shared)
         operations = []
@@ -180,8 +181,8 @@ class Step(object):
         """The steps since the last update, this one included."""
         return self.count("pending") + self.arrived
 
-    def _applies(self, shared):
-        return self._asked(shared, "applies")
+    def _should_update(self, shared):
+        return self._asked(shared, "should_update")
 
     def _asked(self, shared, verb):
         with running_rule():
@@ -192,34 +193,34 @@ class Step(object):
         for scope in self.scopes.values():
             scope.learn(natives)
 
-    def _measure(self, applies=None):
+    def _measure(self, should_update=None):
         """Learns the sums, and gives them: nothing may be written before they are read.
 
-        Args: applies: whether they are asked for at all; None: they are.
+        Args: should_update: whether they are asked for at all; None: they are.
         """
         if not defines(self.definition, "measure"):
             return []
         asked = []  # (which variable's, None of a total; name; of which work; value)
         for grad, variable in self.pairs:
-            work = VariableStep.of_gradient(self, variable, self.backend.local(grad)).for_measure()
+            view = VariableView.of_gradient(self, variable, self.backend.local(grad)).for_measure()
             whole = self.host.whole_key(variable)
             self.sums.setdefault(whole, {})
             with running_rule():
-                found = work.rule.measure(work.ops, work.grad, work.var, work.slots, work.hypers)
-            for name, value in flatten(work.rule, "sum", found, "measure").items():
+                found = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
+            for name, value in flatten(view.rule, "sum", found, "measure").items():
                 of_all = isinstance(value, total)
-                value = work.as_value(value.value if of_all else value)
-                work.ops.hoist([value])
-                asked.append((None if of_all else whole, name, work, value))
+                value = view.as_value(value.value if of_all else value)
+                view.ops.hoist([value])
+                asked.append((None if of_all else whole, name, view, value))
         dtypes = OrderedDict()
-        for whole, name, work, _ in asked:
-            dtypes[whole, name] = "float32" if whole is None else work.dtype
-        if applies is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
+        for whole, name, view, _ in asked:
+            dtypes[whole, name] = "float32" if whole is None else view.dtype
+        if should_update is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
             natives = self._sums(asked, dtypes)
         else:
             for name in counters(self.definition):  # a branch that reads one first would keep it
                 self.count(name)
-            natives = self.backend.values_if(applies, lambda: self._sums(asked, dtypes), list(dtypes.values()))
+            natives = self.backend.values_if(should_update, lambda: self._sums(asked, dtypes), list(dtypes.values()))
         found = dict(zip(dtypes, natives))
         for (whole, name), native in found.items():
             if whole is not None:
@@ -229,9 +230,9 @@ class Step(object):
 
     def _sums(self, asked, dtypes):
         sums = OrderedDict()
-        for whole, name, work, value in asked:
-            with work.forgetting():
-                native = self.backend.cast(work.lower(value), dtypes[whole, name])
+        for whole, name, view, value in asked:
+            with view.forgetting():
+                native = self.backend.cast(view.lower(value), dtypes[whole, name])
             sums[whole, name] = sums[whole, name] + native if (whole, name) in sums else native
         return list(sums.values())
 
@@ -289,126 +290,126 @@ class Step(object):
     # One variable.
 
     def _update_variable(self, variable, grad, gate):
-        work = VariableStep.of_gradient(self, variable, grad)
-        collected, written = self._collect(work, gate)
-        work = work.for_update(collected)
-        kernel, why = self.lowerings.kernel(self, work)
+        view = VariableView.of_gradient(self, variable, grad)
+        collected, written = self._collect(view, gate)
+        view = view.for_update(collected)
+        kernel, why = self.lowerings.kernel(self, view)
         if kernel:
-            self.lowerings.note(work, "kernel")
-            return self.lowerings.run_kernel(work, kernel, gate + written)
-        traced = self.trace(work)
+            self.lowerings.note(view, "kernel")
+            return self.lowerings.run_kernel(view, kernel, gate + written)
+        traced = self.trace(view)
         branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
         if not branches:
-            self.lowerings.note(work, "plain", [why, "no other way: ref variables cannot be written in a branch"])
-            return self._finish(work, traced, collected, gate + written, self.predicate)
-        run = self.lowerings.choose(work, traced, collected, why)
+            self.lowerings.note(view, "plain", [why, "no other way: ref variables cannot be written in a branch"])
+            return self._finish(view, traced, collected, gate + written, self.predicate)
+        run = self.lowerings.choose(view, traced, collected, why)
         finish = functools.partial(self._finish_by, run) if run else self._finish
         if not self.skips or self.definition.stages > 1:
-            return finish(work, traced, collected, gate + written)
+            return finish(view, traced, collected, gate + written)
         # A branch must not wait for anything outside of it, so its predicate does.
         predicate = self.backend.wait(self.predicate, gate + written)
         return self.backend.branch(
             predicate,
-            lambda: self._finish_in_branch(finish, work, traced, collected),
-            lambda: self._write_slots(work, collected, []),
+            lambda: self._finish_in_branch(finish, view, traced, collected),
+            lambda: self._write_slots(view, collected, []),
             [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)],
         )
 
-    def _collect(self, work, gate):
+    def _collect(self, view, gate):
         """Runs `collect` on the rows present: (new whole slots, still to be written; operations that wrote rows).
 
         What a sparse gradient adds is written at once, since `update` will read other rows too.
         """
-        if not self.arrived or not defines(work.rule, "collect"):
+        if not self.arrived or not defines(view.rule, "collect"):
             return {}, []
         with running_rule():
-            found = work.rule.collect(work.ops, work.grad, work.slots, work.hypers_before)
-        changed = work.changed_slots(flatten(work.rule, "slot", found, "collect"))
-        natives = OrderedDict((name, work.fit(name, value)) for name, value in changed.items())
-        if remembers_rows(work.rule) and work.record.shape:
-            natives[TOUCHED] = work.slot_native(TOUCHED) * 0 + work.window()
+            found = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
+        changed = view.changed_slots(flatten(view.rule, "slot", found, "collect"))
+        natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
+        if remembers_rows(view.rule) and view.record.shape:
+            natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.accumulation_window()
         if self.accepted is not None:
             for name, native in natives.items():
-                old = work.slot_native(name)
+                old = view.slot_native(name)
                 native = self.backend.cast(native, self.backend.dtype(old))
                 natives[name] = self.backend.choose(self.accepted, native, old)
-        if not work.by_rows:
+        if not view.by_rows:
             return natives, []
-        return {}, self._write_slots(work, natives, gate)
+        return {}, self._write_slots(view, natives, gate)
 
-    def trace(self, work):
+    def trace(self, view):
         """What `update` makes of a work, as values.
 
         Their step-wide parts are computed here, outside of any branch.
         """
         with running_rule():
-            found = work.rule.update(work.ops, work.grad, work.var, work.slots, work.hypers, work.scope.t)
+            found = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
         if not isinstance(found, tuple) or len(found) != 2 or isinstance(found, assign):
-            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(work.owner, found))
+            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(view.owner, found))
         change, slots = found
         assigned = isinstance(change, assign)
-        change = work.as_value(change.value if assigned else change)
-        slots = work.changed_slots(flatten(work.rule, "slot", slots, "update"))
-        decay = work.native_decay()
-        noted = work.missed.note(work.scope) if work.missed else []
-        work.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + noted)
+        change = view.as_value(change.value if assigned else change)
+        slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
+        decay = view.native_decay()
+        noted = view.missed.note(view.scope) if view.missed else []
+        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + noted)
         return Traced(assigned, change, slots, decay)
 
     @staticmethod
-    def _finish_in_branch(finish, work, traced, collected):
-        with work.forgetting():
-            return finish(work, traced, collected, [])
+    def _finish_in_branch(finish, view, traced, collected):
+        with view.forgetting():
+            return finish(view, traced, collected, [])
 
     @staticmethod
-    def _decayed(work, traced, earlier):
+    def _decayed(view, traced, earlier):
         """The operations before an update, the base class's own decay among them."""
-        return earlier if traced.decay is None else earlier + [work.decay(traced.decay, earlier)]
+        return earlier if traced.decay is None else earlier + [view.decay(traced.decay, earlier)]
 
-    def _finish_by(self, run, work, traced, collected, earlier):
+    def _finish_by(self, run, view, traced, collected, earlier):
         """Has one variable's update carried out, and writes what there is beside it."""
-        earlier = self._decayed(work, traced, earlier)
+        earlier = self._decayed(view, traced, earlier)
         done = run(earlier)
         kept = OrderedDict((name, native) for name, native in collected.items() if name not in traced.slots)
-        return done + self._write_slots(work, kept, earlier + done)
+        return done + self._write_slots(view, kept, earlier + done)
 
-    def _finish(self, work, traced, collected, earlier, predicate=None):
+    def _finish(self, view, traced, collected, earlier, predicate=None):
         """Computes one variable's update after `earlier` operations and writes it; where not `predicate`, what was."""
         backend, (assigned, change, slots, _) = self.backend, traced
-        earlier = self._decayed(work, traced, earlier)
+        earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            natives.update((name, work.fit(name, value)) for name, value in slots.items())
-            change = work.fit(None, change)
-            if work.changed_rows is not None:
-                unchanged = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
-                change = work.on_changed_rows(change, unchanged)
-            if not assigned and work.missed:
-                change, assigned = work.lower(work.var) - change, True
+            natives.update((name, view.fit(name, value)) for name, value in slots.items())
+            change = view.fit(None, change)
+            if view.changed_rows is not None:
+                unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
+                change = view.on_changed_rows(change, unchanged)
+            if not assigned and view.missed:
+                change, assigned = view.lower(view.var) - change, True
             if predicate is not None:
-                still = work.lower(work.var) if assigned else backend.ops["zeros_like"](change)
-                before = work.stored() if work.missed else still
+                unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
+                before = view.stored() if view.missed else unchanged
                 change = backend.choose(predicate, change, before)
                 for name in natives:
                     old = collected.get(name)
-                    old = work.slot_native(name) if old is None else old
+                    old = view.slot_native(name) if old is None else old
                     natives[name] = backend.choose(predicate, backend.cast(natives[name], backend.dtype(old)), old)
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
             if assigned:
-                write = backend.write(work.variable, change, work.rows)
+                write = backend.write(view.variable, change, view.rows)
             else:
-                write = backend.subtract(work.variable, change, work.rows)
-        done = [self.host.constrain(work.variable, write)] + self._write_slots(work, natives, ready)
-        if work.missed:
-            noted = [work.lower(value) for value in work.missed.note(work.scope)]
-            done.extend(work.missed.count(noted, work.rows, ready + done, predicate))
+                write = backend.subtract(view.variable, change, view.rows)
+        done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
+        if view.missed:
+            noted = [view.lower(value) for value in view.missed.note(view.scope)]
+            done.extend(view.missed.count(noted, view.rows, ready + done, predicate))
         return done
 
-    def _write_slots(self, work, natives, earlier):
+    def _write_slots(self, view, natives, earlier):
         backend = self.backend
         with backend.after(earlier + list(natives.values())):
             return [
-                backend.write(self.host.slot(work.variable, name), value, work.rows if work.gathered(name) else None)
+                backend.write(self.host.slot(view.variable, name), value, view.rows if view.gathered(name) else None)
                 for name, value in natives.items()
             ]
 
@@ -443,5 +444,5 @@ class Flush(Step):
     def pending(self):
         return self.backend.ops["maximum"](self.count("pending"), 1)  # where there are none nothing is written
 
-    def _applies(self, shared):
+    def _should_update(self, shared):
         return self.backend.ops["greater"](self.count("pending"), 0)

@@ -95,7 +95,7 @@ def _updates(access):
 def _averages(access):
     """[(whole, None, its average)]"""
     optimizer = access.optimizer
-    if not defines(optimizer.definition, "at_evaluation"):
+    if not defines(optimizer.definition, "evaluation_value"):
         raise StateError(
             "{} keeps no averages; bind everstep.moving_average(definition) or another that does".format(
                 optimizer.definition._short()
@@ -105,14 +105,14 @@ def _averages(access):
     found = []
     for name, whole in access.wholes.items():
         rule = optimizer.rule(whole.first)
-        if not defines(rule, "at_evaluation"):  # a branch of a partition without
+        if not defines(rule, "evaluation_value"):  # a branch of a partition without
             continue
         slots = {slot: access.read_slot(whole, slot) for slot in whole.slot_names}
         if fast_forward.ROWS in slots and np.any(slots[fast_forward.ROWS] != slots[fast_forward.UPDATES]):
             raise StateError("{} has rows with steps that they have yet to take: optimizer.flush() first".format(name))
         value = access.read_whole(whole)
         node = tree(rule)
-        average = rule.at_evaluation(numpy_ops, value, Names(node, slots), Names(node, hypers))
+        average = rule.evaluation_value(numpy_ops, value, Names(node, slots), Names(node, hypers))
         found.append((whole, None, _Value(name, np.asarray(average, value.dtype))))
     return found
 

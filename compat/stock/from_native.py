@@ -119,7 +119,7 @@ def _unknown_to(stock, entry):
 def _why_not(entry, definition, unknown):
     arguments = {ours: getattr(definition, ours) for ours in entry.names.values()}
     wanted = dict(entry.fixed, sparse=entry.sparse(arguments))
-    if definition.still:
+    if definition.zero_grad_is_noop:
         del wanted["sparse"]
     for theirs in unknown:
         if theirs != "learning_rate" and arguments[entry.names[theirs]] != entry.defaults[theirs]:

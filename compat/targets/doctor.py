@@ -8,7 +8,7 @@ from collections import OrderedDict, namedtuple
 from everstep import optimizers
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.lowering import WAYS
+from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.targets import detect
 from everstep.errors import TargetError
 from everstep.optimizers.contract.kernel_names import kernel_of
@@ -53,11 +53,11 @@ def speaks():
             yield Speaks(name, found.target.name, "{}: {}".format(base, found.target.looked_for.split(" (")[0]))
 
 
-def ways():
+def strategies():
     """(way, whether) for each way of carrying updates out on the TensorFlow that is here; nothing without one."""
     backend = _tensorflow_backend()
-    for way in WAYS if backend else ():
-        yield way, "yes" if backend.lowers(way) else "no: TensorFlow is older than 1.14"
+    for strategy in STRATEGIES if backend else ():
+        yield strategy, "yes" if backend.lowers(strategy) else "no: TensorFlow is older than 1.14"
 
 
 def kernels():

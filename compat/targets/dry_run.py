@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.trace import REDUCTIONS
-from everstep.compat.engine.variable_step import VariableStep
+from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.targets.arrays import ArraysTarget, Optimizer
 from everstep.errors import RuleError
 from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
@@ -20,7 +20,7 @@ _running = threading.local()
 
 def check_rule(definition):
     """Raises RuleError, UnknownOpError or DefinitionError for a rule that breaks the contract."""
-    if not definition.tried:
+    if not definition.dry_run:
         return
     form = _form(definition)
     if form in _passed or getattr(_running, "now", False):  # a rule may make definitions itself
@@ -70,18 +70,18 @@ def _check(definition):
     variable, grad = np.ones((3, 2), np.float32), np.full((3, 2), 0.5, np.float32)
     step = Step(optimizer, [(grad, variable)])
     step.run()
-    _check_returned(definition, VariableStep.of_gradient(step, variable, grad))
+    _check_returned(definition, VariableView.of_gradient(step, variable, grad))
     optimizer.apply_gradients([(IndexedSlices(grad[:2], [2, 2]), variable)])
-    if definition.still and not defines(definition, "collect"):
-        _check_still(optimizer, variable)
+    if definition.zero_grad_is_noop and not defines(definition, "collect"):
+        _check_noop(optimizer, variable)
 
 
-def _check_returned(definition, work):
+def _check_returned(definition, view):
     owner = type(definition).__name__
     with running_rule():
-        collected = definition.collect(work.ops, work.grad, work.slots, work.hypers)
-        change, updated = definition.update(work.ops, work.grad, work.var, work.slots, work.hypers, work.scope.t)
-        scalars = definition.advance(work.ops, work.hypers, work.hypers, work.scope.t)
+        collected = definition.collect(view.ops, view.grad, view.slots, view.hypers)
+        change, updated = definition.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        scalars = definition.advance(view.ops, view.hypers, view.hypers, view.scope.t)
     slots = flatten(definition, "slot", collected, "collect")
     slots.update(flatten(definition, "slot", updated, "update"))
     missing = [name for name in flat(definition, "slot") if name not in slots]
@@ -95,7 +95,7 @@ def _check_returned(definition, work):
     if missing:
         raise RuleError("{} declares the scalar {}, which advance does not return".format(owner, ", ".join(missing)))
     values = [change.value if isinstance(change, assign) else change] + list(slots.values())
-    _check_locality(definition, [work.as_value(value) for value in values])
+    _check_locality(definition, [view.as_value(value) for value in values])
 
 
 def _check_locality(definition, values):
@@ -127,7 +127,7 @@ def _within_rows(axis):
     return axis is not None and 0 not in (axis if isinstance(axis, tuple) else (axis,))
 
 
-def _check_still(optimizer, variable):
+def _check_noop(optimizer, variable):
     arrays = dict({"the variable": variable}, **optimizer._slots.get(optimizer.variable_key(variable), {}))
     before = {name: np.array(array) for name, array in arrays.items()}
     optimizer.apply_gradients([(np.zeros_like(variable), variable)])
@@ -135,7 +135,7 @@ def _check_still(optimizer, variable):
         new = arrays[name]
         if not ((new == old) | (new != new) & (old != old)).all():  # NaN is no change of NaN
             raise RuleError(
-                "{} says that it is still, but a zero gradient changed {}".format(
+                "{} declares zero_grad_is_noop, but a zero gradient changed {}".format(
                     type(optimizer.definition).__name__, name
                 )
             )

@@ -88,7 +88,7 @@ class Keras3Target(NewStyleTarget):
             why = "gradient_accumulation_steps makes gradients dense (everstep.accumulate does not)"
         for node in walk(tree(self.definition)) if why else ():
             definition = node.definition
-            if definition.sparse != "exact" and not definition.still and not definition.dense_ok:
+            if definition.sparse != "exact" and not definition.zero_grad_is_noop and not definition.dense_ok:
                 raise UnsupportedError(
                     'sparse="{}" of {} has no meaning here: {}, so every row would be updated. Use sparse="exact", or '
                     "dense_ok=True to accept that".format(definition.sparse, definition._short(), why)

@@ -7,7 +7,7 @@ from everstep.optimizers.contract.definition import assign
 class Averages(object):
     """Stands before Wrapper; the definition declares the slot `average` and says what share of it a new value gets."""
 
-    still = False  # an average goes on moving to a variable that does not
+    zero_grad_is_noop = False  # an average goes on moving to a variable that does not
 
     def share(self, ops, hyper, t):
         raise NotImplementedError
@@ -18,5 +18,5 @@ class Averages(object):
         new["average"] = slots.average + self.share(ops, hyper, t) * (value - slots.average)
         return change, new
 
-    def at_evaluation(self, ops, var, slots, hyper):
+    def evaluation_value(self, ops, var, slots, hyper):
         return slots.average

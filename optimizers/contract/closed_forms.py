@@ -1,4 +1,4 @@
-"""Closed forms of many zero gradients, for `coast`."""
+"""Closed forms of many zero gradients, for `fast_forward`."""
 from __future__ import absolute_import, division, print_function
 
 

@@ -8,17 +8,17 @@ from everstep.optimizers.contract.definition import Definition
 
 
 class Composite(Definition):
-    """A definition made of others: every verb but `update` and `applies` goes to each of them.
+    """A definition made of others: every verb but `update` and `should_update` goes to each of them.
 
     Class attributes:
-        passes_on: the verbs that it overrides only to give the definitions inside something else, as a clipped
-            gradient: it has them where those have.
-        gathers: whether those have a part in steps that update alone, and what they measure is nobody's before.
+        forwarded_verbs: verbs overridden only to change what children receive, such as a clipped gradient. They count
+            as defined only if a child defines them.
+        measures_on_update: True if children run only on update steps, so their measures are not needed earlier.
     """
 
     family = "wrappers"
-    passes_on = frozenset()  # type: frozenset[str]
-    gathers = False
+    forwarded_verbs = frozenset()  # type: frozenset[str]
+    measures_on_update = False
 
     def _check(self):
         for inside in self.children().values():
@@ -45,16 +45,16 @@ class Composite(Definition):
         return max((child.locality for child in self.active().values()), key=widest.index)
 
     @property
-    def still(self):  # type: ignore[override]
-        return once(self, "still", lambda: all(child.still for child in self.active().values()))
+    def zero_grad_is_noop(self):  # type: ignore[override]
+        return once(self, "zero_grad_is_noop", lambda: all(child.zero_grad_is_noop for child in self.active().values()))
 
     @property
-    def replays(self):  # type: ignore[override]
-        return max(child.replays for child in self.active().values())
+    def max_replay_steps(self):  # type: ignore[override]
+        return max(child.max_replay_steps for child in self.active().values())
 
     @property
-    def tried(self):  # type: ignore[override]
-        return all(child.tried for child in self.children().values())
+    def dry_run(self):  # type: ignore[override]
+        return all(child.dry_run for child in self.children().values())
 
     def check_variables(self, records):
         for inside in self.children().values():
@@ -78,9 +78,9 @@ class Composite(Definition):
     def reject(self, ops, scalars, hyper):
         return self._each(lambda child, *state: child.reject(ops, *state), scalars, hyper, self.children())
 
-    def at_evaluation(self, ops, var, slots, hyper):
+    def evaluation_value(self, ops, var, slots, hyper):
         for name, inside in self.active().items():
-            var = inside.at_evaluation(ops, var, getattr(slots, name), getattr(hyper, name))
+            var = inside.evaluation_value(ops, var, getattr(slots, name), getattr(hyper, name))
         return var
 
     def _each(self, verb, state, hyper, children=None):
@@ -91,30 +91,30 @@ class Composite(Definition):
 class Wrapper(Composite):
     """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
 
-    One that declares more children writes `update` and `applies` for them; the other verbs go to each.
+    One that declares more children writes `update` and `should_update` for them; the other verbs go to each.
     """
 
     prefix = "wrapper"
     inner = child()
 
     @property
-    def resting(self):  # type: ignore[override]
-        inner = self.inner.resting
+    def without_grad(self):  # type: ignore[override]
+        inner = self.inner.without_grad
         return self if inner is self.inner else self.replace(inner=inner)
 
     def loss_scale(self, ops, hyper):
         return self.inner.loss_scale(ops, hyper.inner)
 
-    def accepts(self, ops, hyper):
-        return self.inner.accepts(ops, hyper.inner)
+    def should_accept(self, ops, hyper):
+        return self.inner.should_accept(ops, hyper.inner)
 
-    def applies(self, ops, hyper):
-        return self.inner.applies(ops, hyper.inner)
+    def should_update(self, ops, hyper):
+        return self.inner.should_update(ops, hyper.inner)
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
         return change, {"inner": inner}
 
-    def coast(self, ops, var, slots, hyper, steps):
-        change, inner = self.inner.coast(ops, var, slots.inner, hyper.inner, steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        change, inner = self.inner.fast_forward(ops, var, slots.inner, hyper.inner, steps)
         return change, {"inner": inner}

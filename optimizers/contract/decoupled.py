@@ -11,8 +11,8 @@ class Decoupled(object):
         change, new = super(Decoupled, self).update(ops, grad, var, slots, hyper, t)  # type: ignore[misc]
         return change + self.share(hyper) * var, new
 
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(Decoupled, self).coast(ops, var, slots, hyper, steps)  # type: ignore[misc]
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        change, new = super(Decoupled, self).fast_forward(ops, var, slots, hyper, steps)  # type: ignore[misc]
         return change + decayed(ops, self.share(hyper), steps) * var, new
 
     def share(self, hyper):

@@ -52,19 +52,20 @@ class Definition(Configured):
     Class attributes:
         locality: "element" (default), "row" (each row of the first dimension by itself) or "variable" (needs the
             whole variable).
-        still: True where a zero gradient changes nothing: neither variable nor slots. Then `exact` costs what
-            the present rows cost. It may be a property of the options.
+        zero_grad_is_noop: True if a zero gradient changes neither the variable nor its slots. `exact` then costs as
+            much as the rows present. It may be a property that reads options.
         stages: how many gradients of one batch an update takes; 1. Where it is more, `update` runs at each of them,
             `hyper.pending` says which it is, and the last one counts: see everstep.optimizers.Multistage.
-        replays: how many zero gradients `sparse="catch_up"` takes one by one, before `coast`; 200. It may be a
-            property of the options.
+        max_replay_steps: how many missed steps `sparse="catch_up"` replays one by one before it uses `fast_forward`.
+            Default 200. It may be a property that reads options.
         kernel: `everstep.kernel(name)`, where `update` is a well-known rule that frameworks have fused kernels for.
         family: the heading that it stands under in `everstep list`.
     """
 
     kind = "definition"
     verbs = tuple(
-        "specialize loss_scale measure accepts collect applies advance reject update coast at_evaluation".split()
+        "specialize loss_scale measure should_accept collect should_update advance reject update fast_forward "
+        "evaluation_value".split()
     )
     keyword_only = ("sparse", "dense_ok")  # type: tuple[str, ...]
     hints = {
@@ -74,11 +75,11 @@ class Definition(Configured):
     }
     prefix = ""
     locality = "element"
-    still = False
+    zero_grad_is_noop = False
     stages = 1
-    replays = 200
+    max_replay_steps = 200
     kernel = None  # type: Any  # or `everstep.kernel(name)`
-    tried = True  # whether the rule runs on the float32 arrays that everstep tries it on
+    dry_run = True  # whether the rule runs on the float32 arrays that everstep tries it on
     family = "other"
 
     sparse = option("exact", choices=("exact", "rows", "catch_up", "variable_rows"))
@@ -101,7 +102,7 @@ class Definition(Configured):
         """`{name: sum}` over the rows present, seen later as `hyper.NAME`; `total(sum)` adds over all variables."""
         return {}
 
-    def accepts(self, ops, hyper):
+    def should_accept(self, ops, hyper):
         """Whether this step's gradients are taken. If not it changes nothing but scalars, and neither counts as an
         update nor as one of the steps to the next."""
         return True
@@ -110,7 +111,7 @@ class Definition(Configured):
         """New slots from this step's gradient, kept whether or not the step updates."""
         return {}
 
-    def applies(self, ops, hyper):
+    def should_update(self, ops, hyper):
         """Whether this step updates. `hyper.pending` counts the steps since the last update, this one included, and
         `hyper.updates` the updates so far."""
         return self.stages == 1 or hyper.pending >= self.stages
@@ -129,16 +130,16 @@ class Definition(Configured):
             "{} must define update(self, ops, grad, var, slots, hyper, t)".format(type(self).__name__)
         )
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         """What `update` would return of `steps` zero gradients together: the closed form, for `sparse="catch_up"`."""
         return 0.0, {}
 
-    def at_evaluation(self, ops, var, slots, hyper):
+    def evaluation_value(self, ops, var, slots, hyper):
         """What the variable is evaluated and exported with, where not itself: what `everstep.averaged` puts there."""
         return var
 
     @property
-    def resting(self):
+    def without_grad(self):
         """The definition that a step without a gradient runs."""
         return self
 

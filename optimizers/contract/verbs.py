@@ -18,12 +18,12 @@ def _defines(definition, verb):
 
 def _brings(definition, verb):
     provider = next(base for base in type(definition).__mro__ if verb in vars(base))
-    return provider not in (Definition, Composite, Wrapper) and verb not in getattr(definition, "passes_on", ())
+    return provider not in (Definition, Composite, Wrapper) and verb not in getattr(definition, "forwarded_verbs", ())
 
 
-def measures_at_updates(definition):
+def measures_only_on_update(definition):
     """Whether all that a definition measures is asked for at its updates alone."""
-    if getattr(definition, "gathers", False):
+    if getattr(definition, "measures_on_update", False):
         return True
     inside = definition.active().values()
-    return not _brings(definition, "measure") and all(measures_at_updates(each) for each in inside)
+    return not _brings(definition, "measure") and all(measures_only_on_update(each) for each in inside)

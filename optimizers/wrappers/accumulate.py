@@ -46,25 +46,25 @@ class Accumulate(Wrapper):
     """
 
     prefix = "accumulate"
-    passes_on = frozenset(["measure"])
-    gathers = True
+    forwarded_verbs = frozenset(["measure"])
+    measures_on_update = True
     steps = option(1, minimum=1, schedule=True)
     reduction = option("mean", choices=("mean", "sum"))
     sum = slot()
 
     def _check(self):
-        if defines(self.inner, "applies") or defines(self.inner, "collect"):
+        if defines(self.inner, "should_update") or defines(self.inner, "collect"):
             raise DefinitionError(
                 "{} skips or collects steps itself, and two counts of steps have no one meaning; multiply the numbers "
                 "of steps instead".format(self.inner._short())
             )
-        if defines(self.inner, "accepts"):
+        if defines(self.inner, "should_accept"):
             raise DefinitionError("put {} around accumulate, not inside".format(type(self.inner).__name__))
         super(Accumulate, self)._check()
 
     @property
-    def resting(self):
-        return self.inner.resting
+    def without_grad(self):
+        return self.inner.without_grad
 
     def collect(self, ops, grad, slots, hyper):
         return {"sum": slots.sum + grad}
@@ -73,7 +73,7 @@ class Accumulate(Wrapper):
         gradients = self._reduced(slots.sum + grad, hyper)
         return {"inner": self.inner.measure(ops, gradients, var, slots.inner, hyper.inner)}
 
-    def applies(self, ops, hyper):
+    def should_update(self, ops, hyper):
         steps = self.steps
         return hyper.pending >= (steps.value(ops, hyper.updates) if isinstance(steps, Schedule) else steps)
 

@@ -35,7 +35,7 @@ class Clip(Wrapper):
     """
 
     prefix = "clip"
-    passes_on = frozenset(["collect"])
+    forwarded_verbs = frozenset(["collect"])
     norm = option(None, minimum=0)
     global_norm = option(None, minimum=0)
     value = option(None, minimum=0)
@@ -51,8 +51,8 @@ class Clip(Wrapper):
         super(Clip, self)._check()
 
     @property
-    def resting(self):
-        return self.inner.resting
+    def without_grad(self):
+        return self.inner.without_grad
 
     def measure(self, ops, grad, var, slots, hyper):
         if self.norm is None and self.global_norm is None:

@@ -65,7 +65,7 @@ class DecoupledWeightDecay(ByName, Wrapper):
     factors = Factors()
     otherwise = option(1.0, minimum=0)
     beside = option(False)
-    replays = 200  # type: ignore[assignment]
+    max_replay_steps = 200  # type: ignore[assignment]
 
     def _check(self):
         if not self.times_rate and self.base_rate != 1:
@@ -75,7 +75,7 @@ class DecoupledWeightDecay(ByName, Wrapper):
                 "{} has no one learning rate that a decay could be times: put decoupled_weight_decay inside of it, or "
                 "give times_rate=False".format(self.inner._short())
             )
-        if self.beside and defines(self.inner, "at_evaluation"):
+        if self.beside and defines(self.inner, "evaluation_value"):
             raise DefinitionError(
                 "{} averages what the variable becomes, and with beside=True would not see the decay; put it around "
                 "decoupled_weight_decay".format(self.inner._short())
@@ -83,8 +83,8 @@ class DecoupledWeightDecay(ByName, Wrapper):
         super(DecoupledWeightDecay, self)._check()
 
     @property
-    def still(self):  # type: ignore[override]
-        return self.inner.still and not self.otherwise and not self.factors  # else all rows shrink
+    def zero_grad_is_noop(self):  # type: ignore[override]
+        return self.inner.zero_grad_is_noop and not self.otherwise and not self.factors  # else all rows shrink
 
     def must_hold(self, factor):
         return factor != 0  # what people leave out they list for all their models
@@ -101,8 +101,8 @@ class DecoupledWeightDecay(ByName, Wrapper):
             return change + taken, new
         return assign(change.value - taken) if self.beside else change, new
 
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(DecoupledWeightDecay, self).coast(ops, var, slots, hyper, steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        change, new = super(DecoupledWeightDecay, self).fast_forward(ops, var, slots, hyper, steps)
         share = self.scale(hyper) * hyper.weight_decay
         taken = decayed(ops, share, steps) * var
         if self.l1:  # until it is 0

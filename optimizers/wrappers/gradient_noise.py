@@ -45,7 +45,7 @@ class GradientNoise(Wrapper):
     gamma = hyper(0.55, minimum=0)
     seed = option(0, minimum=0)
     variable = option("")
-    still = False  # type: ignore[assignment]  # noise comes without a gradient
+    zero_grad_is_noop = False  # type: ignore[assignment]  # noise comes without a gradient
 
     def _check(self):
         if defines(self.inner, "measure") or defines(self.inner, "collect"):

@@ -38,7 +38,7 @@ class LearningRateMultipliers(ByName, Wrapper):
     """
 
     prefix = "multipliers"
-    passes_on = frozenset(["measure", "collect", "coast"])
+    forwarded_verbs = frozenset(["measure", "collect", "fast_forward"])
     factors = Factors()
     otherwise = option(1.0, minimum=0)
 
@@ -56,8 +56,8 @@ class LearningRateMultipliers(ByName, Wrapper):
     def update(self, ops, grad, var, slots, hyper, t):
         return super(LearningRateMultipliers, self).update(ops, grad, var, slots, self._own(hyper), t)
 
-    def coast(self, ops, var, slots, hyper, steps):
-        return super(LearningRateMultipliers, self).coast(ops, var, slots, self._own(hyper), steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        return super(LearningRateMultipliers, self).fast_forward(ops, var, slots, self._own(hyper), steps)
 
     def _own(self, hyper):
         return hyper if self.otherwise == 1 else hyper.scaled("learning_rate", self.otherwise)

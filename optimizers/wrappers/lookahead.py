@@ -45,7 +45,7 @@ class Lookahead(Wrapper):
     sync_period = option(6, minimum=1)
     slow_step_size = hyper(0.5, minimum=0, maximum=1)
     slow = slot(init=VARIABLE)
-    still = False  # type: ignore[assignment]  # a sync moves rows that have no gradient
+    zero_grad_is_noop = False  # type: ignore[assignment]  # a sync moves rows that have no gradient
 
     def _check(self):
         if self.sparse == "variable_rows":
@@ -56,8 +56,8 @@ class Lookahead(Wrapper):
         super(Lookahead, self)._check()
 
     @property
-    def replays(self):  # type: ignore[override]
-        return max(200, self.sync_period, self.inner.replays)
+    def max_replay_steps(self):  # type: ignore[override]
+        return max(200, self.sync_period, self.inner.max_replay_steps)
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(Lookahead, self).update(ops, grad, var, slots, hyper, t)
@@ -66,14 +66,14 @@ class Lookahead(Wrapper):
         new["slow"] = ops.where(meets, slots.slow + hyper.slow_step_size * (value - slots.slow), slots.slow)
         return assign(ops.where(meets, new["slow"], value)), new
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         # The two have met by now, and what still moves the variable does it at the slow weights' pace.
-        change, _ = super(Lookahead, self).coast(ops, var, slots, hyper, hyper.slow_step_size * steps)
-        _, new = super(Lookahead, self).coast(ops, var, slots, hyper, steps)
+        change, _ = super(Lookahead, self).fast_forward(ops, var, slots, hyper, hyper.slow_step_size * steps)
+        _, new = super(Lookahead, self).fast_forward(ops, var, slots, hyper, steps)
         new["slow"] = ops.where(steps > 0, var - change, slots.slow)
         return change, new
 
-    def at_evaluation(self, ops, var, slots, hyper):
+    def evaluation_value(self, ops, var, slots, hyper):
         return slots.slow
 
 

@@ -48,7 +48,7 @@ class LossScale(Wrapper):
     """
 
     prefix = "loss_scale"
-    passes_on = frozenset(["collect"])
+    forwarded_verbs = frozenset(["collect"])
     initial_scale = option(2.0**15, minimum=1)
     growth_interval = option(2000, minimum=0)
     growth = option(2.0, minimum=1)
@@ -58,13 +58,13 @@ class LossScale(Wrapper):
     used = scalar(1.0)  # the factor that an update's gradients had, which `advance` has moved before `update`
 
     def _check(self):
-        if defines(self.inner, "accepts"):
+        if defines(self.inner, "should_accept"):
             raise DefinitionError("{} scales the loss itself".format(self.inner._short()))
         super(LossScale, self)._check()
 
     @property
-    def resting(self):
-        return self.inner.resting
+    def without_grad(self):
+        return self.inner.without_grad
 
     def loss_scale(self, ops, hyper):
         return hyper.factor * self.initial_scale
@@ -74,7 +74,7 @@ class LossScale(Wrapper):
         inner = self.inner.measure(ops, grad / self.loss_scale(ops, hyper), var, slots.inner, hyper.inner)
         return {"not_finite": total(bad), "inner": inner}
 
-    def accepts(self, ops, hyper):
+    def should_accept(self, ops, hyper):
         return ops.equal(hyper.not_finite, 0.0)
 
     def collect(self, ops, grad, slots, hyper):

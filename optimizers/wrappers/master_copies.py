@@ -30,14 +30,14 @@ class MasterCopies(Wrapper):
     """
 
     prefix = "master"
-    passes_on = frozenset(["measure", "coast"])
+    forwarded_verbs = frozenset(["measure", "fast_forward"])
     keyword_only = Wrapper.keyword_only + ("stored",)
     stored = option("")  # the variable's dtype, where it has a copy
     value = slot(init=VARIABLE, when="stored")
 
     @property
-    def tried(self):  # type: ignore[override]
-        return not self.stored and self.inner.tried
+    def dry_run(self):  # type: ignore[override]
+        return not self.stored and self.inner.dry_run
 
     def specialize(self, variable):
         made = super(MasterCopies, self).specialize(variable)
@@ -57,9 +57,9 @@ class MasterCopies(Wrapper):
         value = change.value if isinstance(change, assign) else copy - change
         return assign(value), dict(new, value=value)
 
-    def coast(self, ops, var, slots, hyper, steps):
+    def fast_forward(self, ops, var, slots, hyper, steps):
         copy = self._copy(ops, var, slots)
-        change, new = super(MasterCopies, self).coast(ops, copy, slots, hyper, steps)
+        change, new = super(MasterCopies, self).fast_forward(ops, copy, slots, hyper, steps)
         return (change + var - copy, dict(new, value=copy - change)) if self.stored else (change, new)
 
     def _copy(self, ops, var, slots):

@@ -59,10 +59,10 @@ class MovingAverage(Averages, Wrapper):
     start = option(0, minimum=0)
     overwrite_every = option(0, minimum=0)
     average = slot(init=VARIABLE)
-    replays = 200  # type: ignore[assignment]
+    max_replay_steps = 200  # type: ignore[assignment]
 
     def _check(self):
-        no_closed_form = self.warm_up != "none" or self.start > self.replays or self.overwrite_every
+        no_closed_form = self.warm_up != "none" or self.start > self.max_replay_steps or self.overwrite_every
         if self.sparse == "catch_up" and no_closed_form or self.sparse == "variable_rows":
             raise RuleError(
                 '{} cannot take sparse="{}": see what averages of sparse rows mean in its docstring. Use '
@@ -86,8 +86,8 @@ class MovingAverage(Averages, Wrapper):
             change = assign(ops.where(ops.equal(t % self.overwrite_every, 0), new["average"], value))
         return change, new
 
-    def coast(self, ops, var, slots, hyper, steps):
-        change, new = super(MovingAverage, self).coast(ops, var, slots, hyper, steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        change, new = super(MovingAverage, self).fast_forward(ops, var, slots, hyper, steps)
         share = decayed(ops, 1 - hyper.average_decay, steps)
         new["average"] = slots.average + share * (var - change - slots.average)
         return change, new

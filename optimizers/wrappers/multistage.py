@@ -112,7 +112,7 @@ class Multistage(Wrapper):
     """
 
     prefix = "multistage"
-    still = False  # type: ignore[assignment]  # a row without a gradient now may have had one at an earlier stage
+    zero_grad_is_noop = False  # type: ignore[assignment]  # a row without a gradient now may have had one at an earlier stage
     tableau = _TableauOption("heun")
     tolerance = option(None, minimum=1e-30)
     start = slot()
@@ -121,7 +121,7 @@ class Multistage(Wrapper):
     used = scalar(1.0)  # the size of the update that is being made, which `advance` has moved before `update`
 
     def _check(self):
-        for verb in ("applies", "accepts", "collect", "loss_scale"):
+        for verb in ("should_update", "should_accept", "collect", "loss_scale"):
             if defines(self.inner, verb):
                 raise DefinitionError(
                     "{} skips, collects or refuses steps itself, and each of the stages here is a step of its "
@@ -145,7 +145,7 @@ class Multistage(Wrapper):
         weights = self._method.weights
         return len(weights) - (self.tolerance is None and not weights[-1])
 
-    def applies(self, ops, hyper):
+    def should_update(self, ops, hyper):
         return hyper.pending >= self.stages
 
     def measure(self, ops, grad, var, slots, hyper):
@@ -173,7 +173,7 @@ class Multistage(Wrapper):
         mean = self._mean(slopes, self._method.weights)
         change, inner = self.inner.update(ops, mean, start, slots.inner, inside, t)
         value = change.value if isinstance(change, assign) else start - change
-        counts = self.applies(ops, hyper)
+        counts = self.should_update(ops, hyper)
         kept = counts
         if self.tolerance is not None:
             kept = ops.logical_and(counts, self._error(ops, hyper) <= 1)

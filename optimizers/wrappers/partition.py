@@ -104,7 +104,7 @@ class Partition(Composite):
                     "variable's record; got {!r}".format(name, rule)
                 )
         for branch in self._branches.values():
-            if defines(branch, "applies") or defines(branch, "accepts"):
+            if defines(branch, "should_update") or defines(branch, "should_accept"):
                 raise DefinitionError(
                     "{} skips steps, which all branches of a partition do together; put it around the partition".format(
                         branch._short()
@@ -132,8 +132,8 @@ class Partition(Composite):
         return self._active
 
     @property
-    def resting(self):
-        changed = {name: branch.resting for name, branch in self.active().items()}
+    def without_grad(self):
+        changed = {name: branch.without_grad for name, branch in self.active().items()}
         same = all(branch is self._branches[name] for name, branch in changed.items())
         return self if same else self.replace(**changed)
 
@@ -170,8 +170,8 @@ class Partition(Composite):
     def update(self, ops, grad, var, slots, hyper, t):
         return self._of_branch("update", ops, (grad, var), slots, hyper, t)
 
-    def coast(self, ops, var, slots, hyper, steps):
-        return self._of_branch("coast", ops, (var,), slots, hyper, steps)
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        return self._of_branch("fast_forward", ops, (var,), slots, hyper, steps)
 
     def _of_branch(self, verb, ops, values, slots, hyper, count):
         # All of them only where everstep tries a rule on arrays of its own.

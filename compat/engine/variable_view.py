@@ -12,7 +12,7 @@ from everstep.errors import RuleError
 from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
 GRAD, VAR = ("grad",), ("var",)  # the roles that are no slots' names
-TOUCHED = "touched"  # the slot that remembers in which window a row last got a gradient
+LAST_WINDOW = "touched"  # the slot that remembers in which window a row last got a gradient
 
 
 def agree(found, wanted):
@@ -89,7 +89,7 @@ class Scope(object):
         return self.step.backend.cast(native, self.dtype)
 
 
-class VariableStep(object):
+class VariableView(object):
     """One variable's part of a step: the values that its rule sees, of the whole variable or of some rows."""
 
     def __init__(self, step, variable, read_grad, find_rows=None):
@@ -123,10 +123,10 @@ class VariableStep(object):
 
     def for_update(self, collected):
         """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
-        work = self._for_update(collected)
+        view = self._for_update(collected)
         if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
-            work._catch_up()
-        return work
+            view._catch_up()
+        return view
 
     def _for_update(self, collected):
         if not self.by_rows:
@@ -136,7 +136,7 @@ class VariableStep(object):
             return self
         if self._row_rule and not defines(self.rule, "collect"):
             return self
-        return self._on(lambda: self.backend.rows_equal(self._marks(), self.window()))
+        return self._on(lambda: self.backend.rows_equal(self._marks(), self.accumulation_window()))
 
     def _catch_up(self):
         """From here on the values are those of rows that have taken all that they missed."""
@@ -165,7 +165,8 @@ class VariableStep(object):
 
     @property
     def _row_rule(self):
-        return self.rule.locality != "variable" and (self.rule.sparse in ("rows", "catch_up") or self.rule.still)
+        by_rows = self.rule.sparse in ("rows", "catch_up") or self.rule.zero_grad_is_noop
+        return by_rows and self.rule.locality != "variable"
 
     def _on(self, find_rows):
         """The work on other rows, or on the whole where the rule needs it; where no gradient came, it is 0."""
@@ -175,13 +176,13 @@ class VariableStep(object):
             return self.backend.scatter_to_dense(summed, present, self.backend.rows_of(self.variable))
 
         if not self._row_rule:
-            work = VariableStep(self.step, self.variable, whole_grad)
-            work.is_sparse = True
-            if self.rule.sparse == "variable_rows" and not self.rule.still:
-                work.changed_rows = find_rows if defines(self.rule, "collect") else lambda: present
-            return work
-        work = VariableStep(self.step, self.variable, lambda: self.backend.gather(whole_grad(), work.rows), find_rows)
-        return work
+            view = VariableView(self.step, self.variable, whole_grad)
+            view.is_sparse = True
+            if self.rule.sparse == "variable_rows" and not self.rule.zero_grad_is_noop:
+                view.changed_rows = find_rows if defines(self.rule, "collect") else lambda: present
+            return view
+        view = VariableView(self.step, self.variable, lambda: self.backend.gather(whole_grad(), view.rows), find_rows)
+        return view
 
     def on_changed_rows(self, changed, unchanged):
         """`changed` on the rows that may change, `unchanged` on the others."""
@@ -190,7 +191,7 @@ class VariableStep(object):
         marks = ops["reshape"](marks, (-1,) + (1,) * (len(self.record.shape) - 1))
         return ops["where"](ops["greater"](marks, ops["zeros_like"](marks)), changed, unchanged)
 
-    def window(self):
+    def accumulation_window(self):
         """The mark of rows touched since the last update: the step that opened the window, counted from 1.
 
         Not the number of updates, which Keras's LossScaleOptimizer also moves, at steps that it leaves out.
@@ -200,13 +201,13 @@ class VariableStep(object):
         return self.backend.cast(opened + 1, "int64")
 
     def _marks(self):
-        return self.backend.read(self.step.host.slot(self.variable, TOUCHED))
+        return self.backend.read(self.step.host.slot(self.variable, LAST_WINDOW))
 
     def _window_and_present(self):
         marks = self.backend.ops["reshape"](self._marks(), (-1,))
-        present = self.backend.cast(self.rows, "int64") * 0 + self.window()
+        present = self.backend.cast(self.rows, "int64") * 0 + self.accumulation_window()
         present = self.backend.scatter_to_dense(present, self.rows, self.backend.rows_of(self.variable))
-        return self.backend.rows_equal(self.backend.ops["maximum"](marks, present), self.window())
+        return self.backend.rows_equal(self.backend.ops["maximum"](marks, present), self.accumulation_window())
 
     @property
     def rows(self):
@@ -263,7 +264,7 @@ class VariableStep(object):
 
     def gathered(self, name):
         """Whether a slot goes by rows: its first dimension is the variable's."""
-        shape = self.record.shape if name == TOUCHED else self.declared[name][1].shape_for(self.record)
+        shape = self.record.shape if name == LAST_WINDOW else self.declared[name][1].shape_for(self.record)
         return bool(shape) and shape[0] == self.record.shape[0]
 
     def _shape(self, shape):
