@@ -84,6 +84,12 @@ class Target(Copying, Construction, Stepping):
         calls_per_update(): what the counter of updates moves by at an update.
         not_carried(): why a State would lack something now, or None.
 
+    Copies:
+        trained(): a list of the variables that there is state for.
+        copied_variable(variable, memo): the variable that a deep copy trains.
+        state_to_copy(): counters, scalars and slots as arrays, or None.
+        take_state(state, variables), keep_state(state): gives it to variables; keeps it for those of the first step.
+
     Step:
         scale_loss(loss): the loss to take gradients of.
         update(variable, function, grad): calls `function(variable, grad)` where the variable lives; returns operations.
@@ -94,12 +100,6 @@ class Target(Copying, Construction, Stepping):
         constrain(variable, write): the operation that wrote a variable, with its constraint.
         native_decay(variable): the base class's own weight decay of a variable, or None.
         check_repeat(variables): raises UnsupportedError for a call that a definition that counts calls cannot take.
-
-    Copies:
-        trained(): a list of the variables that there is state for.
-        copied_variable(variable, memo): the variable that a deep copy trains.
-        state_to_copy(): counters, scalars and slots as arrays, or None.
-        take_state(state, variables), keep_state(state): gives it to variables; keeps it for those of the first step.
 
     Config:
         get_config(): the native config. Only where the API has it.
