@@ -14,6 +14,7 @@ class Composite(Definition):
         forwarded_verbs: verbs overridden only to change what children receive, such as a clipped gradient. They count
             as defined only if a child defines them.
         measures_on_update: True if children run only on update steps, so their measures are not needed earlier.
+            `should_update` then runs before `measure`, and sees no totals.
     """
 
     family = "wrappers"

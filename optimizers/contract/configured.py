@@ -28,9 +28,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     def __setattr__(self, name, value):
         raise HyperValueError(
             "{0} cannot be changed once it is built, so {1} cannot be set; {0}(...).replace({1}=...) returns a changed "
-            "copy".format(
-                type(self).__name__, name
-            )
+            "copy".format(type(self).__name__, name)
         )
 
     @classmethod

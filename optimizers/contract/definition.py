@@ -47,39 +47,41 @@ class Definition(Configured):
     The constructor is made from the declarations: its arguments are the hypers and options, in the order of the class
     body. A definition never changes once it is built. `replace` returns a changed copy, `bind` a native optimizer.
 
-    The methods below that take `ops` are the verbs. The engine calls those that a class overrides. They are pure
-    functions, and none but `update` is required. One step of the optimizer calls, in this order:
+    The methods that take `ops` are the verbs. They are pure functions, and only `update` is required. One step of the
+    optimizer calls those that the class overrides, in this order:
 
         loss_scale         once, before gradients are taken of the loss
         measure            for each variable that has a gradient
         should_update      once
         should_accept      once
-        reject, advance    once; the results of one of them at most are kept
-        collect            for each variable; kept if the step is accepted
-        fast_forward       for each variable with `sparse="catch_up"`, for the rows that missed steps
-        update             for each variable; kept if the step updates
+        reject             once; its results are kept if the step is not accepted
+        advance            once; its results are kept if the step updates
+        collect            for each variable; its results are kept if the step is accepted
+        fast_forward       for each variable, with `sparse="catch_up"`, for rows that missed updates
+        update             for each variable; its results are kept if the step updates
 
     `specialize` runs before all of them, once for each variable. `evaluation_value` runs outside of steps, in
     `everstep.averaged`. Counters move last.
 
     Verbs run before there are numbers, as a function under `tf.function` does. Python's arithmetic, comparisons and
     `& | ~` work on their arguments. Everything else is an op: `ops.where` instead of `if`, `ops.sqrt` instead of
-    `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Options are read from `self`, all the
+    `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options from `self`, and all the
     rest from the arguments:
 
         ops      abs all any cast clip cos equal exp floor isfinite log logical_and logical_not logical_or max maximum
                  mean min minimum ones_like pow reshape rsqrt sigmoid sign sin sqrt square sum tanh where zeros_like,
-                 with NumPy's names and meaning.
+                 with NumPy's names and meaning; also `cast(value, "float32")`.
         grad     The gradient: a float array of the variable's shape. A sparse gradient may come as its n rows alone,
                  shape (n,) + shape[1:]; equal rows are added up before.
-        var      The variable's value, in the shape of grad: whole, or the same n rows.
+        var      The variable's value, in the shape of grad: whole, or the same n rows. As grad and slots it has
+                 `dtype`, `shape` and `ndim`; n is None in a shape.
         slots    `slots.NAME` for each slot of the variable, in its declared shape. If the first dimension is the
                  variable's, it has the same rows as grad.
         hyper    `hyper.NAME` for each hyper and scalar, and for each sum that `measure` returned; schedules are
                  evaluated before. `hyper.updates` is the number of updates so far. `hyper.pending` is the number of
                  steps since the last update, this one included. Each is a single number.
-                 `measure` and `update` also have `hyper.row_number` and `hyper.place_in_row` (int32): the row that
-                 each element has in the whole variable, shape (n, 1, ..., 1), and its place in that row.
+                 `measure` and `update` also have `hyper.row_number` and `hyper.place_in_row` (int32): the number of
+                 each row in the whole variable, shape (n, 1, ..., 1), and of each element in its row.
         t        The number of this update: 1.0 at the first, a single number.
         scalars  `scalars.NAME` for each scalar: its value before this step, a single number.
 
@@ -157,7 +159,7 @@ class Definition(Configured):
                 collections (of a TF 1 graph, else empty) and native (the framework's object; do not write to it).
 
         Returns:
-            This definition, or `self.replace(...)` with other options. Its hypers and scalars keep their names.
+            This definition, or `self.replace(...)` with other options. It must have the same hypers and scalars.
         """
         return self
 
@@ -261,7 +263,9 @@ class Definition(Configured):
         """Returns what to subtract from the variable, and its new slots. The only verb that a rule must define.
 
         Called for each variable that has a gradient, after `advance` and `collect`. The results are kept if the step
-        updates.
+        updates; with `stages`, at each step. With `sparse="catch_up"` it also replays the updates that rows missed,
+        with a zero gradient. Then t and hyper have one number for each row, shape (n, 1, ..., 1), and hyper has only
+        hypers, scalars and `pending`, which is 1.
 
         Args:
             ops: the operations, see `everstep.Definition`.
