@@ -293,7 +293,7 @@ class Slot(Declaration):
             )
         if not (self.dtype is None or self.dtype in _SLOT_DTYPES):
             raise DefinitionError(
-                "{}: the dtype of a slot is None (the variable's) or one of {}; got {!r}".format(
+                "{}: the dtype of a slot is None (the one in which rules compute) or one of {}; got {!r}".format(
                     what, ", ".join(_SLOT_DTYPES), self.dtype
                 )
             )
