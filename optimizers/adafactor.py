@@ -77,7 +77,7 @@ class Adafactor(Definition):
         if self.factored:
             rows = average(slots.rows, ops.mean(square, axis=-1, keepdims=True))
             columns = average(slots.columns, ops.mean(square, axis=-2, keepdims=True))
-            # Two roots, because the product of the two could underflow in float32.
+            # Two roots, because the product of rows and columns could underflow in float32.
             direction = grad / ops.sqrt(rows / ops.mean(rows, axis=-2, keepdims=True)) / ops.sqrt(columns)
             new = {"rows": rows, "columns": columns}
         else:
