@@ -24,9 +24,9 @@ class Clip(Wrapper):
     | clipvalue                                 | value                                          |
 
     Advice:
-        Prefer global_norm: it keeps the direction of the step. The paper sets the bound from the average norm over many
-        updates, and finds 0.5 to 10 times that average to work. Put clip inside accumulate and loss_scale, so that it
-        bounds the mean of unscaled gradients. A common mistake is to clip gradients that are still scaled.
+        Prefer global_norm: it keeps the direction of the gradient. The paper sets the bound from the average norm over
+        many updates, and finds 0.5 to 10 times that average to work. Put clip inside accumulate and loss_scale, so that
+        it bounds the mean of unscaled gradients. A common mistake is to clip gradients that are still scaled.
 
     Args:
         inner: The definition that updates.
