@@ -7,7 +7,7 @@ from everstep.optimizers.contract import Definition, hyper, option, slot
 class AdagradDecay(Definition):
     """Adagrad (Duchi et al. 2011, https://jmlr.org/papers/v12/duchi11a.html) with accumulators that decay.
 
-    The idea is DeepRec's, for embeddings that are trained for months:
+    The idea is DeepRec's, for the embeddings of models that are trained for a month and more:
     https://github.com/DeepRec-AI/DeepRec/blob/main/docs/docs_en/AdagradDecay-Optimizer.md
 
     due = floor((t - 1) / decay_steps), the number of decays due; `decays` counts, for each row, those it has had

@@ -8,8 +8,8 @@ from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, option, sl
 class StochasticWeightAveraging(Averages, Wrapper):
     """Keeps the mean of each variable over every `period`-th update: `everstep.stochastic_weight_averaging`.
 
-    Izmailov et al. 2018, https://arxiv.org/abs/1803.05407, algorithm 1. Snapshots are taken after the updates start +
-    1, start + 1 + period, ... At the (n + 1)-th snapshot:
+    Izmailov et al. 2018, https://arxiv.org/abs/1803.05407, algorithm 1.
+    Snapshots are taken after the updates start + 1, start + 1 + period, ... At the (n + 1)-th snapshot:
 
     average := (n * average + variable) / (n + 1)
 
