@@ -153,15 +153,15 @@ class Generated(object):
         raise AssertionError("asked for the whole")
 
 
-def test_large_arrays_are_written_and_read_in_pieces(tmpdir):
+def test_large_arrays_are_written_and_read_in_chunks(tmpdir):
     path, handle = str(tmpdir.join("state")), Generated()
     everstep.State(slots={"w": {"m": handle}}).save(path)
-    assert 0 < handle.most <= npz_archive.PIECE
+    assert 0 < handle.most <= npz_archive.CHUNK_BYTES
     stored = everstep.State.load(path).slots["w"]["m"]
     assert (stored[9998:] == handle[9998:]).all()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     everstep.State(slots={"w": {"m": stored}}).save(str(tmpdir.join("copy")))
-    if resource:  # in kB; the array has 40 MB, a piece 16
+    if resource:  # in kB; the array has 40 MB, a chunk 16
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 39000
     assert tmpdir.join("copy").read_binary() == tmpdir.join("state").read_binary()
 
@@ -430,8 +430,8 @@ def rename_all(state):
 
 
 STATES = {
-    "a variable less": (lambda state: state.slots.pop("bias"), "without the other: bias"),
-    "a variable more": (lambda state: state.slots.update(more=state.slots["bias"]), "without the other: more"),
+    "a variable less": (lambda state: state.slots.pop("bias"), "left unmatched: bias"),
+    "a variable more": (lambda state: state.slots.update(more=state.slots["bias"]), "left unmatched: more"),
     "all renamed": (rename_all, "Give rename="),
     "one renamed": (lambda state: state.slots.update(b=state.slots.pop("bias")), "Not matched: b with bias"),
     "no variables": (lambda state: state.slots.clear(), "variables none"),
@@ -654,9 +654,9 @@ def test_a_name_that_both_have_is_not_renamed():
 
 BAD_MATCHES = {
     "nothing fits": ((names("a"), names("b")), "rename=.*or by_order=True"),
-    "one more": ((names("a", "b"), names("a")), "without the other: b"),
-    "one less": ((names("a"), names("a", "b")), "without the other: b"),
-    "one more by order": ((names("a", "b"), names("c"), (), True), "without the other"),
+    "one more": ((names("a", "b"), names("a")), "left unmatched: b"),
+    "one less": ((names("a"), names("a", "b")), "left unmatched: b"),
+    "one more by order": ((names("a", "b"), names("c"), (), True), "left unmatched"),
     "two to one": ((names("a1", "a2"), names("b", "c"), ["a.=b"]), "one name, b, of a1 and a2"),
     "to nobody": ((names("a"), names("b"), ["a=c"]), "makes c of a; .* are b"),
     "no such group": ((names("a"), names("b"), ["a=\\2"]), "does not fit"),
