@@ -172,7 +172,7 @@ BAD_STATES = {
     "truth": (lambda state: state.slots["bias"].update(m=np.array([True])), "is of bool"),
     "half a count": (lambda state: vars(state).update(steps=1.5), "steps = 1.5; needed is a count"),
     "a negative count": (lambda state: vars(state).update(pending=-1), "pending = -1"),
-    "a config of arrays": (lambda state: state.definition.update(rate=np.ones(1)), "something that JSON has not"),
+    "a config of arrays": (lambda state: state.definition.update(rate=np.ones(1)), "something that JSON cannot hold"),
     "a number as a name": (lambda state: state.slots.update({3: {}}), "cannot be written"),
     "a name that is no Unicode": (
         lambda state: state.slots.update({b"\xff" if str is bytes else "\udcff": {}}),
@@ -233,7 +233,7 @@ HEADERS = {
     "no object of slots": (lambda h: h["slots"].update(bias=3), "needed is an object"),
     "a scalar of text": (lambda h: h["scalars"].update(a="1"), "needed is a number"),
     "a scalar that is true": (lambda h: h["scalars"].update(a=True), "needed is a number"),
-    "a definition of text": (lambda h: h.update(definition="Adam"), "no config"),
+    "a definition of text": (lambda h: h.update(definition="Adam"), "not a config"),
     "half an update": (lambda h: h.update(updates=0.5), "needed is a count"),
     "updates below none": (lambda h: h.update(updates=-1), "needed is a count"),
     "too many updates": (lambda h: h.update(updates=1 << 63), "needed is a count"),
@@ -253,8 +253,8 @@ HEADERS = {
     "two negative sizes": (lambda h: h["slots"]["bias"]["m"].update(shape=[-3, -1]), "has the shape"),
     "a shape of truth": (lambda h: h["slots"]["bias"]["m"].update(shape=[True, 3]), "has the shape"),
     "a shape of 99 axes": (lambda h: h["slots"]["bias"]["m"].update(shape=[1] * 99), "has the shape"),
-    "a shape turned": (lambda h: h["slots"][u"\u03b2/\u6743\u91cd 1"]["m"].update(shape=[3, 5]), "not of that kind"),
-    "one axis more": (lambda h: h["slots"]["bias"]["m"].update(shape=[1, 3]), "not of that kind"),
+    "a shape turned": (lambda h: h["slots"][u"\u03b2/\u6743\u91cd 1"]["m"].update(shape=[3, 5]), "another shape or"),
+    "one axis more": (lambda h: h["slots"]["bias"]["m"].update(shape=[1, 3]), "another shape or dtype"),
     "less rows": (lambda h: h["slots"]["bias"]["m"].update(shape=[2]), "bytes; needed are"),
     "a bomb of rows": (lambda h: h["slots"]["bias"]["m"].update(shape=[1 << 40]), "more than the file"),
     "a bomb of axes": (lambda h: h["slots"]["bias"]["m"].update(shape=[1 << 62, 1 << 62]), "more than the file"),
@@ -262,10 +262,10 @@ HEADERS = {
     "a pickle's dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="|O"), "a file holds"),
     "a dtype of text": (lambda h: h["slots"]["bias"]["m"].update(dtype="<U3"), "a file holds"),
     "a dtype of fields": (lambda h: h["slots"]["bias"]["m"].update(dtype=[["a", "<f4"]]), "a file holds"),
-    "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "not of that kind"),
+    "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "another shape or dtype"),
     "a narrower dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<f4"), "bytes; needed are"),
     "the wrong byte order": (lambda h: h["slots"]["bias"]["m"].update(dtype=">f8"), "a file holds"),
-    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "no text|is in"),
+    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "not text|is in"),
 }
 
 TEXTS = {

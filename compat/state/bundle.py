@@ -28,8 +28,8 @@ def tensorflow_for(path):
         import tensorflow
     except ImportError:
         raise UnsupportedError(
-            "{} is a TensorFlow checkpoint, and TensorFlow (any version from 1.4 on) reads it, which is not installed "
-            "here. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
+            "{} is a TensorFlow checkpoint, which only TensorFlow (any version from 1.4 on) reads, and that is not "
+            "installed. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
                 path, path)
         )
     return getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
@@ -39,7 +39,7 @@ class Tensors(object):
     """The tensors of a checkpoint. They can only be read whole, so only the last one is kept in memory."""
 
     def __init__(self, path):
-        self.path, self._kept = path, (None, None)
+        self.path, self._cached = path, (None, None)
         self.tf = tensorflow_for(path)
         check_index(path)
         with self.guarded():
@@ -54,14 +54,15 @@ class Tensors(object):
             try:
                 yield
             except self.tf.errors.OpError as error:
-                raise FileError("{} is damaged, or no checkpoint: {}".format(self.path, error.message))
+                raise FileError("{} is damaged, or not a checkpoint: {}".format(self.path, error.message))
 
     def get(self, name):
-        if self._kept[0] != name:
-            self._kept = (None, None)  # free the old tensor first, so that there are never two
+        """Returns a tensor."""
+        if self._cached[0] != name:
+            self._cached = (None, None)  # free the old tensor first, so that there are never two
             with self.guarded():
-                self._kept = name, self._reader.get_tensor(name)
-        return self._kept[1]
+                self._cached = name, self._reader.get_tensor(name)
+        return self._cached[1]
 
     def handle(self, name):
         with self.guarded():
@@ -100,7 +101,7 @@ def check_index(path):
             length, position = _read_varint(footer, position)
             if start + length + _BLOCK_TRAILER > size - _FOOTER_SIZE:
                 raise FileError(
-                    "{} is damaged, or no checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
+                    "{} is damaged, or not a checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
                         name, length, start, size
                     )
                 )
@@ -152,7 +153,7 @@ _SHARD = 1 << 28  # bytes that TensorFlow gets at once
 def write(path, tensors, moved):
     """Writes a checkpoint as `tf.train.Saver` does.
 
-    A large one is written in several parts, so that it is never all in memory.
+    A large one gets several data files, so that it is never all in memory.
 
     Args:
         tensors: {name: handle}.
@@ -227,7 +228,7 @@ def _fields(data):
         elif tag & 7 == 2:
             length, position = _read_varint(data, position)
             if length > len(data) - position:
-                raise ValueError("a field that is longer than what holds it")
+                raise ValueError("a field that is longer than its message")
             value = data[position : position + length]
             position += length
         elif tag & 7 in (1, 5):
@@ -240,7 +241,7 @@ def _fields(data):
     return fields
 
 
-# everstep's OptimizerV2 tracks slots of another shape or dtype than their variable's under such names: `touched/0`.
+# Names such as `touched/0`: everstep's OptimizerV2 so tracks slots whose shape or dtype differs from the variable's.
 _TRACKED = re.compile(r"(.+)/[0-9]+\Z")
 
 
@@ -260,6 +261,7 @@ class _Node(object):
 
 
 def _last(fields, number, default):
+    """Returns the last value of a field, which is the one that counts in protobuf."""
     return fields.get(number, [default])[-1]
 
 
@@ -274,8 +276,8 @@ def _read_objects(tensors, path):
     optimizers = [node for node in nodes if _is_optimizer(node)]
     optimizer_places = {place for node in optimizers for place in _optimizer_places(node, nodes)}
     if len(optimizers) > 1:
-        raise FileError("{} has {} optimizers; save each in a checkpoint of its own, or read them where they are live, "
-                        "by everstep.capture".format(path, len(optimizers)))
+        raise FileError("{} has {} optimizers; save each in a separate checkpoint, or call everstep.capture on the "
+                        "live optimizers".format(path, len(optimizers)))
 
     def named(places):
         places = [place for place in places if nodes[place].key in tensors.shapes]
@@ -309,15 +311,15 @@ def _read_objects(tensors, path):
             endings = {name: "/{}/{}".format(name, slot) for name, _ in names.values()}
             matches = [name for name in endings if ("/" + nodes[place].full_name).endswith(endings[name])]
             if not matches:
-                raise FileError("{} has {}, a slot of no variable in it".format(path, nodes[place].full_name))
+                raise FileError("{} has the slot {}, but not its variable".format(path, nodes[place].full_name))
             native.slots.setdefault(max(matches, key=len), OrderedDict())[slot] = tensors.handle(nodes[place].key)
         native.variables = OrderedDict(item for item in names.values() if item[0] in native.slots)
     if "_variables" in node.children:
-        listed = nodes[node.children["_variables"]].children
-        if sorted(listed) != sorted(map(str, range(len(listed)))):
-            raise FileError("{} has an optimizer whose variables are {}".format(path, ", ".join(listed)))
-        for place in map(str, range(len(listed))):
-            entry = nodes[listed[place]]
+        numbered_variables = nodes[node.children["_variables"]].children
+        if sorted(numbered_variables) != sorted(map(str, range(len(numbered_variables)))):
+            raise FileError("{} has an optimizer whose variables are {}".format(path, ", ".join(numbered_variables)))
+        for place in map(str, range(len(numbered_variables))):
+            entry = nodes[numbered_variables[place]]
             native.entries.append((entry.full_name, tensors.handle(entry.key)))
     owners = [node] + [nodes[place] for name, place in node.children.items() if name == "_hypers"]
     for name, place in [item for owner in owners for item in owner.children.items()]:

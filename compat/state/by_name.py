@@ -62,7 +62,7 @@ def by_saver_name(native, definition):
                     first_few(entry.op + ("_%d" % number if number else "") for number in handles),
                     entry.native, ", ".join("{} ({})".format(entry.op + ("_%d" % place if place else ""), slot.native)
                                             for place, slot in enumerate(expected_slots)) or "none",
-                    ". Two optimizers of that name have trained it; their slots cannot be told apart"
+                    ". Two optimizers of that name have trained it, and their slots cannot be told apart"
                     if len(handles) > len(expected_slots) else ""))
         slots[variable] = OrderedDict(
             (slot.name, handles[place]) for place, slot in enumerate(expected_slots) if slot.name in used
@@ -90,15 +90,15 @@ def _everstep_in_saver(native, definition, target, keys):
 
     Both keep a counter of updates, whose name gives the scope of the optimizer.
     """
-    count = _EVERSTEP_UPDATES[target]
-    counts = [key for key, handle in native.entries
-              if re.match(r"(.*/)?(?!catch_up/)[^/]+/{}(_\d+)?$".format(count), key)
+    counter = _EVERSTEP_UPDATES[target]
+    counter_keys = [key for key, handle in native.entries
+              if re.match(r"(.*/)?(?!catch_up/)[^/]+/{}(_\d+)?$".format(counter), key)
               and np.dtype(handle.dtype).kind in "iu"]
-    if not counts:
+    if not counter_keys:
         return None
-    if len(counts) > 1:
-        raise FileError("{} has the state of more than one optimizer: {}".format(native.path, ", ".join(counts)))
-    scope = counts[0].rpartition("/")[0]
+    if len(counter_keys) > 1:
+        raise FileError("{} has the state of more than one optimizer: {}".format(native.path, ", ".join(counter_keys)))
+    scope = counter_keys[0].rpartition("/")[0]
     name = scope.rpartition("/")[2]
     slot_names = list(flat(definition, "slot")) + list(ENGINE_SLOTS)
     names, entry = {slot: slot for slot in slot_names}, None
@@ -127,7 +127,7 @@ def _everstep_in_saver(native, definition, target, keys):
         if key.startswith(scope + "/") and handle.shape == ():
             name = key[len(scope) + 1 :]
             optimizer_values[_COUNTERS.get(name, name) if target == "optimizer_v2" else name] = handle
-    optimizer_values["updates"] = keys[counts[0]]
+    optimizer_values["updates"] = keys[counter_keys[0]]
     native.target = target
     native.variables = OrderedDict((name, keys[name]) for name in slots if name in keys)
     return slots, optimizer_values, entry

@@ -15,7 +15,7 @@ from everstep.compat.stock.lookup import entry_for
 from everstep.errors import FileError, StateError, UnsupportedError
 from everstep.optimizers.contract import Variable, flat
 
-# head, tail: the names of the arrays before and after the slots; blocks: lists of `Slot`.
+# head, tail: names of the arrays before and after the slots. blocks: lists of `Slot`, in the file's order.
 Layout = namedtuple("Layout", "head blocks tail")
 
 
@@ -75,12 +75,16 @@ def _stock_layouts(entry, definition):
         blocks = accumulated + [block for block in blocks if block]
         if blocks not in block_variants:
             block_variants.append(blocks)
-    rate = isinstance(getattr(definition.base, "learning_rate", None), float)
-    saved_choices = [(True, False) if each.optional and each.name != "learning_rate" else (not each.optional or rate,)
-               for each in entry.head + entry.tail]
+    has_rate = isinstance(getattr(definition.base, "learning_rate", None), float)
+    counters_on_disk = entry.head + entry.tail
+    saved_choices = [
+        (True, False) if each.optional and each.name != "learning_rate" else (not each.optional or has_rate,)
+        for each in counters_on_disk
+    ]
     for saved in itertools.product(*saved_choices):
-        kept = [each.name if is_saved else None for each, is_saved in zip(entry.head + entry.tail, saved)]
-        head, tail = ([name for name in names if name] for names in (kept[: len(entry.head)], kept[len(entry.head) :]))
+        names = [each.name if is_saved else None for each, is_saved in zip(counters_on_disk, saved)]
+        head = [name for name in names[: len(entry.head)] if name]
+        tail = [name for name in names[len(entry.head) :] if name]
         if not set(head).intersection(tail):
             for blocks in block_variants:
                 yield Layout(head, blocks, tail)
@@ -147,7 +151,7 @@ def _split_by_rank(arrays, block):
 def _variable_shape(stored_slots):
     """Returns the shape of the variable with these slots: that of a full slot, or of rows and columns together."""
     full_shapes = [handle.shape for slot, (_, handle) in stored_slots.items()
-             if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
+                   if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
     if full_shapes or not stored_slots:
         return max(full_shapes, key=len) if full_shapes else ()
     rows, columns = [handle.shape for _, handle in stored_slots.values()][:2]
@@ -186,7 +190,7 @@ def _used_slots(stored_slots, definition):
     for slot in [slot for slot in used_slots if slot.rank == "matrix"]:
         used_slots[slot] = reshaped(used_slots[slot], flat(definition, "slot")[slot.name][1].shape_for(record))
     return _VariableSlots(OrderedDict((slot.name, handle) for slot, handle in used_slots.items()), shape,
-                  [name for name, _ in stored_slots.values()])
+                          [name for name, _ in stored_slots.values()])
 
 
 def reshaped(handle, shape):
@@ -233,8 +237,8 @@ def by_place(native, definition, by_everstep, variables):
         )
     if len(set(_meaning(fit) for fit in fits)) > 1:
         raise StateError(
-            "{} may be of a stock optimizer or of one that everstep bound, with slots in another order, and does not "
-            "say. Read a .keras or .h5 file of it, which does".format(native.path)
+            "{} does not say if it is of a stock optimizer or of one that everstep bound, which store their slots in "
+            "another order. Read a .keras or .h5 file of the same model, which says it".format(native.path)
         )
     names, optimizer_values, per_variable, entry = fits[0]
     if native.target is None and entry is not None:
@@ -242,7 +246,7 @@ def by_place(native, definition, by_everstep, variables):
     slots = OrderedDict((name, OrderedDict()) for name in names)
     for name, each in zip(names, per_variable):
         slots[name].update(each.slots)
-    for name, handle in native.optimizer_values.items():  # object checkpoints
+    for name, handle in native.optimizer_values.items():  # only object checkpoints have these
         optimizer_values.setdefault("momentum_product" if name == "_u_product" else name, handle)
     return slots, optimizer_values, entry
 

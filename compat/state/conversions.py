@@ -108,7 +108,7 @@ def check_meaning(definition, native, options):
         native_value = options.get(option)
         value = getattr(definition.base, option, native_value)
         if native_value is not None and value != native_value:
-            raise StateError("{} has {}={!r}, {} {!r}: what they keep is not the same quantity".format(
+            raise StateError("{} has {}={!r}, {} {!r}: what they store is not the same quantity".format(
                 native, option, native_value, definition._short(), value))
 
 

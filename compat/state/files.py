@@ -53,7 +53,7 @@ def find_format(path):
         return ("keras" if _has_weights(path) else "everstep"), path
     if end == _TABLE_END:
         return "bundle", path
-    raise FileError("{} is no file of a format that everstep knows: {}".format(
+    raise FileError("{} is of no format that everstep knows: {}".format(
         path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
 
 
@@ -226,8 +226,9 @@ def _with_progress(state, moved):
 
 def size_of(state):
     """Returns the total size of a state's arrays in bytes."""
-    handles = list(state.variables.values()) + [handle for found in state.slots.values() for handle in found.values()]
-    return sum(np.dtype(h.dtype).itemsize * int(np.prod(h.shape, dtype=np.float64)) for h in handles)
+    handles = list(state.variables.values())
+    handles += [handle for slots in state.slots.values() for handle in slots.values()]
+    return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
 
 
 def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):

@@ -98,13 +98,13 @@ class Contents(object):
         h5py = import_h5py(self.path)
         dataset = group[name]
         if not isinstance(dataset, h5py.Dataset):
-            raise FileError("{}: {} is no array".format(self.path, name))
+            raise FileError("{}: {} is not an array".format(self.path, name))
         dtype, shape = dataset.dtype, dataset.shape
         external = getattr(dataset, "external", None) or getattr(dataset, "is_virtual", False)
         if external or dataset.file.filename != group.file.filename or shape is None:
             raise FileError("{}: {} is kept in another file".format(self.path, name))
         if dtype.kind not in "fiuVb":
-            raise FileError("{}: {} holds no numbers, but {}".format(self.path, name, dtype))
+            raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
         size = dtype.itemsize
         for length in shape:
             size *= int(length)
@@ -152,7 +152,7 @@ def _json(owner, name, path):
         return None
     text = _text(owner[name])
     if not hasattr(text, "split") or len(text) > MAX_TEXT:
-        raise FileError("{}: {} is no text of a size that makes sense".format(path, name))
+        raise FileError("{}: {} is not text, or too long".format(path, name))
     return with_native_strings(json.loads(text))
 
 
@@ -180,7 +180,7 @@ def _names(group, attribute):
             parts.append(group.attrs[attribute + str(len(parts))])
     names = [_text(name) for part in parts for name in np.asarray(part).tolist()]
     if len(names) > MAX_ENTRIES:
-        raise FileError("{} names are more than a file may have".format(len(names)))
+        raise FileError("{} names are more than a file can have".format(len(names)))
     return [str(name) for name in names]
 
 
@@ -190,7 +190,7 @@ def _read_model(file, path):
     weights = file["model_weights"] if "model_weights" in file else file
     version = _text(file.attrs.get("keras_version", weights.attrs.get("keras_version", "")))
     native.writer = "Keras {}".format(version) if version else "Keras before 2.0"
-    frozen = _frozen(_json(file.attrs, "model_config", path))
+    frozen = _frozen_layers(_json(file.attrs, "model_config", path))
     names = []
     for layer in _names(weights, "layer_names") + ["top_level_model_weights"]:
         if layer not in weights:
@@ -234,7 +234,7 @@ def take_config(native, serialized, version):
         native.target = "optimizer_v2" if "name" in config else "get_updates"
 
 
-def _frozen(config):
+def _frozen_layers(config):
     """Returns the names of the layers that do not train."""
     layers = (config or {}).get("config")
     layers = layers.get("layers", []) if isinstance(layers, dict) else layers
@@ -252,13 +252,13 @@ def _read_weights(file, path):
     variables = OrderedDict()
     for root in ("layers", "_layer_checkpoint_dependencies", "_functional"):
         if root in file:
-            _walk(file[root], (), contents, variables, 0)
+            _collect_arrays(file[root], (), contents, variables, 0)
     if not variables and "vars" not in file and "optimizer" not in file:
-        raise FileError("{} is an HDF5 file, but none of Keras".format(path))
+        raise FileError("{} is an HDF5 file, but not from Keras".format(path))
     native.variables, native.ordered = variables, False
     if "optimizer" not in file or "vars" not in file["optimizer"]:
-        native.missing.append("weights alone: the model was saved without its optimizer, or with one of Keras's legacy "
-                              "ones, of which this format keeps nothing")
+        native.missing.append("weights alone: the model was saved without its optimizer, or with a legacy optimizer, "
+                              "whose state this format never keeps")
         return native
     native.entries = numbered_arrays(file["optimizer"]["vars"], contents)
     if not native.entries:
@@ -270,15 +270,15 @@ def numbered_arrays(group, contents):
     """Returns [("", handle)] of the arrays that are stored under the numbers 0, 1, ..."""
     count = len(group)
     if count > MAX_ENTRIES or set(group.keys()) != set(map(str, range(count))):
-        raise FileError("{}: variables are numbered 0, 1, ...; found were {}".format(
+        raise FileError("{}: variables are numbered 0, 1, ...; the file has {}".format(
             contents.path, ", ".join(sorted(group.keys())[:8])))
     return [("", contents.array(group, str(place))) for place in range(count)]
 
 
-def _walk(group, path, contents, variables, depth):
+def _collect_arrays(group, path, contents, variables, depth):
     """Collects the arrays in all `vars` groups below a group into `variables`, {path: handle}."""
     if depth > MAX_DEPTH or len(variables) > MAX_ENTRIES:
-        raise FileError("{} nests deeper, or has more arrays, than a model may".format(contents.path))
+        raise FileError("{} has groups nested deeper, or more arrays, than a model can have".format(contents.path))
     for name in group:
         inner = group[name]
         if not hasattr(inner, "keys"):
@@ -289,4 +289,4 @@ def _walk(group, path, contents, variables, depth):
                 if handle.dtype.kind in "fV":
                     variables["/".join(path + (place,))] = handle
         else:
-            _walk(inner, path + ((str(name),) if name != "layers" else ()), contents, variables, depth + 1)
+            _collect_arrays(inner, path + ((str(name),) if name != "layers" else ()), contents, variables, depth + 1)

@@ -46,12 +46,12 @@ def read(path):
         if isinstance(optimizer, dict):
             keras_h5.take_config(native, optimizer, version)
         elif optimizer is not None:
-            native.missing.append("an optimizer of a class that its config does not tell: {!r}".format(optimizer))
+            native.missing.append("an optimizer whose class its config does not name: {!r}".format(optimizer))
         elif not native.missing:
             native.missing.append("a model that was saved without compiling it")
         if native.target == "optimizer_v2" and not native.entries:
-            native.missing[:] = ["the config of a legacy optimizer, {}, but nothing of its state, which this format "
-                                 "never keeps; save .h5 instead".format(native.class_name)]
+            native.missing[:] = ["the config of a legacy optimizer, {}, but not its state, which this format never "
+                                 "keeps; save .h5 instead".format(native.class_name)]
         if native.config is not None and CONFIG_KEY not in native.config and native.target == "optimizer_v2":
             native.target = "update_step"
         return native
@@ -61,7 +61,7 @@ def _zip(path):
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
-        raise FileError("{} is no whole zip file: {}".format(path, error))
+        raise FileError("{} is not a complete zip file: {}".format(path, error))
 
 
 def find_member(archive, name, path):
@@ -69,7 +69,7 @@ def find_member(archive, name, path):
     try:
         info = archive.getinfo(name)
     except KeyError:
-        raise FileError("{} is a zip file without {}, so no .keras file; it has {}".format(
+        raise FileError("{} is a zip file without {}, so it is not a .keras file; it has {}".format(
             path, name, ", ".join(archive.namelist()[:8]) or "nothing"))
     if info.file_size > MAX_SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1):
         raise FileError("{}: {} unpacks to {} bytes, {} times its packed size".format(
@@ -82,14 +82,14 @@ def read_text(archive, name, path):
     info = find_member(archive, name, path)
     if info.file_size > MAX_SMALL:
         raise FileError("{}: {} has {} bytes".format(path, name, info.file_size))
-    with _opened(archive, info, path) as file:
+    with _open_member(archive, info, path) as file:
         try:
             return file.read(MAX_SMALL).decode("utf-8")
         except Exception as error:  # errors of zlib and zipfile have no common base
             raise FileError("{}: {} cannot be read: {}".format(path, name, error))
 
 
-def _opened(archive, info, path):
+def _open_member(archive, info, path):
     try:
         return archive.open(info)
     except Exception as error:
@@ -110,7 +110,7 @@ def open_weights(archive, path):
         name_length, extra_length = struct.unpack("<HH", header[26:30])
         return keras_h5.Window(file, info.header_offset + 30 + name_length + extra_length, info.file_size)
     unpacked = tempfile.TemporaryFile()
-    with _opened(archive, info, path) as file:
+    with _open_member(archive, info, path) as file:
         try:
             _copy(file, unpacked, info.file_size)
         except Exception as error:  # errors of zlib and zipfile have no common base
@@ -121,7 +121,7 @@ def open_weights(archive, path):
 
 def _verify_checksum(archive, info, path):
     """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
-    with _opened(archive, info, path) as file:
+    with _open_member(archive, info, path) as file:
         try:
             while file.read(1 << 20):
                 pass
@@ -129,13 +129,13 @@ def _verify_checksum(archive, info, path):
             raise FileError("{}: {} is damaged: {}".format(path, info.filename, error))
 
 
-def _copy(file, into, size):
+def _copy(file, target, size):
     """Copies at most as many bytes as the zip declares."""
     while size > 0:
         chunk = file.read(min(size, 1 << 20))
         if not chunk:
             break
-        into.write(chunk)
+        target.write(chunk)
         size -= len(chunk)
 
 

@@ -36,9 +36,9 @@ def _parts_by_whole(optimizer, variables):
                 type(variables).__name__
             )
         )
-    named = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
+    named_variables = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
     parts_by_whole, seen = OrderedDict(), set()
-    for name, variable in named:
+    for name, variable in named_variables:
         if not isinstance(name, TEXT + (type(None),)):
             raise VariableError("variables are called by text; got {!r}".format(name))
         variable_or_parts = variable if isinstance(variable, (list, tuple)) else [variable]
@@ -134,7 +134,8 @@ class _Access(object):
         self.backend.put(self.optimizer.unwrap(variable), value, self.session)
 
     def read_whole(self, whole):
-        return self._joined(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
+        """Returns the value of a variable, joined from its parts if it is partitioned."""
+        return self._join(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
 
     def read_slot(self, whole, slot):
         """Returns a slot's value; before the slot exists, its initial value."""
@@ -150,9 +151,9 @@ class _Access(object):
                         whole.name, slot
                     )
                 )
-        return self._joined(whole.slot_shape(slot), list(zip(places, values)))
+        return self._join(whole.slot_shape(slot), list(zip(places, values)))
 
-    def _joined(self, shape, parts):
+    def _join(self, shape, parts):
         """Returns one array, joined from [(place or None, values of the part)]."""
         if parts[0][0] is None:
             return parts[0][1]
@@ -162,6 +163,7 @@ class _Access(object):
         return whole
 
     def _initial_value(self, whole, slot):
+        """Returns the value that a slot will start with."""
         initial, _, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
         return self.read_whole(whole).astype(dtype) if initial is VARIABLE else whole.initial_slot(slot)
 
@@ -198,6 +200,7 @@ class _Access(object):
             )
 
     def set_hyper(self, name, value):
+        """Sets a hyper, in its variable if it has one."""
         variable = self.optimizer.read_hyper(name)
         if hasattr(variable, "assign"):
             self.write(variable, np.float32(value))

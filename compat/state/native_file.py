@@ -82,7 +82,7 @@ def as_file_errors(path):
         raise
     except (ArithmeticError, AttributeError, EnvironmentError, LookupError, MemoryError, RuntimeError, TypeError,
             ValueError) as error:
-        raise FileError("{} is damaged, or no file of its kind: {}: {}".format(path, type(error).__name__, error))
+        raise FileError("{} is damaged, or not a file of its kind: {}: {}".format(path, type(error).__name__, error))
 
 
 def numbered(names):

@@ -21,11 +21,11 @@ def save(state, path):
     Raises:
         StateError: the format cannot hold something in the state, or the file cannot be written.
     """
-    header, arrays = _header(state)
+    header, arrays = _build_header(state)
     try:
         text = json.dumps(header).encode("ascii")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise StateError("the definition's config has something that JSON has not: {}".format(error))
+        raise StateError("the definition's config has something that JSON cannot hold: {}".format(error))
     if len(text) > MAX_HEADER or len(arrays) > MAX_ARRAYS:
         raise StateError("a state of {} arrays is more than a file may hold".format(len(arrays)))
     write(path, text, arrays)
@@ -39,15 +39,15 @@ def load(path):
     """
     file = ArchiveFile(path)
     text = file.header_text()
-    header = _parsed(file, text)
+    header = _parse_header(file, text)
     entries = []
     slots, variables = OrderedDict(), OrderedDict()
-    for name, slot_entries in _mapping(file, header["slots"], "slots").items():
+    for name, slot_entries in _as_mapping(file, header["slots"], "slots").items():
         slots[name] = OrderedDict(
             (slot, _entry(file, entry, "{}/{}".format(name, slot), entries))
-            for slot, entry in _mapping(file, slot_entries, name).items()
+            for slot, entry in _as_mapping(file, slot_entries, name).items()
         )
-    for name, entry in _mapping(file, header["variables"], "variables").items():
+    for name, entry in _as_mapping(file, header["variables"], "variables").items():
         variables[name] = _entry(file, entry, name, entries)
     file.check(text, entries)
     header.pop("format")
@@ -55,7 +55,7 @@ def load(path):
     return dict(header, slots=slots, variables=variables)
 
 
-def _header(state):
+def _build_header(state):
     """Returns (header, [(entry, handle)]) of a State."""
     arrays = []
 
@@ -72,7 +72,7 @@ def _header(state):
 
     header = OrderedDict([("format", FORMAT), ("version", VERSION), ("definition", state.definition)])
     for name in ("updates", "steps", "pending"):
-        header[name] = _counted(getattr(state, name), "the state has {}".format(name))
+        header[name] = _as_count(getattr(state, name), "the state has {}".format(name))
     try:
         header["scalars"] = OrderedDict((native_str(name), float(value)) for name, value in state.scalars.items())
         header["slots"] = OrderedDict(
@@ -87,7 +87,7 @@ def _header(state):
     return header, arrays
 
 
-def _counted(value, label, error=StateError):
+def _as_count(value, label, error=StateError):
     """Returns a count as an int, or None; raises `error` for anything else."""
     if value is not None:
         if isinstance(value, (bool, float)) or not hasattr(value, "__index__") or not 0 <= value < 1 << 63:
@@ -96,7 +96,7 @@ def _counted(value, label, error=StateError):
     return value
 
 
-def _parsed(file, text):
+def _parse_header(file, text):
     """Returns the header, with everything checked but the entries of arrays."""
 
     def unique_keys(pairs):
@@ -113,7 +113,7 @@ def _parsed(file, text):
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=unique_keys, parse_int=bounded_int)
     except (ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: nested too deeply
-        raise file.error("the header is no UTF-8 text of JSON: {}".format(error))
+        raise file.error("the header is not JSON in UTF-8: {}".format(error))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise file.error("the header does not say that this is an {}".format(FORMAT))
     version = header.get("version")
@@ -131,11 +131,11 @@ def _parsed(file, text):
             )
         )
     if not isinstance(header["definition"], (dict, type(None))):
-        raise file.error("the definition is no config")
+        raise file.error("the definition is not a config")
     header["definition"] = _with_native_strings(header["definition"])
     for name in ("updates", "steps", "pending"):
-        header[name] = _counted(header[name], "the header has {}".format(name), file.error)
-    scalars = _mapping(file, header["scalars"], "scalars")
+        header[name] = _as_count(header[name], "the header has {}".format(name), file.error)
+    scalars = _as_mapping(file, header["scalars"], "scalars")
     for name, value in scalars.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise file.error("the scalar {} is {!r}; needed is a number".format(name, value))
@@ -143,14 +143,14 @@ def _parsed(file, text):
     return header
 
 
-def _mapping(file, mapping, name):
+def _as_mapping(file, mapping, name):
     """Returns an object of the header with native strings as keys."""
     if not isinstance(mapping, dict):
         raise file.error("{} in the header is {!r}; needed is an object".format(name, mapping))
     try:
         return OrderedDict((native_str(key), value) for key, value in mapping.items())
     except UnicodeError as error:
-        raise file.error("{} in the header has a name that is no text: {}".format(name, error))
+        raise file.error("{} in the header has a name that is not text: {}".format(name, error))
 
 
 def _entry(file, entry, name, arrays):

@@ -111,7 +111,7 @@ class StoredArray(object):
         for offset in range(0, size, CHUNK_BYTES):
             crc = binascii.crc32(self._file.read(place + offset, min(CHUNK_BYTES, size - offset)), crc)
         if crc & _LARGE != self._crc:
-            raise self._file.error("{} is damaged: its checksum does not fit".format(self._name))
+            raise self._file.error("{} is damaged: its checksum does not match".format(self._name))
         self._checked = True
 
 
@@ -132,9 +132,11 @@ class ArchiveFile(object):
             self._file.close()
 
     def error(self, problem):
+        """Returns the FileError to raise for a problem with this file."""
         return FileError("{}: {}".format(self.path, problem))
 
     def read(self, offset, size):
+        """Returns `size` bytes from `offset`, or raises FileError if the file does not have them."""
         if offset + size > self.size:
             raise self.error("the file is truncated, or the sizes in it are wrong")
         chunks = []
@@ -155,16 +157,16 @@ class ArchiveFile(object):
         start = _Member(HEADER_NAME, 0, 0, 0)
         length = len(_local(start, 0))
         if self.size < length or self.read(0, 4) != b"PK\3\4":
-            raise self.error("this is no file that State.save wrote")
+            raise self.error("this is not a file from State.save")
         local_header = self.read(0, length)
         crc, (size,) = _LOCAL.unpack(local_header[: _LOCAL.size])[6], struct.unpack("<Q", local_header[-8:])
         if local_header != _local(start._replace(size=size), crc):
-            raise self.error("this is no file that State.save wrote: it does not begin with {}".format(HEADER_NAME))
+            raise self.error("this is not a file from State.save: it does not begin with {}".format(HEADER_NAME))
         if size > MAX_HEADER:
             raise self.error("the header has {} bytes; more than {} are not read".format(size, MAX_HEADER))
         text = self.read(length, size)
         if binascii.crc32(text) & _LARGE != crc:
-            raise self.error("the header is damaged: its checksum does not fit")
+            raise self.error("the header is damaged: its checksum does not match")
         return text
 
     def check(self, text, arrays):
@@ -180,7 +182,7 @@ class ArchiveFile(object):
         expected_size = end + len(_directory(members, [0] * len(members), end))
         if self.size != expected_size:
             raise self.error(
-                "the file is truncated, or more than its header says: it has {} bytes; needed are {}".format(
+                "the file is truncated, or longer than its header says: it has {} bytes; needed are {}".format(
                     self.size, expected_size
                 )
             )
@@ -189,7 +191,7 @@ class ArchiveFile(object):
             start_bytes = self.read(member.start, length + len(start))
             crcs.append(_LOCAL.unpack(start_bytes[: _LOCAL.size])[6])
             if start_bytes != _local(member, crcs[-1]) + start:
-                raise self.error("{} is not where the header says, or not of that kind".format(member.name))
+                raise self.error("{} is not where the header says, or has another shape or dtype".format(member.name))
             array._place = member.offset + len(start), member.size - len(start)
             array._start_crc, array._crc = binascii.crc32(start), crcs[-1]
         if self.read(end, expected_size - end) != _directory(members, crcs, end):
@@ -197,6 +199,7 @@ class ArchiveFile(object):
 
 
 def member_name(place):
+    """Returns the name of the member for the array at this position."""
     return "array_{}.npy".format(place)
 
 
@@ -231,7 +234,7 @@ def _chunks(handle, entry):
     for start in range(0, shape[0], rows):
         values = np.asarray(handle[start : start + rows])
         if values.shape[1:] != shape[1:]:
-            raise StateError("{} has rows of another shape than it says".format(entry["member"]))
+            raise StateError("{} has rows of another shape than its entry says".format(entry["member"]))
         yield np.ascontiguousarray(values, dtype).tobytes()
 
 

@@ -66,7 +66,9 @@ def restore(
     """
     with open_access(optimizer, variables, session) as access:
         if optimizer.is_averaged:
-            raise StateError("inside of everstep.averaged there is nothing to restore: its end would undo that")
+            raise StateError(
+                "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
+            )
         _check_state(state)
         # Read and check everything first, so that a restore that fails has changed nothing.
         if not other_definition:
@@ -207,7 +209,7 @@ def _first_difference(state_config, config, definition):
 def _normalized(value):
     """Returns a config value with lists as tuples, so that equal values compare equal."""
     if isinstance(value, dict):
-        return {name: _normalized(inside) for name, inside in value.items()}
+        return {name: _normalized(inner) for name, inner in value.items()}
     return tuple(map(_normalized, value)) if isinstance(value, (list, tuple)) else value
 
 
