@@ -1,8 +1,8 @@
 """Maps rules to TensorFlow's fused kernels: the names that `everstep.kernel(name)` takes.
 
 A fused kernel reads and writes a variable and its slots in one pass. Each function here returns the `Kernel` of a rule:
-the operation and its arguments. A kernel that corrects bias by powers (Adam) gets powers of 0 and a learning rate that is
-corrected already, one number for the whole step.
+the operation and its arguments. A kernel that corrects bias by powers (Adam) gets powers of 0 and a learning rate that
+is corrected already, one number for the whole step.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -133,8 +133,9 @@ def _decoupled(function):
     return decayed
 
 
-# {name: function of (rule, fixed_value) that returns a Kernel, or None if no kernel computes the rule with its options}.
+# {name: function of (rule, fixed_value) that returns a Kernel, or None if none computes the rule with its options}.
 # `fixed_value(name)` returns a hyper's number, or None if the hyper can change.
+
 
 KERNELS = dict(
     adadelta=_adadelta, adagrad=_adagrad, adam=_adam, adamax=_adamax, adamw=_decoupled(_adam), addsign=_addsign,
