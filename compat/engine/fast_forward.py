@@ -196,7 +196,6 @@ class Missed(object):
     def _t(self):
         """Returns t at the missed update: t in the history's row, less `offset` if that is a later update."""
 
-
         def read():
             return self.backend.ops["maximum"](self._column(0) - self.bindings["offset"], 1.0)
 

@@ -4,7 +4,6 @@ A fused kernel reads and writes a variable and its slots in one pass. Each funct
 the operation and its arguments. A kernel that corrects bias by powers (Adam) gets powers of 0 and a learning rate that
 is corrected already, one number for the whole step.
 """
-
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
@@ -135,8 +134,6 @@ def _decoupled(function):
 
 # {name: function of (rule, fixed_value) that returns a Kernel, or None if none computes the rule with its options}.
 # `fixed_value(name)` returns a hyper's number, or None if the hyper can change.
-
-
 KERNELS = dict(
     adadelta=_adadelta, adagrad=_adagrad, adam=_adam, adamax=_adamax, adamw=_decoupled(_adam), addsign=_addsign,
     ftrl=_ftrl, nadam=_nadam, nadamw=_decoupled(_nadam), powersign=_powersign, proximal_adagrad=_proximal_adagrad,

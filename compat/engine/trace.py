@@ -31,7 +31,6 @@ _OPERATORS = {  # {Python's operator: (has a reflected form, op)}
     "ge": (False, "greater_equal"),
 }
 _VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2}  # how many values an op takes; by default 1
-
 _VALUES.update((op, 2) for _, op in _OPERATORS.values())
 _SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), reshape=("to",))
 # {NumPy's name of an operator on its scalars: op}
@@ -58,8 +57,7 @@ class Value(object):
     @property
     def shape(self):
         if self.leaf_shape is None:
-            raise RuleError("only grad, var and slots have a known shape; read it from them
-")
+            raise RuleError("only grad, var and slots have a known shape; read it from them")
         return self.leaf_shape
 
     @property
@@ -415,7 +413,6 @@ def _arguments(op, args, options):
     Raises:
         RuleError: the op takes others.
     """
-
     count, names = _VALUES.get(op, 1), _SETTINGS.get(op, ())
     if len(args) == count and not names and not options:
         return args, options

@@ -244,7 +244,6 @@ class VariableView(object):
     @contextlib.contextmanager
     def forgetting(self):
         """Returns a context that forgets what is computed in it: tensors of a branch do not exist outside of it."""
-
         results_before = dict(self.results), self._rows, self._caught_up
         try:
             yield
@@ -358,5 +357,4 @@ class VariableView(object):
         actual, expected = backend.shape(native), like.shape
         if actual is not None and not agree(actual, expected):
             native = fitted(backend, native, self.lower(like), name, self.about, expected)
-
         return backend.copy(native, self.variable) if value.is_buffer else native
