@@ -13,11 +13,20 @@ class IndexedSlices(object):
     """A sparse gradient for NumPy arrays: `values[i]` is the gradient of row `indices[i]`. Equal indices add up.
 
     Args:
-        values: an array of shape (n,) + variable.shape[1:].
-        indices: n row numbers, an integer array of shape (n,) or a list.
+        values: an array of shape (n,) + variable.shape[1:], or a list of rows.
+        indices: a vector of n whole numbers, each the number of a row.
 
     Raises:
-        GradientError: `indices` is not a vector of whole numbers, or `values` has another number of rows.
+        GradientError: indices is no vector of whole numbers, or values has another number of rows.
+
+    >>> import numpy, everstep
+    >>> table = numpy.zeros((3, 2))
+    >>> grad = everstep.IndexedSlices(numpy.ones((2, 2)), [0, 2])
+    >>> everstep.optimizers.SGD(1.0).bind(numpy).apply_gradients([(grad, table)])
+    >>> table
+    array([[-1., -1.],
+           [ 0.,  0.],
+           [-1., -1.]])
     """
 
     def __init__(self, values, indices):
