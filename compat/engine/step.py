@@ -301,7 +301,7 @@ class Step(object):
         traced = self.trace(view)
         branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
         if not branches:
-            self.lowerings.note(view, "plain", [why, "no other strategy: no branch can write a ref variable"])
+            self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
             return self._finish(view, traced, collected, gate + written, self.predicate)
         run = self.lowerings.choose(view, traced, collected, why)
         finish = functools.partial(self._finish_by, run) if run else self._finish
