@@ -17,8 +17,10 @@ from everstep.optimizers.contract import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
+from everstep.optimizers.wrappers.moving_average import MovingAverage, moving_average
 
 _NEW_STYLE = ("update_step", "keras3")
+_EMA_START = {"update_step": 0, "keras3": 1}  # Keras 3 starts an average with the variable after its first update
 # Arguments of every Keras that become wrappers and schedules.
 BESIDE = ("clipnorm", "clipvalue", "decay", "global_clipnorm", "gradient_accumulation_steps", "weight_decay")
 
@@ -106,6 +108,12 @@ def _unwrapped(definition, target):
         set_bounds = {name: bound for name, bound in bounds.items() if bound}
         if len(set_bounds) == 1:
             beside.update(set_bounds)
+            definition = definition.inner
+    if target in _NEW_STYLE and isinstance(definition, MovingAverage) and not beside.get("gradient_accumulation_steps"):
+        start, overwrite_every = _EMA_START[target], definition.overwrite_every
+        if definition == moving_average(definition.inner, definition.average_decay, "none", start, overwrite_every):
+            beside.update(use_ema=True, ema_momentum=definition.average_decay)
+            beside.update(ema_overwrite_frequency=overwrite_every or None)
             definition = definition.inner
     if target in _NEW_STYLE and isinstance(definition, DecoupledWeightDecay):
         if definition == decoupled_weight_decay(definition.inner, definition.weight_decay):
@@ -207,6 +215,8 @@ class _Migration(object):
         decay = config.get("weight_decay")
         if decay and "weight_decay" not in entry.names:
             rule = decoupled_weight_decay(rule, decay)
+        if config.get("use_ema"):
+            rule = self._averaged(rule)
         steps = config.get("gradient_accumulation_steps")
         if not steps:
             return self._clipped(rule)
@@ -217,6 +227,17 @@ class _Migration(object):
         early = self.optimizer is not None and "_clip_gradients" in type(self.optimizer).apply.__code__.co_names
         # Keras 3.0 clips the gradients of each call. Later versions clip the accumulated gradient.
         return self._clipped(accumulate(rule, steps)) if early else accumulate(self._clipped(rule), steps)
+
+    def _averaged(self, rule):
+        config = self.config
+        if config.get("gradient_accumulation_steps"):
+            raise UnsupportedError(
+                "use_ema with gradient_accumulation_steps: stock averages at each call, everstep at each update"
+            )
+        overwrite_every = config.get("ema_overwrite_frequency") or 0
+        return moving_average(
+            rule, short(config["ema_momentum"]), start=_EMA_START[self.entry.target], overwrite_every=overwrite_every
+        )
 
     def _rate(self):
         """Returns the learning rate of the definition: a number, a schedule, or the optimizer's own object."""

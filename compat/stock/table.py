@@ -186,14 +186,13 @@ def _get_updates():
 def _new_style(target):
     def entry(definition, slots, native=None, **fields):
         native = native or definition.__name__
-        fields = dict(dict(counters=counters, differs=differs, refused=refused), **fields)
+        fields = dict(dict(counters=counters, differs=differs), **fields)
         fields.setdefault("arguments", _KERAS.get(native))
         return Stock(target, native, definition, slots=slots, **fields)
 
     keras_3 = target == "keras3"
     counters = "updates=iteration learning_rate?" if keras_3 else "updates=iteration"
     differs = "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart" if keras_3 else None
-    refused = {"use_ema": "everstep has no moving average of weights"}
     adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
     yield entry(SGD, "velocity" if keras_3 else "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
@@ -201,7 +200,7 @@ def _new_style(target):
     )
     yield entry(Adagrad, "accumulator", fixed={"epsilon_in_root": True})
     yield entry(Adadelta, "mean_square mean_square_step")
-    yield entry(Adam, "m v | v_hat", refused=dict(refused, **adaptive))
+    yield entry(Adam, "m v | v_hat", refused=adaptive)
     yield entry(
         AdamW, "m v | v_hat", arguments=dict(_BETAS, amsgrad=False, weight_decay=0.004),
         fixed={"decay_times_rate": True}, note="weight_decay of its other optimizers is the same",
