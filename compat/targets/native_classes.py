@@ -60,11 +60,16 @@ def register(native_class):
 
 
 def stock_class(native_class):
-    """Returns the stock class of the same API and name, upper and lower case aside; None if there is none."""
-    base, waiting = native_class.native_base, [native_class.native_base]
+    """Returns the stock class of the same API and name; None if there is none."""
+    return stock_class_named(native_class.native_base, native_class.__name__)
+
+
+def stock_class_named(base, name):
+    """Returns the stock class of a name, upper and lower case aside, below a native base; None if there is none."""
+    waiting = [base]
     while waiting:
         stock = waiting.pop(0)
-        if stock.__name__.lower() == native_class.__name__.lower() and _root(stock) == _root(base):
+        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base):
             return stock
         waiting.extend(stock.__subclasses__())
     return None
