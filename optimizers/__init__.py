@@ -27,3 +27,7 @@ def _definitions(package):
 _found = sorted(chain(_definitions(__name__), _definitions(__name__ + ".wrappers")), key=lambda made: made.__name__)
 globals().update((made.__name__, made) for made in _found)
 __all__ = [made.__name__ for made in _found]
+
+
+def __dir__():  # completion offers algorithms, not their modules; Python 2.7 and 3.6 do not ask
+    return __all__ + [name for name in globals() if name.startswith("__")]

@@ -16,6 +16,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     kind = "object"  # the key that names the class in a config
     keyword_only = ()  # type: tuple[str, ...]
+    _keywords = None  # type: str | None  # the name of the constructor's `**keywords`, if it has them
     hints = {}  # type: dict[str, str]  # what to do instead of giving an argument that there is not
 
     def __init__(self, *args, **kwargs):
@@ -37,6 +38,11 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         """The constructor's arguments in order."""
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
         return [n for n in names if n not in cls.keyword_only] + [n for n in names if n in cls.keyword_only]
+
+    @classmethod
+    def _shown_default(cls, name):
+        """Returns what a signature shows as an argument's default."""
+        return cls.declarations[name].default
 
     @classmethod
     def takes(cls, name):

@@ -54,6 +54,7 @@ class Partition(Composite):
 
     settings = Composite.keyword_only  # which every branch has of its own
     keyword_only = settings + ("chosen",)
+    _keywords = "branches"
     rules = option(())
     chosen = option(None)
 
