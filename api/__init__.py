@@ -83,10 +83,11 @@ def custom_objects(module):
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
-    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE", "Variable", "WarmStart", "Warmup",
-    "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture", "centralize", "child", "clip",
-    "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
-    "gradient_noise", "hyper", "kernel", "learning_rate_multipliers", "lookahead", "loss_scale", "master_copies",
-    "moving_average", "multistage", "optimizers", "option", "partition", "read_checkpoint", "restore", "scalar",
-    "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
+    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE",
+    "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture",
+    "centralize", "child", "clip", "custom_objects", "decoupled_weight_decay", "disable_multistage",
+    "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "learning_rate_multipliers",
+    "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "optimizers", "option", "partition",
+    "read_checkpoint", "restore", "scalar", "slot", "stochastic_weight_averaging", "total", "warm_start",
+    "write_checkpoint",
 ]

@@ -1,7 +1,9 @@
 # Written by hand: the code calls its metaclass, which no type checker follows. mypy's stubtest compares the two in the
 # lint cell.
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
+
+from typing_extensions import Self
 
 from everstep.optimizers.contract.declarations import Declaration
 from everstep.optimizers.contract.declared import Declared

@@ -2,7 +2,9 @@
 # say. mypy's stubtest compares it with declarations.py in the lint cell.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from typing_extensions import Self
 
 from everstep.optimizers.contract.definition import Definition, Variable
 from everstep.optimizers.contract.types import HyperValue

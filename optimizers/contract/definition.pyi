@@ -11,7 +11,7 @@ class Variable(NamedTuple):
     name: str
     shape: tuple[int, ...]
     dtype: str
-    index: int
+    index: int  # type: ignore[assignment]  # tuple has a method of that name
     collections: tuple[str, ...]
     native: Any
 
