@@ -5,7 +5,8 @@ from everstep.optimizers.contract.declarations import Option
 
 COLLECTION: str
 
-class Factors(Option[Any]): ...
+class Factors(Option[Any]):
+    def __init__(self) -> None: ...
 
 class ByName:
     def must_hold(self, factor: Any) -> Any: ...

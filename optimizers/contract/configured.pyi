@@ -1,5 +1,4 @@
-# Written by hand: the code calls its metaclass, which no type checker follows. mypy's stubtest compares the two in the
-# lint cell.
+# Written by hand: the code calls its metaclass, which no type checker follows. tests/test_types.py compares the two.
 from collections.abc import Callable
 from typing import Any, ClassVar
 

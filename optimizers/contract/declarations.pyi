@@ -1,5 +1,5 @@
 # Written by hand: a declaration gives itself on the class and a value on an instance, which no comment in the code can
-# say. mypy's stubtest compares it with declarations.py in the lint cell.
+# say. tests/test_types.py compares it with declarations.py.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Literal, TypeVar, overload

@@ -1,6 +1,6 @@
-# Written by hand; mypy's stubtest compares it with definition.py in the lint cell. The arguments of verbs are given by
-# position, so that an override may call them as it likes; what has type Any may be a property in a subclass. There is
-# no __getattr__ here: a forgotten `.bind` is an error of the type checker too.
+# Written by hand; tests/test_types.py compares it with definition.py. The arguments of verbs are given by position, so
+# that an override may call them as it likes. An attribute of type Any may be a property in a subclass. There is no
+# __getattr__ here, so that a forgotten `.bind` is an error of the type checker too.
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from everstep.optimizers.contract.configured import Configured

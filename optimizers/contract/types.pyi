@@ -1,4 +1,4 @@
-# Written by hand; mypy's stubtest compares it with types.py in the lint cell.
+# Written by hand; tests/test_types.py compares it with types.py.
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 

@@ -105,6 +105,8 @@ class Stub:
                 body.append(self.member(name, value, name in getattr(made, "verbs", ())))
         if issubclass(made, Configured) and made not in MADE_TO_SUBCLASS:
             body.append(self.constructor(made, inspect.signature(made).parameters.values()))
+        elif "__init__" in own and not issubclass(made, Configured):
+            body.append(self.function(own["__init__"]).replace("-> Any", "-> None"))
         return self.block(made, ["Option[Any]" if base is Option else base.__name__ for base in bases], body)
 
     @staticmethod
