@@ -45,7 +45,8 @@ def test_python_2_goes_without():
 @python_3
 def test_the_signature_of_a_definition():
     assert str(inspect.signature(Adam)) == ADAM + ")"
-    assert "learning_rate=0.001" in pydoc.render_doc(Adam, renderer=pydoc.plaintext)
+    if sys.version_info >= (3, 7):  # whose `help` shows constructors
+        assert "learning_rate=0.001" in pydoc.render_doc(Adam, renderer=pydoc.plaintext)
     assert str(inspect.signature(everstep.Warmup)) == "(of=0.001, steps=1.0, start=0.0, shift=False)"
     assert str(inspect.signature(everstep.Warmup())) == "(updates)"  # of calling it
     assert not hasattr(Adam(), "__signature__")
