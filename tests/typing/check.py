@@ -65,7 +65,7 @@ def main():
             for place, message in sorted(found.items()):
                 print("  {}:{}: {}".format(place[0], place[1], message.splitlines()[0]))
             wrong += faults(checker, found, expected)
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
