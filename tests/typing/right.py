@@ -1,5 +1,5 @@
 """What people write, all of it right: pyright and mypy must have no objection, and it runs."""
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,6 +61,16 @@ class Bounded(Adam):
         return change, new
 
 
+class Slower(Adam):
+    """An algorithm with one more argument. A type checker would take Adam's constructor for this one's."""
+
+    drag = everstep.hyper(0.5)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+
 class Halved(everstep.Wrapper):
     """A wrapper with an option."""
 
@@ -92,6 +102,7 @@ everstep.optimizers.SGD(learning_rate=0.1, momentum=0.9, nesterov=True)
 Sign(0.1, nesterov=True).replace(period=3)
 Annotated(learning_rate=0.1)
 Bounded(beta_1=0.8)
+Slower(0.1, drag=0.25)
 Halved(SGD(0.1), share=0.25)
 Accumulate(SameAdam(), steps=4, reduction="sum")
 everstep.accumulate(Sign(), steps=Steps())
