@@ -31,8 +31,8 @@ def summary(definition_class):
 def config_keys(definition_class):
     for name in definition_class.argument_names():
         if name not in SHARED:
-            declaration = definition_class.declarations[name]
-            yield "`{}`".format(name if declaration.default is REQUIRED else "{}={!r}".format(name, declaration.default))
+            default = definition_class.declarations[name].default
+            yield "`{}`".format(name if default is REQUIRED else "{}={!r}".format(name, default))
 
 
 def slot_names(definition_class):
