@@ -33,7 +33,7 @@ def pages(root):
 
 def links(text):
     """Returns the targets of all links and images outside of code."""
-    text = re.sub(r"`[^`\n]*`", "code", FENCE.sub("", text))
+    text = re.sub(r"`[^`]*`", "code", FENCE.sub("", text))
     return re.findall(r"\]\(([^()\s]+)\)", text)
 
 
