@@ -1,6 +1,6 @@
 """Bytes that each definition keeps and moves for a parameter: python benchmarks/traffic.py [--check]
 
-Writes the table in docs/memory.md from the definitions themselves; --check only says whether it is current. A fused
+Writes the table in docs/scale.md from the definitions themselves; --check only says whether it is current. A fused
 update (a kernel, a compiled function) reads the gradient, and reads and writes the variable and each slot, once. One
 operation at a time, each operation reads what it is given and writes its result; what stays in the cache is not counted
 off, so that is the most that it can be. Needs NumPy alone.
