@@ -1,9 +1,9 @@
-"""Tables and pictures of docs/speed.md from benchmarks/baseline.json: python benchmarks/report.py"""
+"""Writes the tables and pictures of docs/speed_tables.md from benchmarks/baseline.json: python benchmarks/report.py"""
 import json
 import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DOC = os.path.join(os.path.dirname(HERE), "docs", "speed.md")
+DOC = os.path.join(os.path.dirname(HERE), "docs", "speed_tables.md")
 START, END = "<!-- figures: do not edit; python benchmarks/report.py -->\n", "<!-- end of figures -->\n"
 CASES = ("A", "B", "C")
 TITLES = {"A": "1 variable of 10M", "B": "100 of 100k", "C": "300 of 1k"}

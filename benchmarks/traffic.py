@@ -1,6 +1,6 @@
 """Bytes that each definition keeps and moves for a parameter: python benchmarks/traffic.py [--check]
 
-Writes the table in docs/scale.md from the definitions themselves; --check only says whether it is current. A fused
+Writes the table in docs/memory.md from the definitions themselves; --check only says whether it is current. A fused
 update (a kernel, a compiled function) reads the gradient, and reads and writes the variable and each slot, once. One
 operation at a time, each operation reads what it is given and writes its result; what stays in the cache is not counted
 off, so that is the most that it can be. Needs NumPy alone.
@@ -19,7 +19,7 @@ from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.trees import flat
 
-DOC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "scale.md")
+DOC = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "memory.md")
 START, END = "<!-- traffic: do not edit; python benchmarks/traffic.py -->\n", "<!-- end of traffic -->\n"
 FLOAT = 4
 
@@ -73,7 +73,7 @@ def main():
     head, rest = text.split(START)
     new = head + START + table() + END + rest.split(END)[1]
     if "--check" in sys.argv:
-        return 0 if new == text else "the table in docs/scale.md is old; run python benchmarks/traffic.py"
+        return 0 if new == text else "the table in docs/memory.md is old; run python benchmarks/traffic.py"
     with open(DOC, "w", encoding="utf-8") as file:
         file.write(new)
 

@@ -1,11 +1,11 @@
 # -*- coding: utf-8 -*-
-"""One optimizer, written once, trains on every optimizer API of every Python found here.
+"""Trains one optimizer definition on every optimizer API of every Python on this machine.
 
-    python3 examples/demo.py               all of them
-    python3 examples/demo.py 3.7 3.13      these Pythons alone
+    python3 examples/demo.py               all Pythons
+    python3 examples/demo.py 3.7 3.13      only these
 
-Starts from nothing but a Python >= 3.8 with venv. Each Python gets an environment in .demo/, about 1 GB, which is used
-again next time; delete the folder when you like. Ends with 0 where every API agrees with the oracle.
+Needs only a Python >= 3.8 with venv. Each Python gets an environment of about 1 GB in .demo/, which later runs use
+again. You can delete the folder at any time. Exits with 0 if every API agrees with the oracle.
 """
 import glob
 import hashlib
@@ -27,27 +27,27 @@ EXAMPLES = pathlib.Path(__file__).resolve().parent
 ROOT = EXAMPLES.parent
 DEMO = ROOT / ".demo"
 sys.path.insert(0, str(ROOT / "matrix"))
-import cells  # noqa: E402  # what is pinned in an environment; the tests use the same table
+import cells  # noqa: E402  # the pinned versions; the tests use the same table
 
-# A cell or two of matrix/cells.ini for each Python, the most telling first. Between them they have every optimizer API.
+# One or two cells of matrix/cells.ini for each Python, the most interesting first. Together they have every API.
 CELLS = [cells.read()[name] for name in (
     "py37-tf1.15-k2.3", "py313-tf2.21-tfk", "py27-tf1.4-k2.1", "py313-k3jax", "py311-tf2.15", "py36-tf1.13-k2.2",
     "py39-tf2.10", "py38-tf2.4", "py310-tf2.11", "py312-tf2.16-tfk", "py311-k3torch")]
 TOOLS = ["matplotlib", "numpy", "packaging", "virtualenv==20.21.1"]  # the last virtualenv that makes a Python 2.7
 
-# What is set outside must not decide what is installed, or which backend Keras takes.
+# Variables of the user's environment must not change the installed packages or the backend of Keras.
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(("PYTHON", "KERAS_", "TF_", "VIRTUALENV_", "XLA_"))}
 CLEAN.update(
     CUDA_VISIBLE_DEVICES="-1", KERAS_HOME=str(DEMO / "keras"), TF_CPP_MIN_LOG_LEVEL="3",
     PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_PREFER_BINARY="1",
     VIRTUALENV_PIP="embed", VIRTUALENV_SETUPTOOLS="embed", VIRTUALENV_WHEEL="embed", VIRTUALENV_NO_PERIODIC_UPDATE="1")
-# An old pip takes packages too new for it from an extra index that says nothing of the Pythons they need.
+# An old pip would take packages that are too new from an extra index that does not declare the Pythons they need.
 OLD = dict(CLEAN, PIP_CONFIG_FILE=os.devnull)
 
 
 class Screen:
-    """Lines that stay, and below them, on a terminal, one that shows what goes on."""
+    """Printed lines, and below them, on a terminal, one line that shows the current activity."""
 
     def __init__(self):
         self.lock, self.started, self.now = threading.Lock(), time.time(), {"train": None, "install": None}
@@ -59,7 +59,7 @@ class Screen:
         self.show()
 
     def show(self, **now):
-        """Show what each named activity does now; None ends it."""
+        """Shows the state of each named activity; None ends it."""
         with self.lock:
             self.now.update(now)
             if self.live:
@@ -70,7 +70,7 @@ class Screen:
 
 
     def end(self):
-        """From here on, plain printing."""
+        """Switches to plain printing."""
         with self.lock:
             if self.live:
                 sys.stdout.write("\r\033[K")
@@ -81,7 +81,7 @@ screen = Screen()
 
 
 def run(log, *command, env=CLEAN):
-    """Run a command to its end. What it prints goes to the log; where it fails, the log's last lines are told."""
+    """Runs a command with its output in the log. Raises a RuntimeError with the log's last lines if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         failed = subprocess.call([str(part) for part in command], stdout=output, stderr=output, env=env)
@@ -93,10 +93,10 @@ def last_lines(log, count):
     return "\n    ".join(log.read_text(errors="replace").strip().splitlines()[-count:])
 
 
-# The Pythons, and an environment for each.
+# Pythons and their environments.
 
 def pythons():
-    """{"3.7": path}: every CPython on PATH, and those that pyenv and uv keep off it."""
+    """Returns {"3.7": path} of every CPython on PATH and of those that pyenv and uv keep elsewhere."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     for kept in (os.environ.get("PYENV_ROOT", "~/.pyenv") + "/versions/*/bin",
                  os.environ.get("UV_PYTHON_INSTALL_DIR", "~/.local/share/uv/python") + "/*/bin"):
@@ -110,14 +110,14 @@ def pythons():
 
 
 def is_cpython(path, version):
-    # pyenv has a shim for every version, and most of them fail: it counts only if it runs.
+    # pyenv has a shim for every version, and most of them fail: a Python counts only if it runs.
     code = "import platform, sys; sys.stdout.write(platform.python_implementation() + ' %d.%d' % sys.version_info[:2])"
     answer = subprocess.run([path, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=CLEAN).stdout
     return answer.decode() == "CPython " + version
 
 
 def make_tools(log):
-    """The environment that makes the others, trains the oracle and draws; and the wheel of everstep."""
+    """Returns the Python that creates the other environments, trains the oracle and draws; and everstep's wheel."""
     folder = DEMO / "tools"
     python = folder / "bin" / "python"
     has = installed(folder)
@@ -134,8 +134,8 @@ def make_tools(log):
 
 
 def make_wheel(python, log):
-    """The wheel of this checkout, built again only after a change."""
-    # Built from a copy: a build leaves files beside the source, and old ones there would get into the wheel.
+    """Returns the wheel of this checkout. Builds it only after a change."""
+    # Built from a copy, because a build leaves files beside the source, and old ones would get into the wheel.
     source = DEMO / "source"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir()
@@ -156,7 +156,7 @@ def make_wheel(python, log):
 
 
 def make_environment(cell, python, tools, wheel):
-    """The environment's Python, with the cell's packages and everstep, made only where it is not there yet."""
+    """Returns the Python of a cell's environment. Creates the environment if it does not exist or is outdated."""
     folder, log, env = DEMO / cell.name, log_of(cell), OLD if cell.python in ("2.7", "3.6") else CLEAN
     pip = folder / "bin" / "python", "-m", "pip", "install"
     packages = [package for package in cell.packages if not package.startswith("pytest")]
@@ -174,7 +174,7 @@ def make_environment(cell, python, tools, wheel):
 
 
 def installed(folder, **now):
-    """What an environment holds: written last, so that one whose making was interrupted is made anew."""
+    """Returns the packages of an environment. They are written last, so an interrupted installation is repeated."""
     path = folder / "everstep-demo.json"
     if now:
         path.write_text(json.dumps(now))
@@ -191,10 +191,10 @@ def contents(cell):
     return ", ".join("{} {}".format(name, pins[name]) for name in names if name in pins)
 
 
-# The work.
+# Training.
 
 def install_all(todo, found, tools, wheel, ready):
-    """Runs beside the training: while one environment trains, the next is installed."""
+    """Installs environments in a thread, while the previous one trains."""
     for cell in todo:
         started = time.time()
         screen.show(install="installing Python {}, {}".format(cell.python, contents(cell)))
@@ -209,7 +209,7 @@ def install_all(todo, found, tools, wheel, ready):
 
 
 def work(python, log, *arguments, **env):
-    """Run worker.py and show what it tells; yields the events that stay."""
+    """Runs worker.py, shows its progress, and yields the events that stay on screen."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
         command = [str(part) for part in (python, EXAMPLES / "worker.py") + arguments]

@@ -1,8 +1,8 @@
 # -*- coding: utf-8 -*-
-"""Handwritten digits: a small classifier, every gradient dense.
+"""Handwritten digits: a small classifier with dense gradients.
 
-A task says the same model three times: in NumPy with its gradient worked out by hand (the oracle), as a TensorFlow
-graph, and in Keras layers. Weights are named "layer/what", in the order in which Keras keeps them.
+A task defines the same model three times: in NumPy with the gradient derived by hand (the oracle), as a TensorFlow
+graph, and in Keras layers. Weights are named "layer/weight", in the order of Keras.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -18,7 +18,7 @@ SCORE = "test images read right"
 
 
 def prepare(random):
-    """First weights, and the data with the batches already drawn."""
+    """Returns initial weights, and the data with all batches drawn."""
     with gzip.open(os.path.join(os.path.dirname(__file__), "data", "digits.csv.gz")) as table:
         images = np.loadtxt(table, delimiter=",")
     images = images[random.permutation(len(images))]
@@ -43,7 +43,7 @@ def steps(data):
 
 
 def batch(data, step):
-    """Inputs and what the model should answer."""
+    """Returns inputs and target."""
     rows = data["order"][step]
     return [data["pixels"][rows]], data["one_hot"][rows]
 
@@ -72,7 +72,7 @@ def graph_loss(tf, weights, inputs, target):
 
 
 def keras_model(keras, weights):
-    """The model, and the loss of each example."""
+    """Returns the model, and the loss of each example."""
     pixels = keras.layers.Input(shape=(PIXELS,))
     hidden = keras.layers.Dense(HIDDEN, activation="tanh", name="hidden")(pixels)
     scores = keras.layers.Dense(CLASSES, name="scores")(hidden)

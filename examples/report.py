@@ -1,9 +1,9 @@
 # -*- coding: utf-8 -*-
-"""Reads what worker.py wrote: prints the table and the nearest words, draws the curves. demo.py calls it:
+"""Prints the table and the nearest words and draws the curves, from the results of worker.py. demo.py calls it:
 
     python report.py FOLDER
 
-Ends with 1 where an API strays from the oracle by more than rounding can.
+Exits with 1 if an API differs from the oracle by more than rounding.
 """
 import glob
 import json
@@ -14,13 +14,13 @@ from collections import OrderedDict, namedtuple
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  # after the choice of a backend that needs no screen
+import matplotlib.pyplot as plt  # noqa: E402  # after choosing a backend that needs no screen
 import numpy as np  # noqa: E402
 
 import words  # noqa: E402
 import worker  # noqa: E402
 
-BOUND = 1e-5  # what rounding may make of it; a mistake in a rule makes far more
+BOUND = 1e-5  # more than rounding causes; a mistake in a rule causes far more
 ADAM, OWN = "digits, Adam", "digits, the API's own Adam"
 Result = namedtuple("Result", "run task api target framework cell python seconds score losses weights")
 
@@ -34,7 +34,7 @@ def read(path):
 
 
 def read_all(folder):
-    """The oracle of each run, all others of each run, and the stock Adams by where they ran."""
+    """Returns {run: oracle}, {run: other results}, and {(cell, API): result of the stock Adam}."""
     oracles = OrderedDict((result.run, result) for result in read(os.path.join(folder, "oracle.npz")))
     paths = glob.glob(os.path.join(folder, "py*.npz"))
     found = sorted((result for path in paths for result in read(path)),
@@ -44,7 +44,7 @@ def read_all(folder):
 
 
 def difference(result, oracle):
-    """The largest max|difference| / max|weight| of a variable."""
+    """Returns the largest max|difference| / max|weight| of any variable."""
     return max(np.abs(result.weights[name] - value).max() / np.abs(value).max()
                for name, value in oracle.weights.items())
 
@@ -74,9 +74,9 @@ API's own   the same for the Adam that the API brings, with the same hypers
 
 
 def print_neighbours(folder, oracles, results):
-    """What the vectors mean, which one can read; and whether all APIs agree on it."""
+    """Prints the nearest words, and on how many APIs they are the same."""
     data = worker.prepared(folder, words)[1]
-    runs = [run for run in results if oracles[run].task == "words"]  # their oracles are one
+    runs = [run for run in results if oracles[run].task == "words"]  # they share an oracle
     near = {word: words.nearest(oracles[runs[0]].weights, data, word) for word in words.SHOWN}
     found = [result for run in runs for result in results[run]]
     same = sum(all(words.nearest(result.weights, data, word) == near[word] for word in near) for result in found)
@@ -87,7 +87,7 @@ def print_neighbours(folder, oracles, results):
 
 
 def print_speed(results):
-    """What writing gradients out saves: seconds of it by those of differentiation, on the same API."""
+    """Prints the seconds with gradients by hand, relative to differentiation on the same API."""
     whole = {(result.cell, result.api): result.seconds for result in results["words, AdagradDecay"]}
     by_hand = [result for result in results["words, by hand"] if (result.cell, result.api) in whole]
     ratios = ["%s on Python %s %.2f" % (result.api, result.python, result.seconds / whole[result.cell, result.api])
@@ -104,7 +104,7 @@ def apart(result, oracle):
 
 
 def draw(oracles, results, own, path):
-    """Above: the losses, which lie on each other. Below: how far apart they are."""
+    """Draws the losses, which coincide, above, and their differences below."""
     targets = list(OrderedDict.fromkeys(result.target for run in results.values() for result in run))
     colors = dict(zip(targets, plt.get_cmap("tab10").colors))
     figure, axes = plt.subplots(2, len(results), figsize=(18, 8.5), sharex="col", squeeze=False,
@@ -117,7 +117,7 @@ def draw(oracles, results, own, path):
                 below.plot(apart(stock, oracle), color="0.4", linewidth=0.9, linestyle=":")
         for number, result in enumerate(others):
             color = colors[result.target]
-            # Dashes that take turns: curves that lie on each other are seen one after the other.
+            # Alternating dashes keep coinciding curves visible.
             dashes = 5 * number, (5, 5 * len(others) - 5)
             above.plot(smooth(result.losses), color=color, linewidth=1.8, linestyle=dashes if len(others) > 1 else "-")
             below.plot(apart(result, oracle), color=color, linewidth=1.0, alpha=0.8)

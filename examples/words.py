@@ -1,8 +1,8 @@
 # -*- coding: utf-8 -*-
-"""Word vectors: skip-gram with negative sampling, every gradient sparse.
+"""Word vectors: skip-gram with negative sampling, with sparse gradients.
 
-A pair of words that stand near each other should score high, the same word with a few drawn at random should score
-low. A batch touches the rows of its own words alone, many of them more than once.
+Two words that are near each other in the text should score high. The same word and a few random words should score
+low. A batch touches only the rows of its words, many of them more than once.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -24,7 +24,7 @@ SHOWN = ["bread", "egypt", "silver", "three", "water"]
 
 
 def prepare(random):
-    """First vectors, and the data with the batches and their negatives already drawn."""
+    """Returns initial vectors, and the data with all batches and their negatives drawn."""
     with gzip.open(os.path.join(os.path.dirname(__file__), "data", "bible.txt.gz")) as text:
         text = text.read().decode("utf-8").lower().replace(u"\u2019s", "")
     verses = [re.findall("[a-z]+", verse) for verse in text.split("\n")]
@@ -62,7 +62,7 @@ def steps(data):
 
 
 def batch(data, step):
-    """Inputs and what the model should answer."""
+    """Returns inputs and target."""
     center, near = data["center"][step], data["near"][step]
     target = np.zeros(near.shape, "float32")
     target[:, 0] = 1
@@ -93,7 +93,7 @@ def graph_loss(tf, weights, inputs, target):
 
 
 def graph_gradients(tf, variables, inputs, target):
-    """The gradients of `graph_loss`, written out as in `loss_and_gradients`: nothing is differentiated."""
+    """Returns the gradients of `graph_loss`, derived by hand as in `loss_and_gradients`."""
     (center, near), (center_vectors, near_vectors) = inputs, variables
     center_rows, near_rows = tf.gather(center_vectors, center), tf.gather(near_vectors, near)
     scores = tf.reduce_sum(center_rows * near_rows, axis=2)
@@ -106,7 +106,7 @@ def graph_gradients(tf, variables, inputs, target):
 
 
 def keras_model(keras, weights):
-    """The model, and the loss of each example."""
+    """Returns the model, and the loss of each example."""
     layers, count = keras.layers, len(weights["center/vectors"])
     center, near = layers.Input(shape=(1,), dtype="int32"), layers.Input(shape=(1 + NEGATIVES,), dtype="int32")
     center_rows = layers.Embedding(count, SIZE, name="center")(center)
@@ -126,7 +126,7 @@ def score(weights, data):
 
 
 def nearest(weights, data, word, count=4):
-    """The words whose vectors point most nearly the same way."""
+    """Returns the words with the most similar vectors."""
     vectors = weights["center/vectors"] / np.linalg.norm(weights["center/vectors"], axis=1, keepdims=True)
     words = list(data["words"])
     return [words[i] for i in np.argsort(-vectors.dot(vectors[words.index(word)]))[1:count + 1]]

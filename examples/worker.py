@@ -1,9 +1,9 @@
 # -*- coding: utf-8 -*-
 """Trains every task with everstep on every API of the Python that runs this file. examples/demo.py calls it:
 
-    python worker.py prepare FOLDER        draws the first weights and all batches, once for all
-    python worker.py oracle FOLDER         trains in NumPy float64, with gradients worked out by hand
-    python worker.py train FOLDER CELL     trains on what is installed here
+    python worker.py prepare FOLDER        draws the initial weights and all batches once
+    python worker.py oracle FOLDER         trains in NumPy float64, with gradients derived by hand
+    python worker.py train FOLDER CELL     trains on all APIs installed here
 
 Results go to FOLDER/results/. Lines that begin with "@" are JSON for demo.py.
 """
@@ -27,7 +27,7 @@ from everstep.optimizers import AdagradDecay, Adam, DiffGrad
 
 
 class Own(object):
-    """The Adam that an API brings, to compare ours with."""
+    """The API's own Adam, for comparison."""
 
     def __init__(self, adam):
         self.adam = adam
@@ -38,7 +38,7 @@ class Own(object):
 
 
 class ByHand(object):
-    """A task whose gradients are written out, where an API differentiates those of others."""
+    """A task whose gradients are derived by hand instead of by differentiation."""
 
     def __init__(self, task):
         self.task = task
@@ -47,18 +47,18 @@ class ByHand(object):
         return getattr(self.task, name)
 
     def native(self, tf, batch):
-        """What `bind` is told: a function of the loss and the variables; `batch` gives the inputs and the target."""
+        """Returns the `gradients` keyword of `bind`. `batch` is a function that returns the inputs and the target."""
         def gradients(loss, variables):
-            by_name = sorted(variables, key=lambda variable: variable.name)  # a model has them in an order of its own
+            by_name = sorted(variables, key=lambda variable: variable.name)  # a model has its own order
             found = dict(zip(map(id, by_name), self.task.graph_gradients(tf, by_name, *batch())))
             return [found[id(variable)] for variable in variables]
 
         return {"gradients": gradients}
 
 
-# What is trained. A definition is written once; nothing below knows which one it is.
+# The runs. Nothing below depends on which definition it trains.
 ADAM = Adam(3e-3)
-# Rows alone, but on JAX and torch, where gradients are dense: the variable is the same (see AdagradDecay).
+# Only rows change, except on JAX and torch, where gradients are dense. The result is the same (see AdagradDecay).
 ADAGRAD = AdagradDecay(0.1, decay_rate=0.5, decay_steps=300, initial_accumulator_value=1e-8,
                        sparse="rows", dense_ok=True)
 RUNS = OrderedDict([
@@ -73,7 +73,7 @@ RUNS = OrderedDict([
 def train_numpy(module, package, task, definition, weights, data, report):
     definition = getattr(definition, "adam", definition)
     numbers = {name: value for name, value in definition.get_config().items() if isinstance(value, float)}
-    # Every other API holds its hypers in float32.
+    # Every other API stores hypers in float32.
     optimizer = definition.replace(**{name: float(np.float32(numbers[name])) for name in numbers}).bind(module)
     weights = OrderedDict((name, value.astype("float64")) for name, value in weights.items())
     for step in range(task.steps(data)):
@@ -84,7 +84,7 @@ def train_numpy(module, package, task, definition, weights, data, report):
 
 
 def train_graph(module, tf, task, definition, weights, data, report):
-    """TF 1: a graph, a session and `minimize`."""
+    """Trains with TF 1: a graph, a session and `minimize`."""
     with tf.Graph().as_default(), tf.Session() as session:
         variables = OrderedDict((name, tf.Variable(value, name=name)) for name, value in weights.items())
         inputs, target = task.batch(data, 0)
@@ -100,12 +100,12 @@ def train_graph(module, tf, task, definition, weights, data, report):
 
 
 def train_keras(module, keras, task, definition, weights, data, report):
-    """Keras of any age: `compile`, and `fit` or `train_on_batch`."""
+    """Trains with any Keras: `compile`, and `fit` or `train_on_batch`."""
     native = {}
     if isinstance(task, ByHand):
         tf = find("tf")
         in_graph = definition.native_class(module).target == "get_updates" or tf and not tf.executing_eagerly()
-        if not in_graph:  # nothing there asks an optimizer for gradients of what `fit` feeds
+        if not in_graph:  # `fit` does not ask the optimizer for gradients there
             return train_loop(module, keras, tf, task, definition, weights, data, report)
         native = task.native(tf, lambda: (model.inputs, (getattr(model, "targets", None) or model._targets)[0]))
     model, loss = task.keras_model(keras, weights)
@@ -123,13 +123,13 @@ def train_keras(module, keras, task, definition, weights, data, report):
     else:
         for inputs, target in batches:
             if on_jax:
-                model.reset_metrics()  # else it tells the mean loss of all batches since; `fit` there resets nothing
+                model.reset_metrics()  # otherwise the loss is the mean of all batches; `fit` resets nothing there
             report(model.train_on_batch(inputs, target))
     return OrderedDict(zip(weights, [value for layer in layers for value in layer.get_weights()]))
 
 
 def train_loop(module, keras, tf, task, definition, weights, data, report):
-    """A loop of one's own in a tf.function, which gives the optimizer its gradients; None on JAX and torch."""
+    """Trains with a custom loop in a tf.function that passes gradients to the optimizer. None on JAX and torch."""
     if tf is None:
         return None
     keras3 = hasattr(keras, "ops")
@@ -150,10 +150,10 @@ def train_loop(module, keras, tf, task, definition, weights, data, report):
 
 
 def fit(model, keras, batches, report):
-    """`fit` for TF 2 and Keras 3, whose `train_on_batch` makes a pipeline of data, or a trace, for each batch."""
+    """Trains with `fit` on TF 2 and Keras 3, because `train_on_batch` builds a pipeline or a trace for each batch."""
     class Losses(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
-            self.model.reset_metrics()  # else it tells the mean loss of all batches since
+            self.model.reset_metrics()  # otherwise the loss is the mean of all batches
 
         def on_train_batch_end(self, batch, logs=None):
             report(logs["loss"])
@@ -164,8 +164,8 @@ def fit(model, keras, batches, report):
     model.fit(inputs, np.concatenate(target), batch_size=len(target[0]), shuffle=False, verbose=0, callbacks=[Losses()])
 
 
-# A new API is one line: what is handed to `bind`, the package its models come from, and who trains with it.
-# What an environment lacks is passed over.
+# One line for each API: the module for `bind`, the package of its models, and the trainer.
+# APIs that an environment lacks are skipped.
 APIS = [
     ("tf.train", "tf", train_graph),
     ("tf.compat.v1.train", "tf.compat.v1", train_graph),
@@ -178,7 +178,7 @@ APIS = [
 
 
 def find(name):
-    """The module called `name`, or None where there is none."""
+    """Returns the module called `name`, or None."""
     first, rest = name.split(".")[0], name.split(".")[1:]
     try:
         found = importlib.import_module({"tf": "tensorflow"}.get(first, first))
@@ -190,13 +190,13 @@ def find(name):
 
 
 def apis():
-    """The APIS that are here. One under two names (`keras` is often `tf.keras`) comes once."""
+    """Yields the APIS that are installed, each once: `keras` is often `tf.keras`."""
     seen = set()
     for name, package, trainer in APIS:
         module, package = find(name), find(package)
         try:
             native = Adam.native_class(module) if module else None
-        except TargetError:  # a namespace that a later version has emptied
+        except TargetError:  # a later version emptied the namespace
             native = None
         if native and native not in seen:
             seen.add(native)
@@ -218,7 +218,7 @@ def prepare(folder):
 
 
 def prepared(folder, task):
-    """What `prepare` drew: first weights in their order, and data."""
+    """Returns the initial weights, in order, and the data that `prepare` drew."""
     with np.load(os.path.join(folder, task.__name__ + ".npz")) as arrays:
         weights = sorted(name for name in arrays.files if name.startswith("weights/"))
         weights = OrderedDict((name.split("/", 2)[2], arrays[name]) for name in weights)
@@ -226,7 +226,7 @@ def prepared(folder, task):
 
 
 def train(folder, cell, here):
-    """Every run on every API of `here`; what came out goes into one file."""
+    """Trains every run on every API of `here` and writes all results into one file."""
     results, arrays = [], {}
     for api, module, package, trainer in here:
         started = time.time()
@@ -239,7 +239,7 @@ def train(folder, cell, here):
                 traceback.print_exc()
                 tell(event="failed", api=api, run=run, why="%s: %s" % (type(error).__name__, error))
                 continue
-            if weights is None:  # no such way there
+            if weights is None:  # not possible on this API
                 continue
             arrays.update({"%d/%s" % (len(results), name): value for name, value in weights.items()})
             arrays["%d/losses" % len(results)] = progress.losses
@@ -251,7 +251,7 @@ def train(folder, cell, here):
 
 
 class Progress(object):
-    """Collects losses, and tells of them five times a second."""
+    """Collects losses and reports them five times a second."""
 
     def __init__(self, api, run, steps):
         self.api, self.run, self.steps = api, run, steps
@@ -269,7 +269,7 @@ class Progress(object):
 
 
 def framework(api):
-    """Name and version of what `api` is part of."""
+    """Returns name and version of the package of `api`."""
     names = [{"tf": "tensorflow"}.get(api.split(".")[0], api.split(".")[0]), "tensorflow"]
     if names[0] == "keras":
         names[1] = find("keras").backend.backend()

@@ -10,7 +10,7 @@ START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
 
 
 def table():
-    rows = ["| target | works on | not there |", "| --- | --- | --- |"]
+    rows = ["| target | works on | does not support |", "| --- | --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
         target_class = detect.load(target)
         unsupported = ", ".join(each.what for each in target_class.unsupported)

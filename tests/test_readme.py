@@ -84,3 +84,13 @@ def test_the_rooms_are_where_the_page_says(path):
 @pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
 def test_the_table_of_bytes_is_current():
     subprocess.check_call([sys.executable, os.path.join(ROOT, "benchmarks", "traffic.py"), "--check"])
+
+
+def test_the_first_example_trains(capsys):
+    block = re.search(r"```python\n(import numpy\nimport tensorflow.*?)```", README, re.S).group(1)
+    tensorflow = pytest.importorskip("tensorflow")
+    names = {}
+    exec(block, names)
+    assert isinstance(names["model"].optimizer, Adam.native_class(tensorflow.keras))
+    losses = re.findall(r"loss: ([0-9.e-]+)", capsys.readouterr().out)
+    assert len(losses) == 5 and float(losses[-1]) < float(losses[0])

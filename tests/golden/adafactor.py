@@ -61,3 +61,4 @@ GOLDEN = [
         [[0.2094305850, 1.2094305850], [-0.2818305819, 1.5260410349], [-0.6802301852, 1.0575232831]],
     ),
 ]
+CATCH_UP = None  # refused: the rule needs the whole variable

@@ -14,3 +14,4 @@ GOLDEN = [
         [[1.9772727273, 2.6363636364], [1.4829545455, 1.5772727273], [1.3734197841, 0.9217506705]],
     ),
 ]
+CATCH_UP = None  # refused: the rule needs the whole variable

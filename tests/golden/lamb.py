@@ -38,3 +38,4 @@ GOLDEN = [
         [[2.8229166667, 3.9583333333], [2.6376888953, 3.8707212732], [2.5458854462, 3.6841315356]],
     ),
 ]
+CATCH_UP = None  # refused: the rule needs the whole variable

@@ -26,3 +26,4 @@ GOLDEN = [
         [[0.7272727273, 1.6363636364], [0.5909090909, 1.2727272727], [0.6136363636, 1.0909090909]],
     ),
 ]
+CATCH_UP = None  # refused: the rule needs the whole variable
