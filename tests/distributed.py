@@ -1,6 +1,6 @@
-"""Trains on a distribution engine, in a process of its own: `python distributed.py JOB [KEY=VALUE ...]`.
+"""Runs one distributed training job in its own process: `python distributed.py JOB [KEY=VALUE ...]`.
 
-Prints one line of JSON. tests/test_distribution.py starts these processes, compares what they found and stops them.
+Prints one line of JSON. tests/test_distribution.py starts these processes, compares their results and stops them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -20,7 +20,7 @@ WEIGHTS = random.normal(size=(WIDTH, OUTPUTS)).astype("float32")
 
 
 def definitions():
-    """What each job trains, those of ONLY; epsilon is large where rounding would decide the sign of a step."""
+    """Returns {name: definition} to train; ONLY selects some. A large epsilon keeps rounding from deciding signs."""
     chosen = os.environ.get("ONLY")
     return {name: made for name, made in _definitions().items() if not chosen or name in chosen.split("; ")}
 
@@ -41,13 +41,13 @@ def _definitions():
 
 
 def batch(step):
-    """(numbers of words, targets); few words, so that the replicas share some."""
+    """Returns (word ids, targets). There are few words, so that replicas share some."""
     random = np.random.RandomState(step + 10)
     return random.randint(0, WORDS, BATCH).astype("int64"), random.normal(size=(BATCH, OUTPUTS)).astype("float32")
 
 
 def two_devices(tf):
-    """Two CPUs of this machine's one."""
+    """Splits this machine's CPU into two virtual devices."""
     config = tf.config if hasattr(tf.config, "set_logical_device_configuration") else tf.config.experimental
     one = getattr(config, "LogicalDeviceConfiguration", None) or config.VirtualDeviceConfiguration
     split = getattr(config, "set_logical_device_configuration", None) or config.set_virtual_device_configuration
@@ -55,20 +55,20 @@ def two_devices(tf):
 
 
 def modules(tf):
-    """The Keras APIs of this TensorFlow by name, one or both of them."""
+    """Returns [(name, module)] of the Keras APIs in this TensorFlow: one or two."""
     found = [("keras", tf.keras)]
     try:
         from tf_keras.optimizers import legacy
     except ImportError:
         legacy = getattr(tf.keras.optimizers, "legacy", None)
-    if hasattr(getattr(legacy, "Adam", None), "add_slot"):  # that of Keras 3 has nothing in it but a warning
+    if hasattr(getattr(legacy, "Adam", None), "add_slot"):  # in Keras 3 the class only warns
         found.append(("legacy", legacy))
     chosen = os.environ.get("MODULE")
     return [found[int(chosen) % len(found)]] if chosen else found
 
 
 class Model(object):
-    """An embedding and a layer, trained on batches of which each replica takes its part."""
+    """An embedding and a dense layer. Each replica trains on its part of a batch."""
 
     def __init__(self, tf, module, definition, strategy=None):
         self.tf, self.strategy = tf, strategy or tf.distribute.get_strategy()
@@ -79,14 +79,14 @@ class Model(object):
             self.optimizer = definition.bind(module)
             if hasattr(self.optimizer, "build"):
                 self.optimizer.build([self.table, self.weights])
-        self.share = None  # how much of a batch is this process's, and which part; by default that of the replica
+        self.share = None  # (batch size of this process, its index); by default each replica takes its share
         run = getattr(self.strategy, "run", None) or self.strategy.experimental_run_v2
         self.function = tf.function(lambda words, targets: run(self.step, args=(words, targets)))
 
     def step(self, words, targets):
         tf, context = self.tf, self.tf.distribute.get_replica_context()
         share = BATCH // self.strategy.num_replicas_in_sync
-        task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")  # the first versions count within a process
+        task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")  # early versions count within a process
         first = share * (task["index"] if task else tf.cast(context.replica_id_in_sync_group, "int32"))
         if self.share:
             share, first = self.share[0], self.share[0] * self.share[1]
@@ -97,7 +97,7 @@ class Model(object):
             found = tf.matmul(tf.nn.embedding_lookup(native[0], words), native[1])
             return tf.reduce_sum(tf.square(found - targets)) / BATCH
 
-        if self.share:  # Horovod adds gradients up where it takes them itself
+        if self.share:  # Horovod sums gradients only where it computes them itself
             self.optimizer.minimize(loss, native)
             return
         with tf.GradientTape() as tape:
@@ -116,13 +116,13 @@ class Model(object):
 
 
 def apart(found, wanted):
-    """The largest difference; `found` may have each variable several times, once for each replica."""
+    """Returns the largest difference. `values` may hold each variable several times, once for each replica."""
     each = len(found) // len(wanted)
     return max(float(np.abs(value - wanted[place // each]).max()) for place, value in enumerate(found))
 
 
 def replicas(kinds):
-    """MirroredStrategy and CentralStorageStrategy on two devices, against one replica on the whole batches."""
+    """Compares MirroredStrategy and CentralStorageStrategy on two devices with one replica on the whole batches."""
     import tensorflow as tf
 
     two_devices(tf)
@@ -142,7 +142,7 @@ def replicas(kinds):
 
 
 def resumed():
-    """Saved in the middle by one strategy, and continued by another, in each of two ways."""
+    """Saves halfway under one strategy and resumes under another, by capture and by checkpoint."""
     import tensorflow as tf
 
     two_devices(tf)
@@ -161,7 +161,7 @@ def resumed():
             label = "{} {}".format(target, "out of mirrored" if before else "into mirrored")
             found[label + " by capture"] = apart(second.train(range(3, STEPS)).values(), whole)
             if target == "keras" and first.keras3:
-                continue  # whose optimizers are in no tf.train.Checkpoint
+                continue  # its optimizers cannot be in a tf.train.Checkpoint
             third = Model(tf, module, definition, after and after())
             path = os.path.join(os.environ["FOLDER"], label.replace(" ", "_"))
             first = Model(tf, module, definition, before and before()).train(range(3))
@@ -175,7 +175,7 @@ def resumed():
 
 
 def multi_worker():
-    """One of the processes of a MultiWorkerMirroredStrategy; TF_CONFIG says which."""
+    """Runs one process of a MultiWorkerMirroredStrategy; TF_CONFIG says which."""
     import tensorflow as tf
 
     kind = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)
@@ -199,7 +199,7 @@ def alone():
 
 
 def server(task, cluster):
-    """A process of a cluster that others give work to; it runs until it is stopped."""
+    """Serves a cluster's requests until the process is stopped."""
     import tensorflow as tf
 
     kind, number = task.split(":")
@@ -211,7 +211,7 @@ def server(task, cluster):
 
 
 def coordinator(cluster):
-    """The process that gives work to the workers of a ParameterServerStrategy."""
+    """Dispatches steps to the workers of a ParameterServerStrategy."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -227,17 +227,18 @@ def coordinator(cluster):
             dispatch = places.ClusterCoordinator(strategy)
             for step in range(STEPS):
                 dispatch.schedule(model.function, args=tuple(map(tf.constant, batch(step))))
-                dispatch.join()  # so that the steps are in order, and the numbers those of one process
+                dispatch.join()  # one step at a time, so that the result is that of one process
             found["{} {}".format(target, name)] = [value.tolist() for value in model.values()]
             found["{} {} updates".format(target, name)] = int(model.optimizer.iterations.numpy())
     return found
 
 
 def train_worker(task, cluster, sync, steps):
-    """A worker of a TF 1 cluster: gradients of 1, on rows of a table twice; prints each step that is done.
+    """Runs a worker of a TF 1 cluster: gradients of 1, twice on one row of a table. Prints each step that is done.
 
-    It does so many steps, with `sync` so many as there are updates of both workers, or until there is a file `enough`.
-    SGD has a kernel for all but rows. Lion has none, and its change is the same in whatever order its slot is moved.
+    It stops after `steps` steps (with `sync`, after `steps` updates of both workers together), or once a file `enough`
+    exists. SGD has a kernel, except for `sparse="rows"`. Lion has none, and its update does not depend on the order in
+    which workers write its slot.
     """
     import tensorflow as tf
 
@@ -266,7 +267,7 @@ def train_worker(task, cluster, sync, steps):
         print(json.dumps("ready"))
         sys.stdout.flush()
         done, enough = 0, os.path.join(os.environ["FOLDER"], "enough")
-        # In step, what a worker does may be an update of both; one alone would wait for the other for ever.
+        # With `sync`, one worker's step may complete the last update. The other would then wait forever.
         while (session.run(counter) if sync == "yes" else done) < int(steps) and not os.path.exists(enough):
             session.run(operations)
             done += 1
@@ -276,11 +277,11 @@ def train_worker(task, cluster, sync, steps):
         print(json.dumps([found[0].tolist(), [[value.tolist() for value in each] for each in found[1]]]))
         sys.stdout.flush()
         if os.environ.get("STAY"):
-            time.sleep(600)  # the chief, whose end would be that of the others
+            time.sleep(600)  # stays alive: the other workers stop when the chief does
 
 
 def estimator(replicas):
-    """tf.estimator with a RunConfig: tf.train's API in one process, or OptimizerV2 on two devices."""
+    """Trains a tf.estimator with a RunConfig: tf.train's API in one process, or OptimizerV2 on two devices."""
     import tensorflow
 
     tf, folder = getattr(tensorflow.compat, "v1", tensorflow), os.path.join(os.environ["FOLDER"], "estimator")
@@ -319,7 +320,7 @@ def estimator(replicas):
 
 
 def by_numpy(start):
-    """What Adam makes of the table and the weights, by the definition on arrays."""
+    """Returns the table and the weights after training with Adam on NumPy arrays."""
     table, weights = start["table"].copy(), start["weights"].copy()
     optimizer = definitions()["Adam"].bind(np)
     for words, targets in map(batch, range(STEPS)):
@@ -330,7 +331,7 @@ def by_numpy(start):
 
 
 def horovod():
-    """One of the processes of Horovod, whose optimizer is around ours; its own launcher says which."""
+    """Runs one process of Horovod, which wraps our optimizer. Horovod's launcher sets the rank."""
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
@@ -346,7 +347,7 @@ def horovod():
 
 
 def jax_devices():
-    """Keras 3 on JAX, data parallel on two virtual devices, against one device."""
+    """Compares Keras 3 on JAX, data parallel on two virtual devices, with one device."""
     import keras
 
     found = {}

@@ -1,7 +1,7 @@
-"""One way to train with any bound optimizer: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
+"""Trains any bound optimizer in a uniform way: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
 
-Gradients are given from outside, so that all targets get the same. Each class below is one way in which one target is
-used; `here()` lists those that this environment has.
+Tests pass gradients in, so that every target gets the same ones. A *way* is one mode of one target: eager, in a
+function, in a session. Each subclass of `Run` is one way; `available_ways()` lists those of this environment.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -21,33 +21,39 @@ import numpy as np
 import everstep
 from everstep.compat.targets import detect
 
-FULL = bool(os.environ.get("EVERSTEP_FULL"))  # all that the quick battery's cells share between them
-# What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
+FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this cell's share
+# Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.
 TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
-# stock: what gives the native classes, by name; sparse: whether gradients can be
+# stock: the module or namespace with the native classes; sparse: whether gradients may be sparse
 Way = namedtuple("Way", "name target module run stock sparse")
 
 DENSE, SPARSE, NONE = "dense", "sparse", "none"
 
 
-_kept = []  # sessions that Keras has done with
+_kept = []  # old sessions, kept until their callables are collected
 
 
 def start_anew(keras):
-    """`clear_session`, without the crash of TF 1.6 to 1.12: a callable that is collected after its session."""
+    """Clears the Keras session. Avoids a crash of TF 1.6 to 1.12, when a callable is collected after its session."""
     backend = keras.backend
     tf = sys.modules.get("tensorflow")
     if tf is not None and tf.__version__.split(".")[:2] in [["1", minor] for minor in "6 7 8 9 10 11 12".split()]:
         if len(_kept) > 30:
-            gc.collect()  # the callables first
+            gc.collect()  # collects the callables before their sessions
             del _kept[:-1]
         _kept.append(backend.get_session())
     backend.clear_session()
 
 
 class Run(object):
-    """Args: make: gives the optimizer; start: {name: array}; kinds: {name: DENSE, SPARSE or NONE}."""
+    """One model in training.
+
+    Args:
+        make: a function that returns the bound optimizer.
+        start: {name: array}, the start values of the variables.
+        kinds: {name: DENSE, SPARSE or NONE}, the kinds of their gradients.
+    """
 
     def __init__(self, make, start, kinds):
         self.make, self.kinds, self.names = make, kinds, sorted(start)
@@ -58,11 +64,11 @@ class Run(object):
         return [name for name in self.names if self.kinds[name] != NONE]
 
     def flush(self):
-        """Brings every row up to date."""
+        """Applies all deferred updates of all rows."""
         self.optimizer.flush()
 
     def catch_up(self, name, rows):
-        """Brings the rows that are read next up to date."""
+        """Applies the deferred updates of the rows that are read next."""
         self.optimizer.catch_up(self.variables[name], rows)
 
     def close(self):
@@ -91,7 +97,7 @@ class ArraysRun(Run):
         self.optimizer.learning_rate = rate
 
     def in_order(self):
-        """The variables that are trained; arrays have names by the order in which they are first seen."""
+        """Returns the trained variables in order: a state names arrays by the order in which steps first saw them."""
         return OrderedDict((name, self.variables[name]) for name in self.trained())
 
     def resumed(self):
@@ -102,7 +108,7 @@ class ArraysRun(Run):
 
 
 class GraphRun(Run):
-    """A TF1 graph and session; `apply` says how the optimizer is given the pairs."""
+    """A TF 1 graph and its session. Subclasses define `apply`, which passes the pairs to the optimizer."""
 
     resource = True
 
@@ -195,13 +201,13 @@ class V2SessionRun(GraphRun):
         return self.optimizer.apply_gradients(pairs)
 
     def set_rate(self, rate):
-        # Graph variables are set through their session, which K.set_value would not know.
+        # Set a graph variable in its own session: K.set_value uses another one.
         initializer = self.optimizer.learning_rate.initializer
         self.session.run(initializer, {initializer.inputs[1]: rate})
 
 
 class EagerRun(Run):
-    """TF 2, a call at a time."""
+    """TF 2 in eager mode."""
 
     folder = None
 
@@ -237,7 +243,7 @@ class EagerRun(Run):
         self.optimizer.learning_rate = rate
 
     def resumed(self):
-        # Slots are restored when they are made, so the file has to stay until the run is closed.
+        # Slots are restored when they are created, so the file has to stay until the run is closed.
         self.folder = tempfile.mkdtemp()
         path = self.checkpoint().write(os.path.join(self.folder, "model"))
         other = type(self)(self.make, self.start, self.kinds)
@@ -269,7 +275,7 @@ class FunctionRun(EagerRun):
 
 
 class GetUpdatesRun(Run):
-    """A bare K.function, whose loss has the gradients that are fed."""
+    """A plain K.function. Its loss is linear, so that its gradients are those that are fed."""
 
     keras = None
 
@@ -309,11 +315,11 @@ class GetUpdatesRun(Run):
 
     def flush(self):
         operation = self.optimizer.flush()
-        if operation is not None:  # on TF 2 variables are eager
+        if operation is not None:  # None on TF 2, where variables are eager
             self.keras.backend.get_session().run(operation)
 
     def catch_up(self, name, rows):
-        if self.optimizer.backend.eager:  # the variables of Keras on TF 2
+        if self.optimizer.backend.eager:  # Keras on TF 2
             self.optimizer.catch_up(self.variables[name], rows)
             return
         if not hasattr(self, "catching_up"):
@@ -338,7 +344,7 @@ class GetUpdatesRun(Run):
 
 
 class KerasRun(Run):
-    """Keras 3 on any backend, a call at a time."""
+    """Keras 3 on any backend, in eager mode."""
 
     keras = None
     sparse = False
@@ -353,7 +359,7 @@ class KerasRun(Run):
             self.optimizer.build([self.variables[name] for name in self.names])
 
     def precision(self):
-        """JAX has no float64 unless it is asked for."""
+        """Enables float64 on JAX, which has it off by default."""
         doubles = any(value.dtype == "float64" for value in self.start.values())
         if self.keras.backend.backend() != "jax" or not doubles:
             return contextlib.nullcontext()
@@ -379,7 +385,7 @@ class KerasRun(Run):
 
     def apply(self, grads):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Gradients do not exist")  # for the variable that has none, on purpose
+            warnings.filterwarnings("ignore", "Gradients do not exist")  # one variable has none on purpose
             self.optimizer.apply(grads, [self.variables[name] for name in self.names])
 
     def step(self, grads):
@@ -407,7 +413,7 @@ class KerasRun(Run):
 
 
 class KerasFunctionRun(KerasRun):
-    """In a tf.function."""
+    """Keras 3 in a tf.function."""
 
     def build(self):
         import tensorflow as tf
@@ -420,7 +426,7 @@ class KerasFunctionRun(KerasRun):
 
 
 class KerasJitRun(KerasRun):
-    """On JAX, `stateless_apply` in a jitted function; the state lives outside of the variables."""
+    """Keras 3 on JAX: `stateless_apply` in a jitted function, with the state held outside of the variables."""
 
     def build(self):
         import jax
@@ -448,7 +454,7 @@ def _way(name, found, run, stock, sparse=True):
 
 
 def here():
-    """The ways in which this environment can train, each once; the same objects at every call."""
+    """Returns every way of this environment once, the same objects at every call."""
     if not _ways:
         _ways.extend(_found_here())
     return list(_ways)
@@ -474,7 +480,7 @@ def _found_here():
 
 
 def one_of_each_target(ways, turn=TURN):
-    """For each target one of its ways, which take turns."""
+    """Picks one way of each target, by rotation."""
     targets_here = []
     for way in ways:
         if way.target not in targets_here:
@@ -484,12 +490,12 @@ def one_of_each_target(ways, turn=TURN):
 
 
 def part(some, each_of, turn=TURN):
-    """Those of some cases that this cell has, one in so many; all with EVERSTEP_FULL=1."""
+    """Returns every n-th of some cases, this cell's share; all of them with EVERSTEP_FULL=1."""
     return some if FULL else some[turn % each_of :: each_of]
 
 
 def in_turn(some, ways):
-    """(one of `some`, way) for each way: over the matrix all of them on all ways."""
+    """Pairs each way with one of some cases, by rotation: over the matrix every case meets every way."""
     if FULL:
         return [(one, way) for one in some for way in ways]
     return [(some[place % len(some)], way) for place, way in enumerate(ways, TURN)]
@@ -544,12 +550,12 @@ def _ways_of_keras3(found, stock):
     ]
 
 
-# The quickest first: a call at a time is slow.
+# The fastest first: eager mode is slow.
 QUICK = (TrainResourceRun, FunctionRun, GetUpdatesRun, KerasJitRun, KerasFunctionRun, ArraysRun, V2SessionRun, KerasRun)
 
 
 def quickest():
-    """Of each target the quickest way."""
+    """Returns the fastest way of each target."""
     found = {}
     for run in QUICK:
         for way in here():

@@ -1,4 +1,4 @@
-"""What a definition should do, in NumPy float64, through code that shares with the engine the rule alone."""
+"""A reference implementation in NumPy float64. It shares only the rules with the engine, no code of it."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -11,13 +11,13 @@ from everstep.optimizers.contract.trees import flatten
 
 
 class Values(object):
-    """Values by name; those of the definitions inside in dictionaries of their own."""
+    """Values by name, as attributes; those of a child definition are a nested `Values`."""
 
     def __init__(self, **values):
         self.__dict__.update(values)
 
     def scaled(self, name, factor):
-        """The same with every value of that name, here and inside, times a factor."""
+        """Returns a copy in which every value of that name, at any level, is multiplied by `factor`."""
         return Values(**{
             key: value.scaled(name, factor) if isinstance(value, Values) else value * factor if key == name else value
             for key, value in self.__dict__.items()
@@ -25,20 +25,20 @@ class Values(object):
 
 
 def nested(values, shared):
-    """`Values` of nested dictionaries, with what is the same at every level."""
+    """Turns nested dictionaries into nested `Values`. Each level also gets the values of `shared`."""
     return Values(**dict(shared, **{
         name: nested(value, shared) if isinstance(value, dict) else value for name, value in values.items()
     }))
 
 
 def trajectory(definition, start, batches, rates=None, accumulate=1):
-    """The weights and slots after a run.
+    """Trains and returns the weights and slots.
 
     Args:
-        definition: a definition; with definitions inside it, of `sparse="exact"` alone.
+        definition: a definition; one with children has to be `sparse="exact"`.
         start: {name: array}.
-        batches: a list with, for each step, {name: dense array, (values, indices) or None}, or a function that makes
-            that of the weights.
+        batches: for each step {name: dense array, (values, indices) or None}, or a function of the weights that
+            returns this.
         rates: {step: learning rate set before that step}.
         accumulate: number of steps whose mean gradient makes one update.
 
@@ -106,7 +106,7 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
 
 
 def _declared(definition, kind, value):
-    """What each declaration of a kind comes to, nested as definitions are."""
+    """Returns {name: value(...)} of every declaration of a kind, with a nested dictionary for each child."""
     found = {name: _declared(inside, kind, value) for name, inside in definition.children().items()}
     for name, declaration in definition.declarations.items():
         if declaration.kind == kind:
@@ -132,7 +132,7 @@ def _slots(rule, record, value):
 
 
 def _places(record):
-    """The numbers that `hyper.row_number` and `hyper.place_in_row` are."""
+    """Returns `hyper.row_number` and `hyper.place_in_row` of a variable."""
     rows, size = record.shape[:1], int(np.prod(record.shape[1:], dtype=int))
     return {
         "row_number": np.arange(rows[0], dtype=np.int32).reshape((-1,) + (1,) * len(record.shape[1:])) if rows else 0,
@@ -141,7 +141,7 @@ def _places(record):
 
 
 def _joined(grads, value, count):
-    """The mean gradient, whole, and the rows that are in it."""
+    """Returns the mean gradient as a dense array, and the rows that are present, or None if it is dense."""
     dense, rows = np.zeros_like(value), set()
     for grad in grads:
         if isinstance(grad, tuple):
@@ -154,7 +154,7 @@ def _joined(grads, value, count):
 
 
 def _part(rule, value, slots, rows):
-    """(the rows that a rule is given, or `...`; the variable's part; the parts of its slots)."""
+    """Returns (the rows to update or `...`, those rows of the variable, those rows of its slots)."""
     part = rows if rule.sparse == "rows" and rows is not None and rule.locality != "variable" else Ellipsis
 
     def of(array):
@@ -184,7 +184,7 @@ def _merged(one, other):
 
 
 def _without_totals(measured):
-    """(what was measured of one variable alone, what is added up over all)."""
+    """Splits measured values into (those of one variable, totals to sum over all variables)."""
     own, totals = {}, {}
     for name, value in measured.items():
         if isinstance(value, dict):
@@ -202,7 +202,7 @@ def _added(one, other):
 
 
 def distance(found, wanted):
-    """max|difference| / max|wanted|, the measure of "the same"."""
+    """Returns max|actual - expected| / max|expected|, the error measure of all tests."""
     found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     assert found.shape == wanted.shape, (found.shape, wanted.shape)
     size = np.abs(wanted).max()

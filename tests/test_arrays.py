@@ -1,4 +1,4 @@
-"""The NumPy target: arrays updated in place, state taken and given back."""
+"""The NumPy target: arrays updated in place, state captured and restored."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -34,7 +34,7 @@ def dense(grad, rows):
 
 
 class Training(object):
-    """A matrix with dense and a table with sparse gradients; the same at every step number."""
+    """A matrix with dense and a table with sparse gradients. Step n always gets the same gradients."""
 
     def __init__(self, made, dtype="float64"):
         random = np.random.RandomState(7)
@@ -102,7 +102,7 @@ def test_views_are_changed_where_they_look():
     expected = np.array(whole[1:, ::3])
     optimizer, other = Adam(0.5).bind(np), Adam(0.5).bind(np)
     for _ in range(3):
-        optimizer.apply_gradients([(grads, whole[1:, ::3])])  # a new object each time, and the same memory
+        optimizer.apply_gradients([(grads, whole[1:, ::3])])  # each call has a new view of the same memory
         other.apply_gradients([(grads, expected)])
     assert (whole[1:, ::3] == expected).all()
     untouched = np.ones(whole.shape, bool)
@@ -145,7 +145,7 @@ def test_the_gradient_is_left_alone():
         1.0,
         2.0,
         3.0,
-    ]  # a slot's old value given to another is a copy
+    ]  # swapping slots must copy their old values
     assert before is optimizer.get_slot(weights, "older")
 
 

@@ -1,4 +1,4 @@
-"""What every backend answers (compat/backends/base.py), and that its verbs compute NumPy's numbers."""
+"""The verbs of every backend (compat/backends/base.py): they compute the same numbers as NumPy."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -18,11 +18,11 @@ from everstep.errors import StateError, UnsupportedError
 
 COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
 VERBS = [name for name in vars(base.Backend) if not name.startswith("_")]
-MODULES = {"tf", "keras"}  # what a backend computes with, for targets that run on it alone
+MODULES = {"tf", "keras"}  # attributes that are framework modules, not verbs; targets for one framework use them
 
 
 class Here(object):
-    """Runs verbs of one backend on small arrays.
+    """Runs the verbs of one backend on small arrays.
 
     Args:
         name: "numpy", "tensorflow" or "keras".
@@ -72,7 +72,7 @@ class Here(object):
         return value if np.isscalar(value) else self.backend.tensor(np.asarray(value))
 
     def numbers(self, values):
-        """NumPy arrays of a value or of values in nested lists, all computed at once."""
+        """Returns NumPy arrays of a value or of nested lists of values, all computed in one run."""
         if isinstance(values, (list, tuple)) and self.session is None:
             return [self.numbers(value) for value in values]
         if self.session is not None:
@@ -82,7 +82,7 @@ class Here(object):
         return values.numpy() if hasattr(values, "numpy") else np.asarray(values)
 
     def value_after(self, variable, operation):
-        """The variable's value after an operation."""
+        """Returns the variable's value after an operation."""
         if self.session is not None:
             self.session.run(operation)
         return self.backend.value(variable, self.session)
@@ -119,7 +119,7 @@ def backend(here):
 
 @pytest.fixture(params=[each for each in everywhere() if each.name != "keras"], ids=repr)
 def rows(request):
-    """Where gradients can be sparse."""
+    """Skips if gradients cannot be sparse here."""
     with request.param.open() as opened:
         yield opened
 
@@ -128,7 +128,7 @@ def same(found, wanted):
     np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
 
 
-# What there is.
+# Members of a backend.
 
 
 def test_each_required_verb_is_defined_or_declared_unsupported(backend):
@@ -136,7 +136,7 @@ def test_each_required_verb_is_defined_or_declared_unsupported(backend):
     refused = []
     for verb in base.REQUIRED:
         if verb in backend.unsupported:
-            arguments = {"concat_flat": [None], "split": [None, None]}.get(verb, [])  # torch has these, JAX not
+            arguments = {"concat_flat": [None], "split": [None, None]}.get(verb, [])  # torch has these, JAX does not
             with pytest.raises(UnsupportedError, match="the {} backend has no {}$".format(backend.name, verb)):
                 getattr(backend, verb)(*arguments)
             refused.append(verb)

@@ -1,10 +1,12 @@
-"""Every definition in every way that this environment can train, against the float64 oracle.
+"""Trains every definition in every way of this environment, and compares it with the float64 oracle.
 
-The quick battery covers the pairs: each definition on each target, on the mix of dense, sparse and missing gradients,
-half of them in a cell and the others in the next. Configurations and a target's ways take turns, from definition to
-definition and from cell to cell of the matrix; every other case takes a part of the definitions in each cell, all of
-them over the matrix. NumPy is run where nothing else is. With EVERSTEP_FULL=1 it is the whole product.
-The largest differences are printed as a table at the end of the run; EVERSTEP_TABLE=FILE also writes them as JSON.
+By default a cell runs a share of the cases, and the matrix as a whole runs all of them. Every definition meets every
+target, on a mix of dense, sparse and missing gradients: half of these pairs in one cell, the others in the next.
+Configurations, and the ways of a target, rotate from definition to definition and from cell to cell. Every other test
+takes a part of the definitions in each cell. NumPy is tested only where no framework is installed. With
+EVERSTEP_FULL=1 every combination runs.
+
+Prints the largest differences as a table at the end; EVERSTEP_TABLE=FILE also writes them as JSON.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -35,7 +37,7 @@ RESULTS = {}  # (definition, way, case) -> largest difference
 
 
 def golden(definition_class):
-    """The test data of a definition: the module in tests/golden named like its own."""
+    """Returns the test data of a definition: the module in tests/golden with the same name."""
     return importlib.import_module(definition_class.__module__.rsplit(".", 1)[-1])
 
 
@@ -50,7 +52,7 @@ def definition_classes():
 
 
 def configurations(definition_class):
-    """The default, each boolean option turned, and what the golden data adds."""
+    """Returns the default configuration, one with each boolean option inverted, and those of the golden data."""
     found = [{}]
     for name, declaration in sorted(definition_class.declarations.items()):
         if declaration.kind == "option" and isinstance(declaration.default, bool) and name != "dense_ok":
@@ -75,7 +77,7 @@ def label(definition_class, configuration):
 
 
 def takes_catch_up(definition):
-    """Whether rows of it can miss something and take it later; tests/test_catch_up.py names those that cannot."""
+    """Returns whether a row can miss steps and catch up. tests/test_catch_up.py lists the definitions that cannot."""
     try:
         return not definition.replace(sparse="catch_up").zero_grad_is_noop
     except everstep.errors.RuleError:
@@ -83,7 +85,7 @@ def takes_catch_up(definition):
 
 
 CONFIGURED = [(each, settings) for each in definition_classes() for settings in configurations(each)]
-# With each meaning of a sparse gradient; a rule that a zero gradient leaves still has but one.
+# One for each meaning of a sparse gradient. With zero_grad_is_noop there is only one.
 SPARSE_CONFIGURED = CONFIGURED + [
     (each, dict(settings, sparse="rows"))
     for each, settings in CONFIGURED
@@ -95,9 +97,9 @@ SPARSE_CONFIGURED += [
 
 
 def sparse_cases():
-    """(way, configured): half of the pairs of definition and target, in one form.
+    """Returns (way, configured) for half of the pairs of definition and target, each in one form.
 
-    On NumPy a sixth of the forms, by the Python's minor version: the nine NumPy cells have all of them.
+    On NumPy it returns a sixth of the forms, by the Python's minor version: the nine NumPy cells cover all of them.
     """
     if WAYS == [harness.NUMPY] and not harness.FULL:
         return [(WAYS[0], configured) for configured in SPARSE_CONFIGURED[sys.version_info[1] % 6 :: 6]]
@@ -105,9 +107,9 @@ def sparse_cases():
     for place, each in enumerate(definition_classes()):
         ways = WAYS if harness.FULL else harness.one_of_each_target(WAYS, place + harness.TURN)
         for turn, way in enumerate(ways, place + harness.TURN):
-            if (turn - harness.TURN + harness.TURN // 2) % 2 and not harness.FULL:  # another cell has it
+            if (turn - harness.TURN + harness.TURN // 2) % 2 and not harness.FULL:  # another cell runs it
                 continue
-            # Where gradients are never sparse, "rows" is refused (tests/test_keras3_backends.py).
+            # A target without sparse gradients refuses "rows" (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
             found.extend((way, configured) for configured in (forms if harness.FULL else [forms[turn % len(forms)]]))
@@ -115,7 +117,7 @@ def sparse_cases():
 
 
 def cases(ways, each_of=2):
-    """(way, configured): a part of the definitions, each in one way and one configuration; or the whole product."""
+    """Returns [(way, configured)]: part of the definitions, each in one way and configuration, or every combination."""
     if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
     found = []
@@ -127,7 +129,7 @@ def cases(ways, each_of=2):
 
 ACCUMULATED = harness.part(sparse_cases(), 4)
 
-# The variables: their gradients' kinds, and the rows that sparse ones have.
+# The variables, and the kinds of their gradients.
 SHAPES = {
     "dense": (4, 3),
     "bias": (3,),
@@ -148,13 +150,13 @@ KINDS = {
 
 def start_values(dtype, shapes=SHAPES, definition=None):
     random = np.random.RandomState(1)
-    # Steps in proportion to a variable never take it past 0, so there it starts where gradients drive it away from 0.
+    # A multiplicative step never changes a variable's sign, so such rules start where gradients drive them away from 0.
     low, high = getattr(golden(type(definition.base)), "START", (0.2, 0.8)) if definition else (0.2, 0.8)
     return {name: np.asarray(random.uniform(low, high, shapes[name])).astype(dtype) for name in sorted(shapes)}
 
 
 def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
-    """Gradients of one sign on the whole, so that every variable moves by more than its own size."""
+    """Returns gradients with a positive mean, so that every variable moves by more than its own size."""
     random = np.random.RandomState(2)
     batches = []
     for _ in range(steps):
@@ -177,7 +179,7 @@ def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
 def run_and_compare(
     way, definition, inner=None, dtype="float32", rates=None, accumulate=1, shapes=SHAPES, kinds=KINDS, steps=STEPS
 ):
-    """{variable: largest difference of it and its slots} after the run, against the oracle's run of `inner`."""
+    """Trains, and returns {variable: largest difference of it and its slots} from the oracle's run of `inner`."""
     start, batches = start_values(dtype, shapes, definition), make_batches(dtype, steps, shapes, kinds)
     run = way.run(lambda: definition.bind(way.module), start, kinds)
     try:
@@ -228,7 +230,7 @@ def ids(value):
 
 
 def not_shared(way, configured):
-    """Every cell runs it; but a call at a time takes three times as long, and goes through the same code."""
+    """Runs in every cell, except in eager mode: that takes three times as long and runs the same code."""
     return pytest.param(way, configured, marks=[] if "eager" in way.name else [pytest.mark.shared(False)])
 
 
@@ -254,7 +256,7 @@ def test_other_dtypes(dtype, way, configured):
     check(label(*configured), way, run_and_compare(way, made(*configured), dtype=dtype), dtype, dtype)
 
 
-# On tf_train hypers are constants of the graph, by design; test_tf_train.py varies them by a placeholder.
+# On tf_train hypers are constants of the graph, by design. test_tf_train.py changes them by a placeholder.
 SETTABLE = [way for way in WAYS if way.target != "tf_train"]
 
 
@@ -274,7 +276,7 @@ class Steps(everstep.Schedule):
         return ops.where(updates < 40, self.first, self.first / 3)
 
 
-SCALE = {everstep.InverseTimeDecay: "initial", Steps: "first"}  # what a schedule's values are in proportion to
+SCALE = {everstep.InverseTimeDecay: "initial", Steps: "first"}  # the argument that scales all values of a schedule
 
 
 SCHEDULES = [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]
@@ -352,7 +354,7 @@ def test_every_definition_has_golden_numbers():
 
 @pytest.mark.shared(False)
 def test_zz_table():
-    """Prints what the battery measured; named so that it runs last."""
+    """Prints the table of results. The name makes it run last."""
     assert RESULTS, "no case has run"
     cases = [
         "dense",

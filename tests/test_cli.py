@@ -1,4 +1,4 @@
-"""The command line, run as people run it: in a process of its own, on whatever is installed."""
+"""The command line, run in a separate process, on whatever is installed."""
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -13,7 +13,7 @@ from everstep.compat.targets import detect
 
 
 def run(*arguments, **options):
-    """(exit code, what it printed, what it complained about)."""
+    """Returns (exit code, stdout, stderr)."""
     environment = dict(os.environ, **options.get("environment", {}))
     process = subprocess.Popen(
         [sys.executable, "-m", "everstep"] + list(arguments),
@@ -26,7 +26,7 @@ def run(*arguments, **options):
 
 
 def table(output, first):
-    """The rows of the table whose header starts with `first`, each split at its columns."""
+    """Returns the rows of the table whose header starts with `first`, each split at its columns."""
     lines = iter(output.splitlines())
     header = next(line for line in lines if line.startswith(first))
     starts = [
@@ -83,7 +83,7 @@ def test_doctor_reports_a_broken_framework(tmp_path):
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1
     assert dict(table(output, "INSTALLED"))["tensorflow"] == "RuntimeError: libcuda is older than time"
-    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on
+    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on after the error
 
 
 def test_doctor_reports_a_keras_without_its_backend():
@@ -149,6 +149,6 @@ def test_what_makes_no_sense_ends_with_2():
 
 def test_version_and_help():
     code, output, complaint = run("--version")
-    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2 complains it
+    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
     code, output, _ = run("--help")
     assert code == 0 and all(command in output for command in ("doctor", "list", "show"))

@@ -1,4 +1,4 @@
-"""The contract on NumPy: what a definition is made of, what each verb sees, and which mistakes are said at once."""
+"""The contract, on NumPy: what a definition declares, what each verb sees, and which mistakes raise at once."""
 from __future__ import absolute_import, division, print_function
 
 import copy
@@ -41,18 +41,18 @@ def subclass(called, base, **body):
 
 
 def definition(**body):
-    """A definition class whose rule subtracts the gradient, unless given one."""
+    """Returns a definition class. Its rule subtracts the gradient, unless another is given."""
     body.setdefault("update", lambda self, ops, grad, var, slots, hyper, t: (grad, {}))
     return subclass("Made", everstep.Definition, **body)
 
 
 def rule(update, **body):
-    """A definition class with a rate, and `update(self, ops, grad, var, slots, hyper, t)` for its rule."""
+    """Returns a definition class with a learning rate and the rule `update(self, ops, grad, var, slots, hyper, t)`."""
     return definition(update=update, learning_rate=everstep.hyper(0.1), **body)
 
 
 def steps(made, variable, *grads):
-    """The optimizer after some steps on one variable."""
+    """Returns the optimizer after one step on a variable for each gradient."""
     optimizer = made.bind(np)
     for grad in grads:
         optimizer.apply_gradients([(grad, variable)])
@@ -85,7 +85,7 @@ def test_a_subclass_overrides_and_adds_and_keeps_positions():
     assert Heavier.argument_names()[:4] == ["learning_rate", "mu", "dampened", "extra"]
     made = Heavier(0.5)
     assert (made.learning_rate, made.mu, made.extra) == (0.5, 0.99, 7.0)
-    assert Momentum().mu == 0.9  # the base is untouched
+    assert Momentum().mu == 0.9  # the base class has not changed
     assert list(flat(made, "slot")) == ["m", "n"]
     weights = np.zeros(2)
     optimizer = steps(made, weights, np.array([1.0, 2.0]))
@@ -156,7 +156,7 @@ def test_what_is_not_equal():
     once = Momentum(rate)
     other = once.replace(sparse="rows")
     assert hash(once) == hash(Momentum(rate)) and once == once
-    assert other != once and other.replace(sparse="exact") == once  # what a definition remembers stays its own
+    assert other != once and other.replace(sparse="exact") == once  # copies share no cached values
 
 
 def test_it_is_fixed_once_made():
@@ -210,7 +210,7 @@ def test_the_module_decides_between_classes_of_one_name():
     config = dict(first().get_config(), module="three")
     with pytest.raises(errors.ConfigError, match="ambiguous.*one and two.*three"):
         everstep.Definition.from_config(config)
-    again = twin("one", 3.0)  # as when a notebook's cell runs twice
+    again = twin("one", 3.0)  # as when a notebook cell runs again
     assert type(everstep.Definition.from_config(first().get_config())) is again
 
 
@@ -264,7 +264,7 @@ def test_where_slots_start_and_which_shape_and_dtype_they_have():
 
 
 class Nadamlike(everstep.Definition):
-    """A scalar that is a product over updates, as Nadam's schedule."""
+    """Has a scalar that is a product over updates, like Nadam's momentum schedule."""
 
     learning_rate = everstep.hyper(0.1)
     mu = everstep.hyper(0.9)
@@ -300,7 +300,7 @@ def test_scalars_wait_while_steps_accumulate():
 
 
 class GlobalNorm(everstep.Definition):
-    """Divides by the norm of all gradients, and multiplies by each variable's own."""
+    """Divides by the norm of all gradients, and multiplies by the norm of each variable's gradient."""
 
     learning_rate = everstep.hyper(1.0)
 
@@ -375,12 +375,12 @@ def test_a_rule_by_rows_sees_rows_and_one_by_variables_sees_the_whole():
 
 
 class Recorder(everstep.Definition):
-    """Writes down which verb was called for which variable; each sees what the contract says."""
+    """Records which verb is called, and checks that each sees the values that the contract promises."""
 
     learning_rate = everstep.hyper(1.0)
     count = everstep.scalar(0.0)
     m = everstep.slot()
-    calls = []  # of the class: a definition itself is fixed
+    calls = []  # on the class: a definition itself cannot change
 
     def specialize(self, variable):
         self.calls.append("specialize")
@@ -424,7 +424,7 @@ def test_the_order_and_number_of_calls():
     assert "specialize" not in Recorder.calls
     for _ in range(2):
         optimizer.apply_gradients([(first, first), (second, second)])
-    # Updates at steps 2 and 4; `update` sees the advanced count 1 and 2, `collect` the count before: 0, 0, 1, 1.
+    # Updates come at steps 2 and 4. `update` sees the new count, 1 and 2; `collect` sees the old one, 0, 0, 1, 1.
     assert first.tolist() == [-3.0] and optimizer.get_slot(first, "m").tolist() == [2.0]
     assert optimizer.iterations == 2
 
@@ -457,7 +457,7 @@ def test_an_array_gets_its_own_compute_dtype():
 
 
 class Shift(everstep.Wrapper):
-    """Adds a rate of its own to what `inner` does, and remembers the gradient."""
+    """Adds its own rate to the update of `inner`, and stores the gradient."""
 
     prefix = "shift"
     rate = everstep.hyper(1.0)
@@ -469,7 +469,7 @@ class Shift(everstep.Wrapper):
 
 
 class Both(everstep.Wrapper):
-    """What two definitions do, added up."""
+    """Adds the updates of two definitions."""
 
     prefix = "both"
     other = everstep.child()
@@ -531,7 +531,7 @@ def test_specialize_reaches_into_wrappers():
 
     table = np.ones((3, 1))
     steps(everstep.accumulate(RowsForTables(1.0), 1), table, np.ones((3, 1)), everstep.IndexedSlices([[1.0]], [0]))
-    assert table[0, 0] != table[1, 0] == 0.0  # the row that was absent did not move with its momentum
+    assert table[0, 0] != table[1, 0] == 0.0  # momentum did not move the absent row
 
 
 # Schedules
@@ -564,14 +564,14 @@ def test_a_schedule_may_use_the_table_of_ops():
         everstep.Schedule()(0)
 
 
-# Still
+# zero_grad_is_noop
 
 
 def forms_of(made):
-    """A registered definition with each of its options tried."""
+    """Returns a registered definition with each value of its options."""
     try:
         base = made()
-    except errors.DefinitionError:  # a wrapper needs something inside
+    except errors.DefinitionError:  # a wrapper needs a child
         return [made(inner, steps=2) for inner in (SGD(), Adam())] if made is Accumulate else []
     forms = [base]
     for name, declaration in made.declarations.items():
@@ -591,7 +591,7 @@ SHIPPED = [getattr(everstep.optimizers, name) for name in everstep.optimizers.__
     ids=lambda made: made._short(),
 )
 def test_a_zero_grad_that_is_declared_a_noop_is_one(made):
-    """After two windows of gradients, a window of zeros moves nothing."""
+    """After two windows of gradients, a window of zeros changes nothing."""
     random = np.random.RandomState(0)
     weights = random.randn(4, 3)
     window = getattr(made, "steps", 1)
@@ -678,11 +678,11 @@ def test_every_reserved_name_is_refused_and_listed():
         assert all(reserved in str(caught.value) for reserved in Declared.reserved)
 
 
-# Mistakes at construction: the dry run
+# Mistakes that the dry run finds at construction
 
 
 def body(source):
-    """A rule of one expression for the change."""
+    """Returns a rule whose update is one expression."""
     return eval("lambda self, ops, grad, var, slots, hyper, t: (" + source + ", {})", {"np": np, "everstep": everstep})
 
 
@@ -837,7 +837,7 @@ def test_the_dry_run_is_short_and_not_repeated():
     made = Counting()
     assert 1 <= len(calls) <= 8
     del calls[:]
-    made.replace(learning_rate=0.5)  # a form known to be right
+    made.replace(learning_rate=0.5)  # the dry run of this form was cached
     assert not calls
 
 

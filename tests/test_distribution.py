@@ -1,6 +1,7 @@
-"""Training on distribution engines: processes that tests/distributed.py runs in, started, awaited and stopped here.
+"""Starts the jobs of tests/distributed.py in processes, waits for them, compares their results and stops them.
 
-Two replicas on parts of a batch are one replica on the whole of it; a state goes from one strategy to another.
+Two replicas on parts of a batch must equal one replica on the whole batch, and a state must carry over from one
+strategy to another.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -22,10 +23,10 @@ from harness import FULL, TURN
 TENSORFLOW = Version(HERE["tensorflow"]) if HERE.get("tensorflow") else None
 JAX = HERE.get("jax") and not TENSORFLOW
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
-SECONDS = 240  # that all processes of a test may take together
+SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
-MANY = 10**6  # steps that a worker is stopped before
-# A cell trains these, and with one more and one API of TensorFlow's, which take turns over the matrix.
+MANY = 10**6  # more steps than a worker takes before it is stopped
+# Every cell trains these, and one more that rotates over the matrix, as does the choice of TensorFlow's API.
 ALWAYS, IN_TURN = ["SGD", "Adam", "LAMB", "accumulate(Adam)"], ["Adam, rows", "Adam, catch_up", "clip(Adam)", "Nadam"]
 SHARE = {} if FULL else {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
 
@@ -34,7 +35,7 @@ sessions = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW >= Version("2.0"), re
 
 
 class Process(object):
-    """A job of distributed.py; what it prints is read line by line."""
+    """A running job of distributed.py, and the lines that it has printed."""
 
     def __init__(self, folder, job, **arguments):
         self.name = "{}-{}".format(job, len(os.listdir(folder)))
@@ -53,7 +54,7 @@ class Process(object):
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def until(self, seen, deadline):
-        """What it printed once `seen(lines)`."""
+        """Waits until `seen(lines)`, and returns the lines."""
         while not seen(self.lines()):
             ended = self.process.poll()
             assert ended is None or seen(self.lines()), "{} ended with {}:\n{}".format(self.name, ended, self.errors())
@@ -62,7 +63,7 @@ class Process(object):
         return self.lines()
 
     def result(self, deadline):
-        """The last line that it printed, once it is done."""
+        """Waits until the process ends, and returns its last line."""
         while self.process.poll() is None:
             assert time.time() < deadline, "{} took too long:\n{}".format(self.name, self.errors())
             time.sleep(0.05)
@@ -81,7 +82,7 @@ class Process(object):
 
 @contextlib.contextmanager
 def processes(folder):
-    """Starts processes, and leaves none behind: gives (start, deadline)."""
+    """Yields (start, deadline), and stops every started process at the end."""
     started, deadline = [], time.time() + SECONDS
 
     def start(job, **arguments):
@@ -96,7 +97,7 @@ def processes(folder):
 
 
 def free_addresses(count):
-    """So many addresses of this machine that nothing listens on."""
+    """Returns `count` local addresses with free ports."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -108,7 +109,7 @@ def free_addresses(count):
 
 
 def assert_close(found, wanted):
-    """Values that processes printed, of each definition."""
+    """Compares the values of each definition that two jobs printed."""
     assert set(found) == set(wanted) and found
     for name, values in wanted.items():
         assert apart(found[name], values) <= BOUND, name
@@ -177,7 +178,7 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
 @sessions
 @pytest.mark.shared
 def test_two_workers_in_step(tmp_path):
-    """One parameter server, and SyncReplicasOptimizer around ours: an update is of both workers' gradients."""
+    """One parameter server, and SyncReplicasOptimizer around ours: each update uses the gradients of both workers."""
     with processes(tmp_path) as (start, deadline):
         train = cluster_of_sessions(start, deadline, sync="yes")
         chief = train("worker:0", 20)
@@ -194,7 +195,7 @@ def test_two_workers_in_step(tmp_path):
 @sessions
 @pytest.mark.shared
 def test_a_worker_that_is_killed_loses_no_update(tmp_path):
-    """Asynchronous: each step that a worker was told is done is in the variables, once, and in the counters."""
+    """Asynchronous: a step that a worker has reported is in the variables and the counters exactly once."""
     with processes(tmp_path) as (start, deadline):
         train = cluster_of_sessions(start, deadline, sync="no")
         chief = train("worker:0", MANY)
@@ -210,18 +211,18 @@ def test_a_worker_that_is_killed_loses_no_update(tmp_path):
     taken = [("global step", [counter])]
     for name, row, (updates, weights, table) in zip(["SGD", "Lion"], [-0.25, -0.125], optimizers):
         taken.append((name, [updates] + [value / -0.125 for value in weights] + [value / row for value in table[1]]))
-    for name, steps in taken:  # of the step that the victim was killed in, nobody knows
+    for name, steps in taken:  # the victim's last step may or may not have arrived
         assert done <= min(steps) <= max(steps) <= done + 1, name
 
 
 def cluster_of_sessions(start, deadline, sync):
-    """Starts a parameter server; gives what starts a worker for so many steps."""
+    """Starts a parameter server. Returns a function that starts a worker for some steps."""
     addresses = free_addresses(4)
     cluster = json.dumps({"ps": addresses[:1], "worker": addresses[1:]})
     start("server", task="ps:0", cluster=cluster).until(len, deadline)
 
     def train(task, steps):
-        # The chief stays: the session of a worker does not outlive it.
+        # The chief stays alive: a worker's session ends when the chief's does.
         stay = {"STAY": "1"} if task == "worker:0" else {}
         return start("train_worker", task=task, cluster=cluster, sync=sync, steps=steps, **stay)
 
@@ -237,7 +238,7 @@ def is_done(lines):
 
 
 def settled(read):
-    """What is read twice alike: the last update of workers in step may be under way."""
+    """Reads until two reads agree: with synchronous workers the last update may still be running."""
     last, found = None, read()
     while found != last:
         last, found = found, read()
@@ -249,7 +250,7 @@ def settled(read):
 )
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared)])
 def test_estimators(tmp_path, replicas):
-    """With a RunConfig: tf.train's API, and OptimizerV2 on two devices."""
+    """With a RunConfig: tf.train's API in one process, and OptimizerV2 on two devices."""
     if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):
         pytest.skip("before TF 1.14 no OptimizerV2, from 2.11 on no get_updates under tf.keras")
     with processes(tmp_path) as (start, deadline):
@@ -259,7 +260,7 @@ def test_estimators(tmp_path, replicas):
 
 @eager
 def test_horovod_around_ours(tmp_path):
-    """`hvd.DistributedOptimizer` in two processes of its Gloo, which its own launcher starts."""
+    """`hvd.DistributedOptimizer` in two processes with Gloo, started by Horovod's own launcher."""
     pytest.importorskip("horovod", reason="no wheel of Horovod is published, and it takes half an hour to build")
     with processes(tmp_path) as (start, deadline):
         alone = start("alone").result(deadline)

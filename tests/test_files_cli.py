@@ -1,4 +1,4 @@
-"""`everstep inspect` and `everstep convert`, run as people run them, on files of real frameworks."""
+"""`everstep inspect` and `everstep convert`, run from the command line on files of real frameworks."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -99,7 +99,7 @@ def test_progress_is_told_on_large_files(capsys):
     with cli.progress(cli.LARGE * 4) as moved:
         for _ in range(4):
             moved(cli.LARGE)
-    assert "256" in capsys.readouterr().err  # MB, or tqdm's M
+    assert "256" in capsys.readouterr().err  # tqdm prints 256 MB or 256M
     with cli.progress(cli.LARGE - 1) as moved:
         moved(5)
     assert capsys.readouterr().err == ""
@@ -122,7 +122,7 @@ def test_all_formats_are_shown():
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "-".join(session.split()[2:4]))
 def test_docs_show_what_is_printed(session, tmp_path, capsys):
-    """The docs name files as from the checkout; what they write goes elsewhere."""
+    """The docs give paths relative to the checkout. Output goes to a temporary folder."""
     if tensorflow is None and "ckpt" in session:
         pytest.skip("TensorFlow reads and writes its checkpoints")
     places = {"tests/files": FILES}

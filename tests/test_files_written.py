@@ -1,4 +1,4 @@
-"""Files that everstep writes, loaded by the framework they are for, which then goes on as the first one did."""
+"""Files that everstep writes are loaded by their framework, which then continues as the first framework did."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -38,7 +38,7 @@ def state_of(fixture, **how):
 
 
 class Graph(object):
-    """The model of the fixtures, with variables of any name, restored from a checkpoint."""
+    """The model of the fixtures, with any variable names, restored from a checkpoint."""
 
     def __init__(self, make, names, path):
         self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
@@ -71,7 +71,7 @@ def test_saver_restores_what_was_written(name, tmp_path):
     state = state_of(fixture)
     everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)
     with pytest.raises(StateError):
-        everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)  # it is there already
+        everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)  # the file exists
     assert sorted(os.listdir(str(tmp_path))) == ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
     graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
     near(fixture, fixture.names(state), graph.weights)
@@ -125,7 +125,7 @@ def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("updates", [0, 1, 10, 811, 20000])
 def test_beta_powers_tell_the_count(updates, tmp_path):
-    """What tf.train multiplies up in float32, step by step."""
+    """Recovers the number of updates from a power that tf.train multiplies up in float32, update by update."""
     from everstep.compat.state import conversions, native_file
 
     power = np.float32(0.999)
@@ -147,7 +147,7 @@ def keras_modules():
             module = __import__(name)
         except ImportError:
             continue
-        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has its optimizers in tf.keras alone
+        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has optimizers only in tf.keras
         if here and (tensorflow is None or here is not tensorflow.keras.optimizers.Adam):
             yield name, module
 
@@ -172,7 +172,7 @@ SOURCES = [
     "tfkeras1.15/nadam.h5",
 ]
 
-PAIRS = [  # half of them in a cell, the others in the next
+PAIRS = [  # one half in a cell, the other half in the next
     (source, target)
     for place, source in enumerate(SOURCES, harness.TURN)
     for turn, target in enumerate(TARGETS, place)
@@ -192,7 +192,7 @@ def trained(module, stock, arguments):
     return model
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
 @pytest.mark.parametrize("source, target", PAIRS, ids=lambda given: given[0] + given[3] if len(given) == 4 else given)
 def test_keras_loads_what_was_written(target, source, tmp_path):
@@ -213,7 +213,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     if extension == ".weights.h5":
         how["variables"] = ["embedding/0", "dense/0"]
     notes = everstep.write_checkpoint(state, path, FORMAT[extension], template=template, **how).notes
-    assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 leaves it out
+    assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 does not store it
     with io.open(template, "rb") as file:
         assert file.read() == before
     assert sorted(os.listdir(str(tmp_path))) == ["template" + extension, "written" + extension]
@@ -221,8 +221,8 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     again = files.inspect(path, optimizer=said if extension == ".weights.h5" else None)
     assert again["updates"] == state.updates and not again["missing"]
 
-    # Keras 3 loads no .h5 model so that it trains on: its own, untouched, has an optimizer built on no variables, and
-    # 3.0 does not find the loss. The weights in it are loaded.
+    # Keras 3 does not load .h5 models for training: its own have an optimizer built on no variables, and 3.0 does not
+    # find the loss. Load only the weights.
     never_trains = (api, extension) == ("keras3", ".h5")
     harness.start_anew(module)
     if never_trains or extension == ".weights.h5":
@@ -240,7 +240,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     get = module.ops.convert_to_numpy if hasattr(module, "ops") else module.backend.get_value
     assert int(get(count)) == state.updates
     model.train_on_batch(small_model.IDS, small_model.TARGETS)
-    bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after moving it, at random
+    bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after incrementing it, at random
     values = model.get_weights()
     near(fixture, {n: 0 if "embed" in n else 1 for n in fixture.next}, values, bound)
 
@@ -287,7 +287,7 @@ def test_what_tf_train_has_no_place_for(tmp_path):
     assert "momentum_schedule" in str(info.value)
 
 
-# What the engine keeps beside the slots of a definition: rows' windows, and what rows have missed.
+# Engine state beside a definition's slots: rows of a window, and steps that rows missed.
 
 KEPT = [everstep.accumulate(everstep.optimizers.SGD(0.1), 2), everstep.optimizers.Adam(0.1, sparse="catch_up")]
 
@@ -303,7 +303,7 @@ def same_slots(found, wanted, names):
 
 
 def models():
-    """The ways whose module makes models, one of each module."""
+    """Returns one way for each module that can build models."""
     return list(OrderedDict((id(way.module), way) for way in harness.here() if hasattr(way.module, "layers")).values())
 
 

@@ -1,4 +1,4 @@
-"""`from_native`: what it makes of every stock optimizer here follows it, step by step, dense and sparse."""
+"""`from_native` follows every stock optimizer of this environment, step by step, on dense and sparse gradients."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -20,10 +20,10 @@ HALVED = {
     "class_name": "ExponentialDecay",
     "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False},
 }
-RESULTS = {}  # (stock and its arguments, way, kind of gradient) -> distance after 100 steps
+RESULTS = {}  # (stock optimizer and arguments, way, kind of gradient) -> distance after 100 steps
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.parametrize("way, name, rate, arguments", list(cases()), ids=ids)
 def test_follows_stock(way, name, rate, arguments):
     if not known_here(way, name, rate, arguments):
@@ -41,15 +41,15 @@ def test_follows_stock(way, name, rate, arguments):
 
 
 FIRST_WAYS = {way.target: way for way in reversed(harness.here())}
-# A list of parts of names becomes a pattern, of which there is no way back.
+# A list of name parts becomes a regular expression, which cannot be converted back.
 THERE_AND_BACK = [case for case in cases() if "skip_list" not in case[3]]
 
 
 @pytest.mark.parametrize("way, name, rate, arguments", THERE_AND_BACK, ids=ids)
 def test_the_way_back(way, name, rate, arguments):
-    """The config that `to_native_config` gives makes a stock optimizer that comes to the same definition."""
+    """The config of `to_native_config` creates a stock optimizer that converts to the same definition."""
     if not known_here(way, name, rate, arguments):
-        return  # another version's argument
+        return  # only other versions have the argument
     found = []
 
     def make():
@@ -112,7 +112,7 @@ def test_a_function_of_global_step(way):
 
 
 def test_arguments_that_are_not_given_are_stock_s_own():
-    """Keras 2's Adagrad has another rate than any other, and its accumulator starts at 0."""
+    """In Keras 2, Adagrad has another learning rate than in any other API, and its accumulator starts at 0."""
     definition = migrated({"class_name": "Adagrad", "config": {}}, "get_updates")
     assert definition == everstep.optimizers.Adagrad(0.01, epsilon=1e-7, initial_accumulator_value=0.0)
 
@@ -128,7 +128,7 @@ def test_warns_once(monkeypatch):
         config = {"class_name": name, "config": {"learning_rate": 0.1}}
         with pytest.warns(UserWarning, match=words):
             first = everstep.from_native(config, target)
-        assert everstep.from_native(config, target) == first  # a warning here is an error
+        assert everstep.from_native(config, target) == first  # a second warning would be an error
 
 
 WRAPPED = [
@@ -143,7 +143,7 @@ WRAPPED = [
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
 @pytest.mark.parametrize("definition", WRAPPED, ids=lambda value: value._short()[:40])
 def test_wrappers_and_back(way, definition):
-    """The arguments that new-style Keras and Keras 3 have for them come to the same definition."""
+    """The arguments that new-style Keras and Keras 3 have for wrappers convert back to the same definition."""
     if way.target not in ("update_step", "keras3") or "Accumulate" in str(definition) and way.target != "keras3":
         with pytest.raises(everstep.errors.UnsupportedError, match="no stock optimizer"):
             definition.to_native_config(way.module)
@@ -153,7 +153,7 @@ def test_wrappers_and_back(way, definition):
 
 
 def test_no_way_back_for_two():
-    """What one stock optimizer has one argument for."""
+    """Two wrappers that map to the same argument of the stock optimizer."""
     keras_3 = FIRST_WAYS.get("keras3")
     if keras_3 is None:
         return
@@ -188,7 +188,7 @@ CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way, clip", list(itertools.product(keras_ways(), CLIPS)), ids=ids)
 def test_follows_clipping(way, clip):
-    """Of dense gradients and one of unique rows: stock clips equal rows apart, and their norm is part of the whole."""
+    """On dense gradients and unique rows: stock clips equal rows separately, which changes the global norm too."""
     arguments = dict(clip, momentum=0.9)
     if not known_here(way, "SGD", 0.1, arguments):
         assert "global_clipnorm" in clip
@@ -197,7 +197,7 @@ def test_follows_clipping(way, clip):
     stock = run(way, lambda: made(way, "SGD", 0.1, arguments), 20, kinds)
     ours = run(way, lambda: migrated(made(way, "SGD", 0.1, arguments)).bind(way.module), 20, kinds)
     plain = run(way, lambda: made(way, "SGD", 0.1, {"momentum": 0.9}), 20, kinds)
-    # OptimizerV2 before 2.4 leaves out clipping in apply_gradients; the definition means what the settings say.
+    # OptimizerV2 before 2.4 does not clip in apply_gradients. The definition follows the arguments.
     unclipped = all(np.array_equal(stock[name], plain[name]) for name in KINDS)
     assert not unclipped or way.target == "optimizer_v2"
     for name in KIND_OF:
@@ -208,9 +208,9 @@ def test_follows_clipping(way, clip):
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way in keras_ways() and way.sparse], ids=ids)
 def test_clips_the_sum_of_equal_rows(way):
-    """Stock clips each part of a row, which docs/from_native.md lists; ours does what it does with unique rows.
+    """Stock clips each part of a row (see docs/from_native.md). everstep clips the sum.
 
-    So does tf.keras up to TF 1.13, which makes the gradient dense first.
+    tf.keras up to TF 1.13 clips the sum too, because it makes the gradient dense first.
     """
     kinds = dict(KINDS, unique=harness.NONE)
     stock = run(way, lambda: made(way, "SGD", 0.1, {"clipvalue": 0.5}), 20, kinds)
@@ -257,14 +257,14 @@ def test_follows_schedules(way):
 @pytest.mark.parametrize("way", keras_ways(), ids=ids)
 def test_decay_is_a_schedule(way):
     if way.target in ("update_step", "keras3"):
-        return  # they have none: tests/test_bad_input.py
+        return  # they have no `decay`: tests/test_bad_input.py
     config = {"class_name": "SGD", "config": {"learning_rate": 0.1, "decay": 0.01, "momentum": 0.0, "nesterov": False}}
     assert everstep.from_native(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
 
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far each is from stock, and writes it where matrix/report.py looks."""
+    """Prints each distance from stock, and writes them for matrix/report.py."""
     rows = sorted(RESULTS.items())
     for (name, way, kind), far in rows:
         print("{:95} {:24} {:10} {:.1e}".format(name, way, kind, far))

@@ -1,4 +1,4 @@
-"""`bind(..., gradients=fn)`: who takes the gradients of a loss is the user, and everything behind stays as it is."""
+"""`bind(..., gradients=fn)`: the user computes the gradients, and all other steps stay the same."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -32,7 +32,7 @@ def wanted(steps=3):
 
 
 def written_out(tf, seen):
-    """Gradients that no differentiation of this loss would give."""
+    """Returns a gradients function whose values no differentiation of this loss would give."""
 
     def gradients(loss, variables):
         seen.append(loss)
@@ -98,7 +98,7 @@ IN_SESSIONS = [way for way in TAKING if issubclass(way.run, harness.GraphRun)]
 
 @pytest.mark.parametrize("way", IN_SESSIONS, ids=ids)
 def test_a_loss_beside_the_step_is_that_of_before(way):
-    """Nothing that the gradients are made of orders the two."""
+    """The loss fetched beside the step is that before the step, although no gradient depends on it."""
     tf = tensorflow(way)
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.run.resource)
@@ -120,7 +120,7 @@ HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2
 
 @pytest.mark.parametrize("name, module, keras", HAND_MADE, ids=[name.replace(" ", "-") for name, _, _ in HAND_MADE])
 def test_fit_of_graphs_takes_them(name, module, keras):
-    """What a model feeds can stand in the function: its inputs, its targets."""
+    """The function can use the model's own inputs and targets."""
     model = []
 
     def gradients(loss, variables):
@@ -129,7 +129,7 @@ def test_fit_of_graphs_takes_them(name, module, keras):
         targets = getattr(model[0], "targets", None) or model[0]._targets  # the latter on TF 1.14 and newer
         inputs, targets = model[0].inputs[0], targets[0]
         off = tf.matmul(inputs, kernel) - tf.cast(targets, "float32")
-        return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half of what the mean square has
+        return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half the gradient of the mean square
 
     model.append(a_model(keras, lambda: SGD(0.5).bind(module, gradients=gradients)))
     model[0].fit(X, Y, batch_size=4, epochs=1, shuffle=False, verbose=0)

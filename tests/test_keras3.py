@@ -1,7 +1,7 @@
-"""The keras3 target: what Keras 3's own ways to train, save and change a model must do on every backend.
+"""The keras3 target: training, saving and changing a model with Keras 3, the same on every backend.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
-What is special to one backend is in test_keras3_backends.py.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock. test_keras3_backends.py has the tests for one backend.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -31,17 +31,17 @@ OLD = not hasattr(STOCK.SGD(), "_iterations")  # Keras 3.0
 class Keras3(keras_suite.Api):
     RANDOM = np.random.RandomState(0)
     ROWS, SIZE = 30, 4
-    # No row comes twice in a batch of 8 x 3: on TensorFlow stock takes equal rows apart.
+    # No row comes twice in a batch of 8 x 3: on TensorFlow stock treats equal rows one by one.
     INPUTS = np.argsort(RANDOM.rand(8, ROWS))[:, :24].reshape(64, 3).astype("int32")
     OUTPUTS = RANDOM.randn(64, 2).astype("float32")
-    BOUND = 1e-5  # that of float32; the weights are smaller than 1
+    BOUND = 1e-5  # float32 precision; the weights are smaller than 1
     ADAM_RATE = 0.05
-    compile_options = {"jit_compile": "auto"}  # XLA, where the backend has it
+    compile_options = {"jit_compile": "auto"}  # XLA, if the backend has it
     wrong_native = [
         ({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum"),
         ({"clipnorm": 1.0, "global_clipnorm": 1.0}, "clipnorm"),
     ]
-    initial_epoch = {"initial_epoch": 2} if OLD else {}  # which 3.0 forgets
+    initial_epoch = {"initial_epoch": 2} if OLD else {}  # Keras 3.0 forgets the epoch
 
     def build(self, dense=False):
         layers = keras.layers
@@ -50,12 +50,12 @@ class Keras3(keras_suite.Api):
 
     def compile(self, model, optimizer, traced=True, **more):
         if ON_TENSORFLOW:
-            more.setdefault("jit_compile", False)  # XLA takes its time
+            more.setdefault("jit_compile", False)  # compiling with XLA is slow
             more.setdefault("run_eagerly", not traced)
         model.compile(optimizer, keras.losses.MeanSquaredError(), **more)
 
     def inputs(self, model):
-        """What it takes: row numbers, or the same as small numbers."""
+        """Returns the model's inputs: row numbers, or the same scaled to small numbers."""
         embeds = isinstance(model.layers[0], keras.layers.Embedding)
         return self.INPUTS if embeds else (self.INPUTS / self.ROWS).astype("float32")
 
@@ -89,7 +89,7 @@ class TestShared(keras_suite.SharedTests, keras_suite.NewKerasTests):
 
 
 class AtBatch(keras.callbacks.Callback):
-    """Does something at the end of each batch; on JAX the state is elsewhere until it is asked for."""
+    """Calls a function at the end of each batch. On JAX it first syncs the model's state."""
 
     def __init__(self, act):
         super(AtBatch, self).__init__()
@@ -104,7 +104,7 @@ def arrays(values):
     return [array(value) for value in values]
 
 
-# Steps with given gradients.
+# Steps with gradients that the test passes in.
 
 SHAPES = [(4, 3), (3,), ()]
 
@@ -120,14 +120,14 @@ def batches(steps):
 
 
 def train(optimizer, grads, weights=None):
-    """The weights after a step with each of these lists of gradients."""
+    """Returns the weights after one step for each list of gradients."""
     weights = variables() if weights is None else weights
     for batch in grads:
         optimizer.apply([tensor(grad) for grad in batch], weights)
     return arrays(weights)
 
 
-# Numbers: every way to train, against stock.
+# Every way to train, compared with stock.
 
 rules = pytest.mark.parametrize("rule", sorted(keras_suite.RULES))
 
@@ -135,7 +135,7 @@ rules = pytest.mark.parametrize("rule", sorted(keras_suite.RULES))
 @rules
 @pytest.mark.parametrize("way", ["apply", "apply without variables", "apply_gradients"])
 def test_custom_loop_as_stock(rule, way):
-    """The gradients of half the squared distance to 1."""
+    """The gradients are those of half the squared distance to 1."""
     found = []
     for optimizer in API.both(rule):
         weights = variables()
@@ -193,7 +193,7 @@ def test_native_keywords_in_fit_as_stock(native):
 
 
 def test_loss_scale_factor_with_an_embedding():
-    """Stock on TensorFlow cannot divide a sparse gradient."""
+    """Compares with a run without it: stock on TensorFlow cannot divide a sparse gradient."""
     found = []
     for native in ({}, {"loss_scale_factor": 4.0}):
         model = compiled(Adam(0.05).bind(keras, **native))
@@ -205,18 +205,18 @@ def test_loss_scale_factor_with_an_embedding():
         Adam().bind(keras, loss_scale_factor="much")
 
 
-# Gradient accumulation: the base class's own, and ours.
+# Gradient accumulation: Keras's own, and ours.
 
 K = 3
 
 
 def joined(grads):
-    """The means of each `K` lists of gradients."""
+    """Returns the mean of each `K` consecutive lists of gradients."""
     return [[np.mean(parts, axis=0) for parts in zip(*grads[place : place + K])] for place in range(0, len(grads), K)]
 
 
 def test_gradient_accumulation_steps():
-    """As joined batches. Stock is so from 3.1 on; Keras 3.0 counts, clips and decays at every call."""
+    """Equals joined batches, as does stock from 3.1 on. Keras 3.0 counts, clips and decays at every call."""
     rule, native = {"learning_rate": 0.05, "amsgrad": True}, {"clipnorm": 0.5, "weight_decay": 0.2}
     optimizer = Adam(**rule).bind(keras, gradient_accumulation_steps=K, **native)
     found = train(optimizer, batches(2 * K))
@@ -231,7 +231,7 @@ def test_gradient_accumulation_steps():
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
 def test_gradient_accumulation_steps_in_another_order():
-    """Keras 3.0 takes its sums by position in the call."""
+    """Keras 3.0 looks up its sums by position in the call."""
     found = []
     for order in ([0, 1, 2], [2, 0]):
         weights, optimizer = variables(), Adam(0.05).bind(keras, gradient_accumulation_steps=2)
@@ -297,7 +297,7 @@ def test_weight_decay_only_at_updates():
 
 
 def change_of(optimizer, weight, grad=1.0):
-    """How far a step takes a single number."""
+    """Returns the change of a single number in one step."""
     before = number(weight)
     optimizer.apply([tensor(grad)], [weight])
     return before - number(weight)
@@ -337,7 +337,7 @@ CHANGES = [("momentum", 0.0, "between"), ("momentum", 0.0, "epoch"), ("momentum"
 
 @pytest.mark.parametrize("name, value, when", CHANGES + [("learning_rate", 0.01, "batch")])
 def test_hypers_change_within_fit(name, value, when):
-    """The compiled step takes them up; `between` two calls of fit, at the end of an epoch or of a batch."""
+    """The compiled step reads a hyper set between two calls of fit, or at the end of an epoch or a batch."""
     model, by_hand = [compiled(SGD(0.2, momentum=0.9).bind(keras), dense=True) for _ in range(2)]
     unchanged = compiled(STOCK.SGD(0.2, momentum=0.9), dense=True)
     fit(unchanged, epochs=2)
@@ -364,7 +364,7 @@ def test_hypers_change_within_fit(name, value, when):
 
 
 class Fresh(everstep.Definition):
-    """No other test uses it: a class's first definition runs its rule."""
+    """Used by no other test: the first definition of a class runs its rule."""
 
     learning_rate = everstep.hyper(0.1)
 
@@ -379,11 +379,11 @@ def test_the_first_definition_of_a_class_may_have_a_native_schedule():
     assert asked == []
 
 
-# Other optimizers around ours.
+# Optimizers that wrap ours.
 
 
 def fit_with_a_batch_that_is_not_finite(inner, dense):
-    """The fourth of seven: (weights, updates, scale) in the end."""
+    """Trains on seven batches, the fourth not finite. Returns (weights, updates, scale)."""
     outputs = OUTPUTS[:56].copy()
     outputs[24] = np.inf
     optimizer = STOCK.LossScaleOptimizer(inner, initial_scale=16.0, dynamic_growth_steps=3)
@@ -393,7 +393,7 @@ def fit_with_a_batch_that_is_not_finite(inner, dense):
 
 
 def test_loss_scale_optimizer():
-    """Its step is skipped, and no counter but the scale's moves: doubled, halved, doubled."""
+    """The batch's step is skipped and moves only the scale: doubled, halved, doubled."""
     found = fit_with_a_batch_that_is_not_finite(Adam(0.05).bind(keras), dense=False)
     wanted = fit_with_a_batch_that_is_not_finite(STOCK.Adam(0.05), dense=False)
     assert found[1:] == wanted[1:] == (6, 32.0)
@@ -401,7 +401,7 @@ def test_loss_scale_optimizer():
 
 
 def test_loss_scale_optimizer_around_accumulate():
-    """The six that are finite are three updates."""
+    """The six finite batches make three updates."""
     optimizer, whole = everstep.accumulate(Adam(0.05), 2).bind(keras), compiled(Adam(0.05).bind(keras), dense=True)
     found = fit_with_a_batch_that_is_not_finite(optimizer, dense=True)
     finite = np.r_[0:24, 32:56]
@@ -411,7 +411,7 @@ def test_loss_scale_optimizer_around_accumulate():
 
 
 class Halve(keras.constraints.Constraint):
-    """Shows how often it is applied."""
+    """Its result shows how often it is applied."""
 
     def __call__(self, value):
         return value * 0.5
@@ -429,7 +429,7 @@ def test_constraints_are_applied_once(fitted):
     assert array(layer.kernel).tolist() == [[-0.5], [-0.5]]
 
 
-# Files: some steps, saved and loaded, and some more, are as many without, bit for bit, in each format.
+# Files: saving and loading between steps changes nothing, bit for bit, in each format.
 
 SAVED = {
     "everything": everstep.accumulate(AdagradDecay(0.1, decay_steps=1), 4),  # row-shaped slots, an open window
@@ -445,10 +445,10 @@ def bound(name):
 
 
 def load_model(path):
-    """By a scope: Keras 3.0 takes no custom_objects for HDF5 files."""
+    """Loads a model in a custom object scope: Keras 3.0 takes no custom_objects for HDF5 files."""
     with keras.saving.custom_object_scope(everstep.custom_objects(keras)):
         model = keras.models.load_model(path)
-    model.run_eagerly = ON_TENSORFLOW  # as the model that was saved; HDF5 files do not say
+    model.run_eagerly = ON_TENSORFLOW  # as the saved model; HDF5 files do not store it
     return model
 
 
@@ -482,7 +482,7 @@ def test_files_resume_bit_for_bit(tmpdir, name):
 
 
 def test_weights_loaded_before_a_traced_fit(tmpdir):
-    """The slots are made while the step is traced: once, from the start's weights or the file."""
+    """The slots are created while the step is traced, once, from the start weights or the file."""
     path = str(tmpdir.join("model.weights.h5"))
     whole, half, resumed = [compiled(everstep.accumulate(Follower(0.01), 3).bind(keras), dense=True) for _ in range(3)]
     start = whole.get_weights()
@@ -555,7 +555,7 @@ def test_wrong_state_changes_nothing(kind):
     with pytest.raises(SlotError, match="another optimizer, or"):
         optimizer.set_weights([value for _, value in sorted(store.items())])
     assert same(own(optimizer), before)
-    # One that is not built yet keeps it, and says so when it is.
+    # An optimizer that is not built yet stores the state, and raises when it is built.
     optimizer, weights = Adam().bind(keras), variables()
     with pytest.raises(SlotError):
         optimizer.load_own_variables(store)
@@ -570,7 +570,7 @@ def test_wrong_state_in_a_file(tmpdir):
         other = compiled(Adam(0.1).bind(keras), traced=False)
         if built:
             some_steps(other, 1)
-        with pytest.raises((SlotError, ValueError), match="another optimizer"):  # the latter from newer loaders
+        with pytest.raises((SlotError, ValueError), match="another optimizer"):  # newer loaders raise a ValueError
             other.load_weights(path)
             some_steps(other, 1)
 
@@ -579,7 +579,7 @@ def test_set_weights():
     optimizer, late = trained(Adam(0.1).bind(keras)), Adam(0.1).bind(keras)
     weights = [weight * 2 for weight in own(optimizer)]
     optimizer.set_weights(weights)
-    late.set_weights(weights)  # kept until it is built
+    late.set_weights(weights)  # stored until it is built
     late.build(variables())
     assert same(own(optimizer), weights) and same(arrays(late.variables), weights)
 
@@ -606,7 +606,7 @@ def test_serialize_and_deserialize(name, wrap):
         each = getattr(each, "inner_optimizer", each)
         assert each.get_config() == optimizer.get_config()
         assert type(each) is type(optimizer) and each.global_clipnorm == 2.0
-    # Without them, never stock's. (For a name that it does not know, stock's `deserialize` gives that name alone.)
+    # Without custom objects it raises, and never returns stock's class.
     for load in (lambda: STOCK.get(json.loads(data[0])), lambda: saving.deserialize_keras_object(json.loads(data[1]))):
         with pytest.raises((TypeError, ValueError)):
             load()
@@ -623,7 +623,7 @@ def test_iterations_count_updates():
 
 
 def test_paths_of_variables():
-    """As the module says."""
+    """The paths are those in the module's docstring."""
     optimizer = everstep.accumulate(Adam(0.1, amsgrad=True), 2).bind(keras)
     layer = keras.layers.Dense(1, name="layer")
     layer.build((None, 2))
@@ -643,7 +643,7 @@ def test_paths_of_variables():
 
 
 class Follower(everstep.Definition):
-    """Has one slot of each kind."""
+    """Has a slot of each kind."""
 
     learning_rate = everstep.hyper(0.5)
     slow = everstep.slot(init=everstep.VARIABLE)
@@ -676,7 +676,7 @@ def test_slots_of_other_dtypes_and_shapes(dtype):
     assert same(arrays(other.variables), own(optimizer))
 
 
-# What a step is given.
+# Arguments of a step.
 
 
 @pytest.mark.parametrize("order", [[2, 0, 1], [1, 2, 0]])
@@ -700,7 +700,7 @@ def test_some_gradients_are_missing():
     assert difference(*found) <= BOUND
 
 
-BAD_PAIRS = {  # what is wrong beside a pair that is right
+BAD_PAIRS = {  # a wrong pair that follows a valid one
     "wrong shape": (lambda weight: (tensor([1.0, 2.0, 3.0]), weight), GradientError, "shape"),
     "wrong rank": (lambda weight: (tensor([[1.0, 2.0]]), weight), GradientError, "shape"),
     "no tensor": (lambda weight: ("g", weight), GradientError, "tensor"),
@@ -742,7 +742,7 @@ def test_unknown_variables():
     with pytest.raises(GradientError, match="call build"):
         Adam().bind(keras).apply(ones(weights[:1]))
     assert same(arrays(weights) + own(optimizer), before)
-    optimizer.build(weights)  # the second time it is nothing, as in stock
+    optimizer.build(weights)  # building twice does nothing, as in stock
     assert same(arrays(weights) + own(optimizer), before)
 
 

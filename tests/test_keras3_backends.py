@@ -1,4 +1,4 @@
-"""The keras3 target: what is special to one backend of Keras 3, and that all come to the same numbers."""
+"""The keras3 target: features of single backends of Keras 3, and that all backends compute the same numbers."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -42,7 +42,7 @@ def _fresh_names():
 
 
 class Swapping(everstep.Definition):
-    """One slot starts as the variable and takes the gradient; the other takes what the first one was."""
+    """One slot starts at the variable and then stores the gradient. The other stores the first one's old value."""
 
     learning_rate = everstep.hyper(0.1)
     first = everstep.slot(init=everstep.VARIABLE)
@@ -53,7 +53,7 @@ class Swapping(everstep.Definition):
 
 
 class Ftrl(everstep.Definition):
-    """FTRL-Proximal without l1 and l2: it makes zero of a row that never had a gradient, given one of 0."""
+    """FTRL-Proximal without l1 and l2: a zero gradient sets a row to zero if it has never had another gradient."""
 
     learning_rate = everstep.hyper(0.5)
     accumulator = everstep.slot(init=0.1)
@@ -67,11 +67,11 @@ class Ftrl(everstep.Definition):
         return new, {"accumulator": accumulator, "linear": linear}
 
 
-# An Embedding model trained by fit. Each backend is measured against the same run in float64, so they agree.
+# An Embedding model trained by fit. Every backend is compared with the same float64 run, so all of them agree.
 
 VOCABULARY, SIZE, WORDS, BATCH, EPOCHS = 12, 4, 6, 16, 14
 RANDOM = np.random.RandomState(0)
-TEXTS = RANDOM.randint(0, VOCABULARY - 2, (128, WORDS)).astype("int32")  # words repeat within a text; two come in none
+TEXTS = RANDOM.randint(0, VOCABULARY - 2, (128, WORDS)).astype("int32")  # words repeat within a text; two never come
 SCORES = RANDOM.normal(2, 1, (128, 1)).astype("float32")
 START = {
     "embeddings": RANDOM.normal(0, 0.5, (VOCABULARY, SIZE)).astype("float32"),
@@ -102,7 +102,7 @@ def fit(optimizer):
 
 
 def embedding_gradients(texts, scores):
-    """The gradients of mean((flat(embeddings[texts]) @ kernel + bias - scores)^2), as a function of the weights."""
+    """Returns the gradient function of mean((flat(embeddings[texts]) @ kernel + bias - scores)^2)."""
 
     def gradients(weights):
         rows = weights["embeddings"][texts]
@@ -136,15 +136,15 @@ def test_an_embedding_model_trained_by_fit_is_the_same_on_every_backend(definiti
     if stock is not None:
         of_stock = distances(fit(stock()), wanted)
         print("stock: {:.1e}".format(of_stock))
-        # Stock Keras 3 on TensorFlow takes the parts of a row that comes twice one by one.
+        # Stock Keras 3 on TensorFlow treats the parts of a repeated row one by one.
         assert of_stock > 1e-2 if BACKEND == "tensorflow" else of_stock <= 1e-5
 
 
-# JAX: the optimizer as a function.
+# JAX: the optimizer as a pure function.
 
 
 def problem(dtype="float32"):
-    """(start, inputs, outputs) of a linear model."""
+    """Returns (start, inputs, outputs) of a linear model."""
     random = np.random.RandomState(1)
     start = {"w": random.normal(0, 1, (5, 3)), "b": random.normal(0, 1, (3,))}
     inputs, outputs = random.normal(0, 1, (16, 5)), random.normal(0, 1, (16, 3))
@@ -164,7 +164,7 @@ def linear_gradients(inputs, outputs):
 
 
 class Jitted(object):
-    """A custom training step: `stateless_apply` after `value_and_grad`, all in one jitted function."""
+    """A custom training step: `value_and_grad`, then `stateless_apply`, in one jitted function."""
 
     def __init__(self, definition, dtype="float32", donate=(), **native):
         start, self.inputs, self.outputs = problem(dtype)
@@ -224,7 +224,7 @@ def test_a_jitted_step_is_the_eager_one(definition):
 @on_jax
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "accumulated"])
 def test_a_step_has_a_gradient_itself(wrapped):
-    """That of the loss after one step of gradient descent by the rate is -(gradient after) . (gradient before)."""
+    """Differentiates the loss after a step of gradient descent by the rate: -(gradient after) . (gradient before)."""
     run = Jitted(everstep.accumulate(SGD(0.1), 1) if wrapped else SGD(0.1))
     own, values = run.state()
     place = [variable is run.optimizer.learning_rate for variable in run.optimizer.variables].index(True)
@@ -240,7 +240,7 @@ def test_a_step_has_a_gradient_itself(wrapped):
 
 
 def equations(jaxpr, inside=()):
-    """(equation, the names of those that it stands in) for all of a jaxpr."""
+    """Yields (equation, names of the enclosing primitives) for every equation of a jaxpr."""
     for equation in jaxpr.eqns:
         yield equation, inside
         for value in equation.params.values():
@@ -253,7 +253,7 @@ def equations(jaxpr, inside=()):
 
 @on_jax
 def test_a_jitted_step_that_accumulates_branches():
-    """A step that only accumulates pays for one addition: all the rest stands in the branch."""
+    """A step that only accumulates runs one addition. All other operations are inside the branch."""
     run = Jitted(everstep.accumulate(Adam(0.1), 4))
     own, grads = run.state()
     made = [
@@ -298,7 +298,7 @@ def test_hypers_set_between_jitted_steps_count_without_a_new_trace():
     "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda made: type(made).__name__
 )
 def test_donated_buffers(definition):
-    """No two variables may have one buffer, or donating both is an error."""
+    """Donating fails if two variables share a buffer."""
     donating, keeping = Jitted(definition, donate=(0, 1)), Jitted(definition)
     found, wanted = donating.run(12), keeping.run(12)
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
@@ -314,7 +314,7 @@ def test_no_tracer_leaks(definition, updates):
     run = Jitted(definition)
     with jax.checking_leaks():
         run.run(4)
-    run.run_eagerly(2)  # nor does a traced value stand where a later step would take it
+    run.run_eagerly(2)  # no traced value was left in a variable
     assert int(run.optimizer.iterations.value) == updates
 
 
@@ -330,13 +330,13 @@ def test_float64(definition):
         assert {str(value.dtype) for value in list(found.values()) + [slot.value for slot in slots]} == {"float64"}
 
 
-# torch: values are changed in place, and nothing is recorded.
+# torch: values are changed in place, and no operation is recorded.
 
 
 def torch_run(definition, steps=3, dtype="float32"):
-    """(optimizer, variables, the last gradients) of a custom loop as people write it: without torch.no_grad.
+    """Runs a typical custom loop, without torch.no_grad. Returns (optimizer, variables, the last gradients).
 
-    Raises where a step keeps a tensor for backpropagation.
+    Raises if a step keeps a tensor for backpropagation.
     """
 
     def refuse(tensor):
@@ -348,7 +348,7 @@ def torch_run(definition, steps=3, dtype="float32"):
         inputs = torch.ones(2, 4) * (step + 1)
         loss = (torch.matmul(inputs, variables[0].value.float()) + variables[1].value - 1).pow(2).sum()
         grads = torch.autograd.grad(loss, [variable.value for variable in variables], create_graph=True)
-        assert all(grad.requires_grad for grad in grads)  # these are recorded
+        assert all(grad.requires_grad for grad in grads)  # so torch would record operations on them
         with torch.autograd.graph.saved_tensors_hooks(refuse, refuse):
             optimizer.apply(grads, variables)
     return optimizer, variables, grads
@@ -373,7 +373,7 @@ def test_nothing_is_recorded_for_backpropagation(definition, dtype):
 def test_storage_stays_and_is_nowhere_shared(definition):
     optimizer, variables, grads = torch_run(definition, 1)
     everything = optimizer.variables + variables
-    values = [variable.value for variable in everything]  # what a user may hold: of a compiled function, say
+    values = [variable.value for variable in everything]  # a user or a compiled function may hold these
     assert len({value.data_ptr() for value in values}) == len(everything)
     assert not {grad.data_ptr() for grad in grads}.intersection(value.data_ptr() for value in values)
     more = [torch.full_like(grad, 3.0) for grad in grads]
@@ -395,7 +395,7 @@ def test_a_gradient_kept_as_a_slot_is_a_copy():
         assert (optimizer.get_slot(variable, "previous_grad").value == 2).all()
 
 
-# Where gradients are dense.
+# Backends with dense gradients only.
 
 
 @not_on_tensorflow
@@ -404,7 +404,7 @@ def test_rows_are_refused_where_gradients_are_dense():
     for definition in definitions:
         with pytest.raises(UnsupportedError, match='sparse="rows" of Adam.*on {}.*dense_ok=True'.format(BACKEND)):
             definition.bind(keras)
-    SGD(sparse="rows").bind(keras)  # which comes to the same
+    SGD(sparse="rows").bind(keras)  # equal to "exact" here
     found, wanted = (final(Ftrl(sparse=how, dense_ok=True)) for how in ("rows", "exact"))
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
@@ -420,13 +420,13 @@ def test_rows_are_refused_where_keras_accumulates():
 
 # TensorFlow: sparse gradients.
 
-TABLE = np.random.RandomState(3).uniform(0.5, 1, (1009, 3)).astype("float32")  # a shape that nothing else has
+TABLE = np.random.RandomState(3).uniform(0.5, 1, (1009, 3)).astype("float32")  # no other tensor has this shape
 TOUCHED = [2, 5, 7, 11]
 UNTOUCHED = [row for row in range(len(TABLE)) if row not in TOUCHED]
 
 
 def table_batches(steps=12):
-    """Sparse gradients with rows that come twice."""
+    """Returns sparse gradients with repeated rows."""
     random = np.random.RandomState(4)
     return [
         {"table": (random.normal(0.5, 1, (9, 3)).astype("float32"), random.choice(TOUCHED, 9))} for _ in range(steps)
@@ -439,7 +439,7 @@ def table_run(make, function=False):
 
 
 def final(definition, steps=12, **native):
-    """The weights after a run of the table's batches."""
+    """Returns the weights after training on the table's batches."""
     run = table_run(lambda: definition.bind(keras, **native))
     for batch in table_batches(steps):
         run.step(batch)
@@ -449,7 +449,7 @@ def final(definition, steps=12, **native):
 @on_tensorflow
 @pytest.mark.parametrize("function", [False, True], ids=["eager", "function"])
 def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
-    """Stock Keras 3 squares each part of a row by itself."""
+    """Stock Keras 3 squares the parts of a row one by one."""
     found = []
     for make in (lambda: Adam(0.1).bind(keras), lambda: keras.optimizers.Adam(0.1)):
         run = table_run(make, function)
@@ -463,7 +463,7 @@ def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
 
 
 def whole_tables(definition, **native):
-    """The kinds of operations of a step, its branches too, that make a tensor of the whole table's shape."""
+    """Returns the types of all operations of a step, branches included, whose output has the whole table's shape."""
     run = table_run(lambda: definition.bind(keras, **native), function=True)
     graph = run.function.get_concrete_function(run.tensors(table_batches(1)[0])).graph
     return {
@@ -475,7 +475,7 @@ def whole_tables(definition, **native):
 
 
 def _inner_graphs(graph):
-    """The branches of a graph."""
+    """Yields the branches of a graph."""
     for operation in graph.get_operations():
         if operation.type in ("If", "StatelessIf"):
             for name in ("_true_graph", "_false_graph"):
@@ -491,7 +491,7 @@ CLIPS = [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.3}]
 @pytest.mark.parametrize("native", [{}] + CLIPS, ids=str)
 def test_rows_stay_sparse(native, accumulates):
     wrapped = (lambda rule: everstep.accumulate(rule, 2)) if accumulates else (lambda rule: rule)
-    assert whole_tables(wrapped(Adam(0.1)), **native)  # which works on the whole: such operations are found
+    assert whole_tables(wrapped(Adam(0.1)), **native)  # "exact" has such operations, so the check can find them
     assert not whole_tables(wrapped(Adam(0.1, sparse="rows")), **native)
     found = final(wrapped(Adam(0.1, sparse="rows")), **native)["table"]
     assert np.array_equal(found[UNTOUCHED], TABLE[UNTOUCHED])
@@ -499,7 +499,7 @@ def test_rows_stay_sparse(native, accumulates):
 
 
 def clipped(values, native):
-    """A whole gradient as it should be clipped."""
+    """Returns a dense gradient, clipped in NumPy."""
     norm = np.sqrt((values * values).sum())
     if "clipvalue" in native:
         return np.clip(values, -native["clipvalue"], native["clipvalue"])
@@ -520,7 +520,7 @@ def test_clipping_sees_the_sum_of_equal_rows(native):
 
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
 def test_a_rule_for_which_a_zero_gradient_is_not_nothing(sparse):
-    """Stock Ftrl of Keras 3 makes rows zero that no gradient has come for. So does `exact`; `rows` leaves them."""
+    """Stock Ftrl of Keras 3 sets rows without any gradient to zero. So does `exact`; `rows` leaves them alone."""
     if sparse == "rows" and BACKEND != "tensorflow":
         pytest.skip("gradients are dense here, and rows is refused")
     found = final(Ftrl(sparse=sparse))["table"]
@@ -550,7 +550,7 @@ def test_graphs_of_tf1_are_refused():
                 optimizer.apply_gradients([(grad, variable)])
         with pytest.raises(UnsupportedError, match=NO_GRAPHS):
             bound.build([variable])
-    for optimizer in (bound, built):  # which are none the worse for it
+    for optimizer in (bound, built):  # the refusals left them usable
         optimizer.apply([tf.ones(2)], [variable])
     assert variable.numpy().tolist() == [0, 0]
 
@@ -578,7 +578,7 @@ def test_disable_eager_execution_is_refused(early):
 
 
 def checkpoint_run(make, path, resume):
-    """What 14 steps come to; with `resume`, the last seven in a new run from a checkpoint."""
+    """Trains 14 steps and returns the weights. With `resume`, the last seven run in a new run from a checkpoint."""
     run, batches = table_run(make), table_batches(14)
     for batch in batches[:7]:
         run.step(batch)
@@ -620,6 +620,6 @@ def test_a_compiled_model_is_exported(tmp_path, export):
         found = loaded.serve(TEXTS[:4])
     else:
         served = loaded.signatures["serving_default"]
-        (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 writes another dtype than the input's
+        (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 exports another input dtype
         found, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
     assert np.allclose(found.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)

@@ -1,4 +1,4 @@
-"""The ways in which an update is carried out (engine/lowering.py): the same numbers in each, by force and by choice."""
+"""The strategies of engine/lowering.py: each gives the same numbers, and the right one is chosen."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -20,7 +20,7 @@ here = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way t
 
 
 def with_kernels():
-    """Each definition that says what kernel it is, in each of its forms that has one."""
+    """Yields every definition that has a kernel, in each configuration that the kernel supports."""
     for made, settings in battery.CONFIGURED:
         definition = battery.made(made, settings)
         if kernel_of(definition) and KERNELS[kernel_of(definition).name](definition, lambda name: None):
@@ -42,7 +42,7 @@ def run(way, definition, lowered, steps=20, dtype="float32", kinds=battery.KINDS
             for slot in made.optimizer.get_slot_names() if hasattr(made.optimizer, "get_slot_names") else ():
                 try:
                     values[name, slot] = made.slot(name, slot)
-                except SlotError:  # Adafactor's go by the variable
+                except SlotError:  # Adafactor's slots depend on the variable
                     continue
         return values, plan
     finally:
@@ -54,7 +54,7 @@ def apart(one, other):
 
 
 def cases(forms, ways=None, each_of=6):
-    """(form, way): every form on one way here, a part of the forms in each cell; all of them with EVERSTEP_FULL=1."""
+    """Returns [(form, way)]: each form in one way, a share of the forms per cell; every pair with EVERSTEP_FULL=1."""
     ways = WAYS if ways is None else ways
     if harness.FULL:
         return [(form, way) for form in forms for way in ways]
@@ -72,7 +72,7 @@ def name_of(value):
 @pytest.mark.parametrize("form, way", cases(KERNEL_FORMS), ids=name_of)
 def test_a_kernel_does_what_the_rule_says(form, way, sparse):
     definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
-    definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide where it is left out
+    definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide its absence
     found, plan = run(way, definition, None)
     wanted, plain = run(way, definition, FORBIDDEN)
     assert {each.strategy for each in plain.values()} == {"plain"}
@@ -95,7 +95,7 @@ def test_kernels_in_float64(way):
 
 
 class Twice(everstep.optimizers.Adam):
-    """Adam's hypers and slots, and another rule."""
+    """Has Adam's hypers and slots, but another rule."""
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(Twice, self).update(ops, grad, var, slots, hyper, t)
@@ -142,7 +142,7 @@ def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
 
 @here
 def test_a_slot_of_the_new_weights():
-    """The change is asked for twice there: for the variable, and for the average of what it becomes."""
+    """moving_average uses the inner change twice: for the variable, and for the average of its new value."""
     definition = everstep.moving_average(everstep.optimizers.Adam(0.1, epsilon=1e-3))
     for way in [way for way in WAYS if issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun))]:
         found, _ = run(way, definition, dict(FORBIDDEN, in_place=True), steps=5)
@@ -151,7 +151,7 @@ def test_a_slot_of_the_new_weights():
 
 @here
 def test_which_way_is_taken(monkeypatch):
-    """By default, in the order of the table in compat/engine/lowering.py."""
+    """The default is the first that applies in the table of compat/engine/lowering.py."""
     monkeypatch.setattr(lowering, "SMALL", 4)
     monkeypatch.setattr(lowering, "FEW", 2)
     monkeypatch.setattr(lowering, "LARGE", 30)
@@ -160,7 +160,7 @@ def test_which_way_is_taken(monkeypatch):
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
         assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
         backend = everstep.optimizers.SGD().bind(way.module).backend
-        # What Keras 2.3 builds on TensorFlow 2 is a function.
+        # On TensorFlow 2, Keras 2.3 builds functions.
         sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
         other = "compiled" if backend.is_since("2.5") else "plain"
         if issubclass(way.run, sessions):
@@ -173,7 +173,7 @@ def test_which_way_is_taken(monkeypatch):
 
 @here
 def test_kernels_and_groups(monkeypatch):
-    """Tiny variables of a rule with a kernel are laid end to end where the API's own optimizers have no kernels."""
+    """Small variables of a rule with a kernel are flattened where the API's own optimizers have no kernels."""
     monkeypatch.setattr(lowering, "FEW", 2)
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:

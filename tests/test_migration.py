@@ -1,4 +1,4 @@
-"""`from_native` across APIs: what it makes of a stock optimizer, bound to another API, does what that one did."""
+"""`from_native` across APIs: a converted stock optimizer, bound to another API, trains as the original did."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -21,10 +21,10 @@ from test_battery import KINDS, ids, make_batches, start_values
 
 pytestmark = pytest.mark.shared
 BOUND = 1e-5
-APART = 1e-3  # what two stock optimizers that mean different things are apart by, at least
+APART = 1e-3  # the least difference between two stock optimizers whose formulas differ
 WAYS = harness.quickest()
 NATIVE = [way for way in WAYS if way.stock is not None]
-RESULTS = {}  # (case, from, to) -> (stock optimizers apart, the migrated one apart)
+RESULTS = {}  # (case, from, to) -> (difference of the two stock optimizers, difference of the migrated one)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "tf_train_*.json")))
 
@@ -34,7 +34,7 @@ def case(of_tf_train, of_keras, rate, rates=None, **arguments):
         "tf_train": of_tf_train,
         "keras": of_keras,
         "rate": rate,
-        "rates": rates or {},  # {step: rate from there on}
+        "rates": rates or {},  # {step: rate from then on}
         "arguments": arguments,
     }
 
@@ -47,7 +47,7 @@ CASES = {
     "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
     "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001),
 }
-DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # between tf.train and every Keras
+DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # tf.train and every Keras differ in these
 
 
 def stock_name(name, way):
@@ -55,7 +55,7 @@ def stock_name(name, way):
 
 
 def ended(way, make, rate, rates):
-    """The weights after 100 steps of what `make(rate)` gives; tf.train takes a rate that changes as a variable."""
+    """Returns the weights after 100 steps with `make(rate)`. On tf.train a changing rate is a variable."""
     held = []
 
     def made():
@@ -81,7 +81,7 @@ def ended(way, make, rate, rates):
 
 
 def remembered(key, *arguments):
-    """`ended`, once for each key."""
+    """Caches the weights of a run by key."""
     if key not in _remembered:
         _remembered[key] = ended(*arguments)
     return _remembered[key]
@@ -110,7 +110,7 @@ def weights_of(definition, way, rates):
 
 
 def definition_of(name, way):
-    """What `from_native` makes of the stock optimizer; None where this version has not its arguments."""
+    """Converts the stock optimizer of a case. Returns None if this version lacks an argument."""
     found = []
 
     def make():
@@ -130,12 +130,12 @@ def largest(found, wanted, names):
     return max(oracle.distance(found[name], wanted[name]) for name in names)
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.parametrize("way", NATIVE, ids=ids)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_moves_to_every_other_api(name, way):
     if not known(name, way):
-        return  # this API has none
+        return  # this API does not have it
     definition = definition_of(name, way)
     if definition is None:
         return  # Keras 2 has no centered RMSprop
@@ -169,9 +169,9 @@ def trajectories():
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 @pytest.mark.parametrize("origin, name, ran", list(trajectories()), ids=ids)
 def test_follows_what_old_tensorflow_did(origin, name, ran, way):
-    """The weights that stock optimizers of TF 1.4 and 1.15 ended with: tests/make/trajectories.py wrote the files."""
+    """Compares with final weights of stock optimizers in TF 1.4 and 1.15, recorded by tests/make/trajectories.py."""
     definition = everstep.Definition.from_config(ran["definition"])
-    by_rows = definition.sparse != "exact" and not way.sparse  # rows that a dense gradient does not name
+    by_rows = definition.sparse != "exact" and not way.sparse  # a dense gradient has no absent rows
     wanted = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
     compared = [each for each in wanted if not by_rows or stock.KIND_OF[each] == "dense"]
     far = largest(weights_of(definition, way, CASES[name]["rates"]), wanted, compared)
@@ -182,7 +182,7 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
 
 
 def test_the_examples_of_the_docs(tmp_path, monkeypatch):
-    """Each code block of docs/from_native.md, with every Keras here; what TF 1.4 wrote stands in for tf.train."""
+    """Runs the code blocks of docs/from_native.md with every Keras here. Without tf.train, uses a record of TF 1.4."""
     with io.open(os.path.join(ROOT, "docs", "from_native.md"), encoding="utf-8") as file:
         read, there, saved, back = re.findall(r"```python\n(.*?)```", file.read(), re.S)
     monkeypatch.chdir(tmp_path)
@@ -209,7 +209,7 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far apart they are, and writes it where matrix/report.py looks."""
+    """Prints the differences, and writes them for matrix/report.py."""
     rows = sorted(RESULTS.items())
     for (name, first, second), found in rows:
         shown = ["" if far is None else "{:.1e}".format(far) for far in found]

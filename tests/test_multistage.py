@@ -1,4 +1,4 @@
-"""Rules that look at the gradient more than once: orders of convergence, `minimize`, `fit`, and what they refuse."""
+"""Rules that take several gradients per update: orders of convergence, `minimize`, `fit`, and errors."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -32,14 +32,14 @@ FIRST = np.array([[1.0], [-2.0]])
 
 
 def bound(way, definition):
-    """An optimizer for a loop that gives it all the gradients of a batch."""
+    """Returns an optimizer for a loop that passes it every gradient of a batch."""
     optimizer = definition.bind(way.module)
     everstep.enable_multistage(optimizer)
     return optimizer
 
 
 def descend(way, definition, updates, slope, first=FIRST, dtype="float64"):
-    """The value, and what counts updates, after `updates` of a variable whose gradient is `slope(value)`."""
+    """Trains a variable whose gradient is `slope(value)`. Returns its value and the state after `updates`."""
     run = way.run(lambda: bound(way, definition), {"w": first.astype(dtype)}, {"w": harness.DENSE})
     try:
         for _ in range(updates * definition.stages):
@@ -67,7 +67,7 @@ def exact(time):
 @pytest.mark.parametrize("tableau, order", [("heun", 2), ("rk23", 3), ("rk45", 5)])
 def test_order_of_convergence(way, tableau, order):
     errors = []
-    for updates in (2, 4):  # rates that float32 holds exactly
+    for updates in (2, 4):  # rates that float32 represents exactly
         value, state = descend(way, everstep.multistage(SGD(1.0 / updates), tableau), updates, linear)
         assert (state.updates, state.steps) == (updates, updates * everstep.multistage(SGD(), tableau).stages)
         errors.append(np.abs(value - exact(1.0)).max())
@@ -88,10 +88,10 @@ def test_tableaus_are_consistent():
         assert abs(sum(tableau.weights) - 1) < 1e-15, name
         assert tableau.error is None or abs(sum(tableau.error)) < 1e-15, name
         nodes = [0.0] + [sum(row) for row in tableau.points]
-        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition of order 2
+        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition for order 2
 
 
-# A table whose rows come and go from stage to stage, and a rule with slots inside.
+# A table whose touched rows change from stage to stage, and an inner rule with slots.
 START = {"w": np.linspace(0.5, 1.5, 6).reshape(2, 3), "table": np.linspace(-1.0, 1.0, 12).reshape(4, 3)}
 ROWS = [np.array([0, 2, 2]), np.array([2, 3, 0]), np.array([1, 1, 1])]
 
@@ -109,7 +109,7 @@ def dense(values, stage):
 
 
 def by_hand(inner, tableau, rate, updates):
-    """The same in float64: stage points, the mean of the slopes, and the oracle's run of the rule inside."""
+    """Computes the same in float64: stage points, the weighted mean of the slopes, and the inner rule by the oracle."""
     points, weights = tableau
     means, value, stage = [], START, 0
     for _ in range(updates):
@@ -151,7 +151,7 @@ def test_size_follows_the_error(way):
     updates = 12
     value, state = descend(way, definition, updates, linear)
     time, again, size = 0.0, FIRST, np.float32(1)
-    for _ in range(updates):  # the same method by hand, with float32's own size
+    for _ in range(updates):  # the same method in NumPy, with the size in float32
         rate, slopes = 0.03125 * float(size), []
         for row in ((),) + TABLEAUS["rk23"].points:
             slopes.append(linear(again - rate * sum((a * g for a, g in zip(row, slopes)), np.zeros((2, 1)))))
@@ -177,7 +177,7 @@ def test_an_update_that_is_too_far_off_is_taken_back(way):
 
 
 class Sharp(everstep.Definition):
-    """Sharpness-aware descent (Foret et al. 2021): a rule of two gradients that is no Runge-Kutta method."""
+    """Sharpness-aware descent (Foret et al. 2021): a rule of two gradients that is not a Runge-Kutta method."""
 
     learning_rate = everstep.hyper(0.1)
     rho = everstep.hyper(0.05)
@@ -224,7 +224,7 @@ def test_resumes_between_two_stages(way):
     half.close()
 
 
-# What evaluates a loss again.
+# Calls that evaluate a loss again.
 
 HEUN = everstep.multistage(SGD(0.125), "heun")
 
@@ -285,7 +285,7 @@ def minimize_eagerly(way):
 
 
 def packages():
-    """(name, what to bind to, what models come from) of every Keras here."""
+    """Returns (name, module to bind to, package with its models) of every Keras here."""
     found = []
     for way in harness.here():
         name = getattr(way.module, "__name__", "")
@@ -317,14 +317,14 @@ def a_model(keras, optimizer, **more):
 
 def fitted(model):
     with warnings.catch_warnings():
-        # Keras 3.0 on JAX asks NumPy for a way that NumPy 2 has closed.
+        # Keras 3.0 on JAX converts arrays in a way that NumPy 2 deprecates.
         warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
         history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
     return model.get_weights()[0], history.history["loss"]
 
 
 def fitted_by_hand(definition):
-    """The same on NumPy, and the mean of the losses at each batch's first gradient."""
+    """Trains in NumPy. Returns the weights, and each epoch's mean of the losses at the batches' first gradients."""
     value, losses = FIRST.astype("float64") / 4, []
     optimizer = bound(harness.NUMPY, definition)
     for _ in range(2):
@@ -359,11 +359,11 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
     model = a_model(keras, lambda: HEUN.bind(module))
     with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # in a session, TensorFlow raises it
         fitted(model)
-    if hasattr(model, "jax_state_sync"):  # Keras drops the variables of a model whose first step fails, however it does
+    if hasattr(model, "jax_state_sync"):  # Keras drops the variables when a model's first step fails
         model = a_model(keras, lambda: HEUN.bind(module))
     assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
     everstep.enable_multistage(model)
-    everstep.enable_multistage(model)  # once more is no more
+    everstep.enable_multistage(model)  # calling it twice changes nothing
     assert oracle.distance(fitted(model)[0], fitted_by_hand(HEUN)[0]) < 1e-6
     everstep.disable_multistage(model)
     assert "train_step" not in vars(model) and "_make_train_function" not in vars(model)
@@ -394,7 +394,7 @@ def test_fit_counts_metrics_and_averages_once(name, module, keras):
         weights = model.get_weights()
         shown = model.fit(X, Y, batch_size=12, epochs=2, verbose=0).history
         moving.append(model.layers[1].get_weights()[2:] + [shown[name][0] for name in sorted(shown)])
-    for one, other in zip(*moving):  # the averages of two batches, not of four
+    for one, other in zip(*moving):  # averages of two batches, not of four evaluations
         assert np.allclose(one, other, rtol=1e-5)
 
 
@@ -419,7 +419,7 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
     assert oracle.distance(fitted(loaded)[0], wanted) < 1e-6
 
 
-# What is refused.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_one_gradient_of_a_batch_is_refused(way):
     first = FIRST.astype("float32")
     if way.target == "get_updates":
         run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
-        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow's, when it is run
+        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow raises it in the session
             run.step({"w": first})
         assert np.array_equal(run.weights()["w"], first)
         return

@@ -1,6 +1,7 @@
-"""The optimizer_v2 target: tf.keras's own ways to train, save and change a model, on whatever OptimizerV2 is here.
+"""The optimizer_v2 target: training, saving and changing a model with every OptimizerV2 of tf.keras here.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -63,7 +64,7 @@ def test_minimize_with_a_tape():
 
 
 def test_a_session_of_ones_own():
-    """A graph of TF 1.x, under TF 2 too."""
+    """In a graph of TF 1.x, on TF 2 too."""
     with v1.Graph().as_default():
         weight = v1.get_variable("W", initializer=tf.constant([1.0, 2.0]), use_resource=True)
         optimizer = SGD(0.25, momentum=0.5).bind(MODULE)
@@ -73,7 +74,7 @@ def test_a_session_of_ones_own():
             session.run(v1.global_variables_initializer())
             for _ in range(2):
                 session.run(train_op)
-            # 1 -> 1 - 0.5 = 0.5; velocity -0.5 -> -0.25 - 0.25 = -0.5, so 0.
+            # 1 -> 1 - 0.5 = 0.5. Then the velocity goes from -0.5 to -0.25 - 0.25 = -0.5, so the weight is 0.
             assert session.run(weight).tolist() == [0.0, 0.0]
             assert session.run(optimizer.iterations) == 2
         names = sorted(each.name for each in v1.global_variables())
@@ -90,10 +91,10 @@ def test_minimize_in_a_graph():
             assert session.run(weight).tolist() == [0.0, 0.0]
 
 
-# Clipping: one unit of rate, so that the change is the clipped gradient.
+# Clipping. The learning rate is 1, so the change is the clipped gradient.
 
 DENSE_GRAD = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], "float32")
-REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, row 0 in two parts
+REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, with row 0 in two parts
 BOUNDS = [{"clipnorm": 1.0}, {"clipvalue": 2.5}, {"global_clipnorm": 1.0}]
 CLIPPED = {"clipnorm": DENSE_GRAD / 5, "clipvalue": np.minimum(DENSE_GRAD, 2.5), "global_clipnorm": DENSE_GRAD / 5}
 
@@ -102,7 +103,7 @@ CLIPPED = {"clipnorm": DENSE_GRAD / 5, "clipvalue": np.minimum(DENSE_GRAD, 2.5),
 @pytest.mark.parametrize("way", ["apply_gradients", "minimize", "fit"])
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: list(bound)[0])
 def test_clipping(bound, way, sparse):
-    """In TF 2.0 and 2.1 stock optimizers clip in `minimize` alone, and equal rows of a sparse gradient apart."""
+    """In TF 2.0 and 2.1 stock optimizers clip only in `minimize`, and clip equal rows separately."""
     if "global_clipnorm" in bound and not hasattr(BASE, "global_clipnorm"):
         with pytest.raises(DefinitionError, match="global_clipnorm"):
             SGD(1.0).bind(MODULE, **bound)
@@ -148,7 +149,7 @@ def _change_of_fit(optimizer, sparse):
 
 @eager_only
 def test_a_function_is_traced_once():
-    """Also where its first step makes the slots; with a stock optimizer it is traced twice then."""
+    """Even though its first step creates the slots. With a stock optimizer it is then traced twice."""
     weights, optimizer, traced = [variable([0.0]), variable([0.0, 0.0])], Adam(0.5).bind(MODULE), []
 
     @tf.function
@@ -216,12 +217,12 @@ def test_slots():
     assert K.int_shape(optimizer.get_slot(weight, "accumulator")) == (3, 2)
     with pytest.raises(SlotError, match="momentum"):
         optimizer.get_slot(weight, "momentum")
-    assert optimizer.get_slot_names() == ["accumulator"]  # `decays` is not of the variable's shape; see the module
-    assert Adam(amsgrad=True).bind(MODULE).get_slot_names() == []  # as in stock, those made so far
+    assert optimizer.get_slot_names() == ["accumulator"]  # `decays` has another shape: see the module
+    assert Adam(amsgrad=True).bind(MODULE).get_slot_names() == []  # as in stock: only those created so far
 
 
 def test_dtypes():
-    """Slots of 16-bit variables are float32; the step is the variable's own."""
+    """Slots of 16-bit variables are float32. Slots of other variables have the variable's dtype."""
     for dtype in ("float16", "float64"):
         weight = variable([1.0, 2.0], dtype=dtype)
         optimizer = Adam(0.5).bind(MODULE)
@@ -261,10 +262,10 @@ def _arguments(function):
     return (getattr(inspect, "getfullargspec", None) or inspect.getargspec)(function)
 
 
-# Files: 10 + 10 steps are 20, bit for bit, in each format.
+# Files: saving and loading after 10 of 20 steps changes nothing, bit for bit, in each format.
 
-CAN_SAVE_SAVED_MODEL = EAGER  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train what it loads
-# All there is: slots of another shape and dtype, counters, rows touched in an open window.
+CAN_SAVE_SAVED_MODEL = EAGER  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train a loaded one
+# Slots of another shape and dtype, counters, and touched rows of an open window.
 SAVED = everstep.accumulate(AdagradDecay(0.1, decay_steps=1, sparse="rows"), 4)
 
 
@@ -283,7 +284,7 @@ def test_files_resume_bit_for_bit(tmpdir):
     model.save_weights(os.path.join(path + ".checkpoint", "weights"), save_format="tf")
     if CAN_SAVE_SAVED_MODEL:
         model.save(path, save_format="tf")
-        # TensorFlow's own loader, too, which knows nothing of us and makes each slot like its variable.
+        # TensorFlow's own loader does not know our class, and creates each slot with its variable's shape.
         loaded = tf.saved_model.load(path)
         found = list(loaded.signatures["serving_default"](tf.constant(INPUTS[:8], "float32")).values())[0]
         np.testing.assert_allclose(found, model.predict(INPUTS[:8]), rtol=1e-5)
@@ -303,7 +304,7 @@ def test_files_resume_bit_for_bit(tmpdir):
 
     def from_checkpoint():
         loaded = build()
-        loaded.compile(SAVED.bind(MODULE), "mse")  # nothing is built yet: slots are restored when they are made
+        loaded.compile(SAVED.bind(MODULE), "mse")  # slots do not exist yet: they are restored when they are created
         loaded.load_weights(os.path.join(path + ".checkpoint", "weights"))
         return loaded
 
@@ -318,12 +319,12 @@ def test_files_resume_bit_for_bit(tmpdir):
 
 
 def test_files_do_not_become_stock_without_a_word(tmpdir):
-    """Stock loaders look names up in lower case, and find their own Adam before ours; our config stops them."""
+    """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
     compile_(model, Adam(0.01).bind(MODULE), traced=False)
     model.train_on_batch(INPUTS[:8], OUTPUTS[:8, :1])
     saved = [("model.h5", "h5")] + ([("model", "tf")] if CAN_SAVE_SAVED_MODEL else [])
-    if hasattr(getattr(keras, "saving", None), "deserialize_keras_object"):  # from 2.12 on, when .keras became a zip
+    if hasattr(getattr(keras, "saving", None), "deserialize_keras_object"):  # from 2.12 on, where .keras is a zip
         saved.append(("model.keras", "keras"))
     for name, form in saved:
         path = str(tmpdir.join(name))
@@ -336,7 +337,7 @@ def test_files_do_not_become_stock_without_a_word(tmpdir):
 
 @eager_only
 def test_a_checkpoint_restored_before_anything_is_built(tmpdir):
-    """Slots are then made in the checkpoint's order; get_weights, and with it HDF5, keeps its own."""
+    """Slots are then created in the checkpoint's order. get_weights, and with it HDF5, keeps its own order."""
     path = str(tmpdir.join("checkpoint"))
 
     def run(steps, restore):
@@ -371,7 +372,7 @@ def test_a_checkpoint_of_another_optimizer(tmpdir):
 
 
 class Idle(keras.layers.Layer):
-    """Has a variable that it does not use."""
+    """Has a variable that no output depends on."""
 
     def build(self, shape):
         self.idle = self.add_weight("idle", shape=(2,), initializer="ones")
@@ -382,7 +383,7 @@ class Idle(keras.layers.Layer):
 
 
 def test_a_variable_without_gradient_does_not_spoil_a_file(tmpdir):
-    """Loaders make the slots of every trainable variable; the saved positions have to fit. Stock graphs refuse it."""
+    """Loaders create slots for every trainable variable, so the positions must match. Stock graphs raise here."""
     model = keras.Sequential([Idle(input_shape=(3,)), keras.layers.Dense(2)])
     compile_(model, Adam(0.01).bind(MODULE), traced=False)
     fit(model)
@@ -393,7 +394,7 @@ def test_a_variable_without_gradient_does_not_spoil_a_file(tmpdir):
     assert len(model.optimizer.get_weights()) == 7
 
 
-# Bad input: our own error, and nothing has changed.
+# Bad input: raises an everstep error, and changes nothing.
 
 
 def test_ref_variables_are_refused():
@@ -410,7 +411,7 @@ def test_some_gradients_are_missing():
     assert K.get_value(optimizer.get_slot(without, "velocity")).tolist() == [0.0]
 
 
-# Constraints, mixed precision, wrappers of others, two groups.
+# Constraints, mixed precision, wrapping optimizers, two groups of variables.
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -442,7 +443,7 @@ def test_mixed_precision(loss_scale):
 
 
 def test_a_wrapper_that_hands_over_single_variables():
-    """As the wrappers of tensorflow_addons do: they share `iterations` and call the hooks of the optimizer inside."""
+    """The wrappers of tensorflow_addons do so: they share `iterations` and call the inner optimizer's hooks."""
 
     class Outer(BASE):
         def __init__(self, inner):
@@ -487,7 +488,7 @@ def test_a_wrapper_that_hands_over_single_variables():
 
 
 def test_applied_twice_in_a_step():
-    """Two groups of variables are two updates: `iterations` moves twice, and the second group's first t is 2."""
+    """Two groups of variables make two updates: `iterations` moves twice, and the second group starts at t = 2."""
     optimizer, one, two = Adam(0.1).bind(MODULE), variable([0.0]), variable([0.0])
     for weight in (one, two):
         stepper(optimizer, [(constant([1.0]), weight)])()
@@ -501,7 +502,7 @@ def test_applied_twice_in_a_step():
         stepper(counting, [(constant([1.0]), two)])()
 
 
-# Accumulation: 16 micro-steps are 4 updates with the batches joined.
+# Accumulation: 16 micro-steps make 4 updates, equal to those of the joined batches.
 
 
 @pytest.mark.shared

@@ -1,4 +1,4 @@
-"""The README says what is so: its example runs, its support table is the targets', its files are there."""
+"""The README is correct: its example runs, its support table matches the targets, and its links work."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -39,7 +39,7 @@ def test_the_example_is_the_shipped_optimizer():
 
 
 def found(name):
-    """The module that an example calls `name`, where it is here and has optimizers."""
+    """Returns the module that an example calls `name`, or None if it is missing here or has no optimizers."""
     first, rest = name.split(".")[0], name.split(".")[1:]
     try:
         module = importlib.import_module({"tf": "tensorflow"}.get(first, first))
@@ -49,7 +49,7 @@ def found(name):
         module = getattr(module, part, None)
     if name.endswith(".train"):
         return module if hasattr(module, "Optimizer") else None
-    if name.endswith(".legacy"):  # from TF 2.16 on all its names are one class that warns
+    if name.endswith(".legacy"):  # from TF 2.16 on its classes are one class, which only warns
         return module if getattr(getattr(module, "Adam", None), "__name__", "") == "Adam" else None
     return module
 

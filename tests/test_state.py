@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""State, its file format and the matching of names, on arrays: nothing here needs a framework."""
+"""State, its file format and name matching, on NumPy arrays. Needs no framework."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -25,7 +25,7 @@ from everstep.optimizers import SGD, Adam, AdamW, Nadam
 
 try:
     import resource
-except ImportError:  # not on Windows
+except ImportError:  # on Windows
     resource = None
 
 BETA = u"\u03b2/\u6743\u91cd 1".encode("utf-8") if str is bytes else u"\u03b2/\u6743\u91cd 1"
@@ -33,7 +33,7 @@ SHAPES = OrderedDict([(BETA, (5, 3)), ("bias", (3,)), ("single", ())])
 
 
 class Training(object):
-    """A run on arrays whose definition has counters of its own, a scalar and, for one variable, rows to remember."""
+    """Training on arrays with a definition that has counters, a scalar and, for one variable, rows to remember."""
 
     def __init__(self, definition=None, seed=0, shapes=SHAPES):
         random = np.random.RandomState(seed)
@@ -54,7 +54,7 @@ class Training(object):
 
 
 def numbers(state):
-    """All that a state holds, to compare."""
+    """Returns everything that a state holds, for comparison."""
     found = [(name, slot, array) for name, slots in state.slots.items() for slot, array in slots.items()]
     found += [(name, None, array) for name, array in state.variables.items()]
     arrays = [(name, slot, np.asarray(array).dtype.str, np.asarray(array).tolist()) for name, slot, array in found]
@@ -77,7 +77,7 @@ def test_a_file_gives_back_all_that_a_state_holds(tmpdir):
     held = loaded.to_dict()
     assert isinstance(held["slots"][BETA]["m"], np.ndarray) and held["updates"] == 1
     assert sorted(held) == "definition pending scalars slots steps updates variables".split()
-    loaded.save(path)  # over the file that it reads from
+    loaded.save(path)  # overwrites the file that it reads from
     assert numbers(everstep.State.load(path)) == numbers(state)
     assert tmpdir.listdir() == [path]
 
@@ -139,7 +139,7 @@ def test_a_schedule_comes_back(tmpdir):
 
 
 class Generated(object):
-    """A handle of 40 MB that says how much of it was asked for at once."""
+    """A handle of 40 MB that records the largest piece that is read."""
 
     shape, dtype, most = (10000, 1000), np.dtype("float32"), 0
 
@@ -218,7 +218,7 @@ def test_a_save_that_fails_leaves_nothing(where, tmpdir):
     assert tmpdir.listdir() == []
 
 
-# Damage. Each case writes a file; loading it, or restoring what was loaded, has to be a StateError.
+# Damage. Each case writes a file. Loading it, or restoring the loaded state, must raise a StateError.
 
 HEADERS = {
     "a newer version": (lambda h: h.update(version=2), "newer everstep"),
@@ -294,7 +294,7 @@ TEXTS = {
 
 
 def forged(content, text):
-    """A file with another header, all sizes, places and checksums as they then have to be."""
+    """Returns a file with another header, and with sizes, positions and checksums to match."""
     length, = np.frombuffer(content[30 + len(npz_archive.HEADER_NAME) + 12 :][:8], "<u8").tolist()
     start = 30 + len(npz_archive.HEADER_NAME) + 20
     old_members = []
@@ -345,7 +345,7 @@ def put_in(content, random):
 
 
 def exchanged(content, random):
-    """Two members in each other's place, as an archive all in order."""
+    """Swaps two members in an otherwise valid archive."""
     place = 1 + random.randint(5)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
@@ -371,7 +371,7 @@ def rewritten(how):
     return make
 
 
-sprung = []  # what a pickle that is read does
+sprung = []  # filled if a file's pickle is executed
 
 
 class Trap(object):
@@ -417,7 +417,7 @@ WHOLE_FILES = {
 
 
 def edited(breaks):
-    """A whole and valid file of another state."""
+    """Returns a case that saves a changed state in a valid file."""
 
     def make(content, random):
         return breaks
@@ -512,7 +512,7 @@ def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
     start, memory = os.times()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     with pytest.raises(errors.StateError, match=needle) as raised:
         other.restore(everstep.State.load(str(path)), weights=True)
-    assert os.times()[0] - start < 20  # seconds of this process, however busy the others are
+    assert os.times()[0] - start < 20  # CPU seconds, so that other processes do not count
     if resource:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300000  # kB
     assert type(raised.value) in (errors.StateError, errors.FileError) and str(raised.value)
@@ -522,7 +522,7 @@ def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
 
 
 def test_what_was_not_damaged_is_restored(whole, other, tmpdir):
-    """The cases above fail for what they break, not for what they all have in common."""
+    """The undamaged file loads: the cases above fail for their damage, not for something that they share."""
     path, training = tmpdir.join("run.npz"), Training(seed=1)
     path.write_binary(forged(whole, archive_header(whole)))
     training.restore(everstep.State.load(str(path)), weights=True)
@@ -598,7 +598,7 @@ def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
     output, complaint = done.communicate()
     assert done.returncode == 0, complaint.decode("utf-8")
     seen, left = json.loads(output.decode("utf-8"))
-    assert len(seen) > 1 and left > 20, output  # so the kills came in the middle of saves, and after some
+    assert len(seen) > 1 and left > 20, output  # so some kills came in the middle of a save, and some after one
 
 
 # Names
@@ -700,7 +700,7 @@ def test_restore_by_pattern_and_by_order():
         assert counts == numbers(state)[1:]
 
 
-@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")  # NumPy 1.19 to 1.23 warns before it is asked
+@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")  # NumPy 1.19 to 1.23 warns
 @pytest.mark.parametrize(
     "breaks",
     [
@@ -729,7 +729,7 @@ def test_a_state_of_another_definition():
         training.restore(state)
     training.restore(state, other_definition=True)
     assert numbers(training.capture()) == numbers(state)
-    state.definition = None  # as of a file that does not say
+    state.definition = None  # as in a file without one
     training.restore(state)
 
 
@@ -793,7 +793,7 @@ def test_an_optimizer_that_has_not_trained(tmpdir):
     fresh = Adam(0.1).bind(np)
     state = everstep.capture(fresh, [weights])
     assert numbers(state)[0] == [("0", "m", "<f8", [0.0] * 3), ("0", "v", "<f8", [0.0] * 3)] and state.updates == 0
-    assert not fresh._slots  # nothing was made
+    assert not fresh._slots  # capture created no slots
     trained = Training(Adam(0.1))
     everstep.restore(fresh, trained.capture(), {name: array.copy() for name, array in trained.variables.items()})
     assert fresh.iterations == trained.optimizer.iterations

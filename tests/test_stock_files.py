@@ -1,7 +1,8 @@
-"""Every stock optimizer of the table that is here: what it saves is read, continued by ours, and written for it.
+"""Files of every stock optimizer of the table: everstep reads them, continues the run, and writes them for stock.
 
-Stock trains a layer of a kernel and a bias for a few steps and saves it in each format of its API. The run then goes on
-in three ways: stock itself; ours, restored from the file; stock, restored from what everstep wrote.
+Stock trains a layer of a kernel and a bias for a few steps and saves it in each format of its API. The run then
+continues in three ways: with stock itself; with ours, restored from the file; and with stock, restored from a file that
+everstep wrote.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -29,8 +30,8 @@ INPUTS = np.array([[0.5, -1.0, 0.3], [0.2, 0.4, -0.6], [-0.7, 0.1, 0.9], [1.0, 0
 OUTPUTS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25], [0.75, -0.5]], np.float32)
 KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
 BIAS = np.array([0.1, -0.2], np.float32)
-Way = namedtuple("Way", "name target sparse")  # as much of one as stock.allowed asks for
-# Beside those of tests/stock.py, arguments that are left to stock's own defaults.
+Way = namedtuple("Way", "name target sparse")  # the fields that stock.allowed needs
+# The cases of tests/stock.py, and some with stock's default arguments.
 TRAIN = stock.TRAIN + stock.CONTRIB + [("AdamOptimizer", 0.1, {}), ("RMSPropOptimizer", 0.01, {"momentum": 0.5})]
 
 
@@ -43,9 +44,9 @@ def spelled(name, rate, arguments):
 def near(found, wanted, way, name):
     bound, cause = stock.allowed(way, name, "dense")
     if bound > 0.2:
-        assert cause  # no definition follows: see docs/from_native.md
+        assert cause  # no definition follows it: see docs/from_native.md
         return
-    # By the size of the layer: its bias may come near 0.
+    # Relative to the whole layer, because its bias may come near 0.
     found, wanted = [np.concatenate([np.ravel(value) for value in values]) for values in (found, wanted)]
     assert oracle.distance(found, wanted) <= bound
 
@@ -54,7 +55,7 @@ def near(found, wanted, way, name):
 
 
 class Session(object):
-    """The layer in a graph, by an optimizer of tf.train; restored from a file where there is one."""
+    """The layer in a graph, with an optimizer of tf.train. Restores a checkpoint if `path` is given."""
 
     def __init__(self, make, path=None):
         self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
@@ -62,7 +63,7 @@ class Session(object):
         with self.graph.as_default():
             self.variables = [tf.get_variable("kernel", initializer=tf.constant(KERNEL)),
                               tf.get_variable("bias", initializer=tf.constant(BIAS))]
-            # Fed, since contrib's AdamW decays weights before or after the gradients read them, at random.
+            # Gradients are fed: contrib's AdamW decays weights before or after the gradients read them, at random.
             self.grads = [tf.placeholder(tf.float32, value.shape) for value in (KERNEL, BIAS)]
             self.optimizer = make(tf.train)
             self.step = self.optimizer.apply_gradients(list(zip(self.grads, self.variables)))
@@ -102,7 +103,7 @@ def test_saver(way, name, rate, arguments, tmp_path):
     first = Session(lambda _: made(**dict(arguments, learning_rate=rate)))
     first.train()
     first.save(path)
-    # It has no count where its rule needs none.
+    # Stock stores no count if its rule needs none.
     state = everstep.read_checkpoint(path, optimizer=spelled(name, rate, arguments))
     entry = entry_named("tf_train", name)
     assert state.updates == (STEPS if entry.head else 0) and set(state.slots) == {"kernel", "bias"}
@@ -120,7 +121,7 @@ def test_saver(way, name, rate, arguments, tmp_path):
         near(ours.train(), wanted, way, name)
 
     everstep.write_checkpoint(state, again, "tf-saver")
-    if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam name their slots alike
+    if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam have the same slot names
         near(Session(lambda _: made(**dict(arguments, learning_rate=rate)), again).train(), wanted, way, name)
     for held in (first, ours):
         held.session.close()
@@ -151,7 +152,7 @@ def train(model):
 def extensions_of(api):
     if api not in ("update_step", "keras3") or tensorflow and tensorflow.__version__.startswith("2.11."):
         return [".h5"]
-    # Keras 3 loads no .h5 model so that it trains on.
+    # Keras 3 does not load .h5 models for training.
     return [".keras", ".weights.h5"] + [".h5"] * (api == "update_step")
 
 
@@ -161,7 +162,7 @@ def keras_cases():
         backend = module.backend.backend() if api == "keras3" else "function"
         way = Way(" ".join([api, backend]), api, True)
         for name, rate, arguments in stock.KERAS:
-            # Ftrl of TF 1.14 cannot be saved: its get_config calls what is not there.
+            # Ftrl of TF 1.14 cannot be saved: its get_config raises.
             no_config = name == "Ftrl" and tensorflow and tensorflow.__version__.startswith("1.14.")
             if hasattr(module.optimizers, name) and not no_config:
                 for extension in extensions_of(api):
@@ -169,7 +170,7 @@ def keras_cases():
 
 
 def made_by(module, name, rate, arguments):
-    """A stock optimizer with the arguments that this version takes."""
+    """Returns (a stock optimizer, its arguments): only the arguments that this version takes."""
     taken = getattr(module.optimizers, name)().get_config()
     known = {key: value for key, value in arguments.items() if key in taken}
     return stock_optimizer(module.optimizers, name, dict(known, learning_rate=rate)), known
@@ -199,7 +200,7 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     if extension == ".weights.h5":
         how["optimizer"] = spelled(name, rate, {key: value for key, value in known.items() if key != "relative_step"})
     state = everstep.read_checkpoint(path, **how)
-    saved = way.target != "get_updates" or state.updates  # Keras before 2.3 saves no count of some
+    saved = way.target != "get_updates" or state.updates  # Keras before 2.3 does not always save a count
     assert not saved or state.updates == STEPS
     definition = everstep.Definition.from_config(state.definition)
     ours = build(module, lambda: definition.bind(module))
@@ -229,7 +230,7 @@ SINCE_V2 = [pair for pair in keras_modules() if api_of(pair[1].optimizers.Adam) 
 
 @pytest.mark.parametrize("label, module", SINCE_V2, ids=ids)
 def test_our_own_factored_slots(label, module, tmp_path):
-    """A kernel has rows and columns, its bias a whole second moment; a file that goes by position has both."""
+    """A kernel has rows and columns, its bias a whole second moment. A file ordered by position has both."""
     path = str(tmp_path / ("model" + extensions_of(api_of(module.optimizers.Adam))[0]))
     model = build(module, lambda: everstep.optimizers.Adafactor(0.1, dense_ok=True).bind(module))
     train(model)

@@ -1,4 +1,4 @@
-"""The stock table against the classes of the frameworks that are installed here."""
+"""Compares the stock table with the optimizer classes of the installed frameworks."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -23,19 +23,19 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "mak
 
 import docstrings  # noqa: E402
 
-# What is no optimizer by itself: the base classes of the APIs, and what stands in for a class that is gone.
+# Base classes of the APIs, and placeholders for removed classes.
 BASES = ("Optimizer", "OptimizerV1", "OptimizerV2", "BaseOptimizer", "KerasOptimizer", "TFOptimizerV1", "_OptimizerV2",
          "_BaseOptimizer", "TFOptimizer", "LegacyOptimizerWarning", "TorchOptimizer",
          "JaxOptimizer", "NumpyOptimizer", "TensorflowOptimizer", "TorchParallelOptimizer")
-# Arguments that all classes of an API have, and that from_native reads, keeps out or has no use for.
+# Arguments that all classes of an API share, or that from_native reads, refuses or ignores.
 SHARED = set(
     "use_locking name clipnorm clipvalue global_clipnorm weight_decay use_ema ema_momentum ema_overwrite_frequency "
     "jit_compile loss_scale_factor gradient_accumulation_steps gradient_aggregator gradient_transformers decay lr "
     "is_legacy_optimizer relative_step skip_list sign_decay_fn accum_name linear_name "
     "use_own_namescope_for_non_slot_vars adaptive_epsilon schedule_decay mesh".split()
 )
-UNUSED = {("SGD", "amsgrad")}  # TF 2.11 takes it and does nothing with it
-# Defaults that a version has other than the table: (target, argument, how its modules are called, default).
+UNUSED = {("SGD", "amsgrad")}  # TF 2.11 accepts and ignores it
+# Defaults of single versions that differ from the table: (target, argument, prefix of the module, default).
 OTHER_DEFAULTS = [
     ("get_updates", "epsilon", "tensorflow.python.keras._impl", 1e-8),  # the first tf.keras
     ("optimizer_v2", "learning_rate", "tensorflow.python.keras.optimizer_v2.ftrl", REQUIRED),  # TF 1.14
@@ -50,7 +50,7 @@ def below(base):
 
 
 def stock_classes():
-    """{(target, name, module): class} of all optimizer classes that the frameworks here have loaded or export."""
+    """Returns {(target, name, module): class} of all optimizer classes that the frameworks here load or export."""
     bases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -58,7 +58,7 @@ def stock_classes():
             try:
                 importlib.import_module(name)
             except ImportError:
-                pass  # not before TF 1.4, nor after 1.15
+                pass  # before TF 1.4 and after 1.15
         for _, module in known_modules():
             holder = getattr(module, "optimizers", module)
             exported = [getattr(holder, each, None) for each in dir(holder)]
@@ -96,7 +96,7 @@ def test_a_class_that_is_not_in_the_table_is_found():
 
 
 def in_table():
-    """(entry, class) of those here that the table has."""
+    """Yields (entry, class) for each installed class that is in the table."""
     for (target, _, _), made in sorted(CLASSES.items()):
         try:
             yield entry_of_class(made, target or None), made
@@ -105,7 +105,7 @@ def in_table():
 
 
 def arguments_of(made):
-    """{argument: default} of a constructor as it is written; None where it is wrapped."""
+    """Returns {argument: default} from a constructor's signature, or None if the constructor is wrapped."""
     code, values = made.__init__.__code__, made.__init__.__defaults__ or ()
     names = code.co_varnames[1 : code.co_argcount]
     found = dict.fromkeys(names, REQUIRED)
@@ -119,7 +119,7 @@ def ids(value):
 
 @pytest.mark.parametrize("entry, made", list(in_table()), ids=ids)
 def test_defaults_are_those_of_the_class(entry, made):
-    """As its constructor has them, and as it tells them where Keras works them out (`epsilon=None`)."""
+    """As in the constructor's signature, or in the config if Keras computes the default (`epsilon=None`)."""
     written = arguments_of(made)
     if written is None:
         assert entry.target in ("get_updates", "update_step", "keras3", "optimizer_v2"), made
@@ -142,21 +142,21 @@ def test_defaults_are_those_of_the_class(entry, made):
 
 
 def config_of(made):
-    """The config of one that is made without arguments, with lr as learning_rate; {} where that is not possible."""
+    """Returns the config of an optimizer made without arguments, with lr as learning_rate; {} if that fails."""
     keras = namedtuple("Keras", "backend")(getattr(sys.modules[made.__module__], "K", None))
     if hasattr(keras.backend, "get_session"):
-        harness.start_anew(keras)  # else its session may be of another test's graph
+        harness.start_anew(keras)  # the current session may belong to another test's graph
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             config = made().get_config()
-        except TypeError:  # Ftrl of TF 1.14 needs a rate, and its get_config calls what is not there
+        except TypeError:  # Ftrl of TF 1.14 needs a rate, and its get_config raises
             return {}
     return dict(config, **({"learning_rate": config["lr"]} if "lr" in config else {}))
 
 
 def test_the_table_fits_the_definitions():
-    """Each argument and option is one of the definition, each slot on disk is one, and no entry stands twice."""
+    """Arguments, options and slots of each entry exist in its definition, and no class has two entries."""
     seen = set()
     for entry in STOCK:
         assert (entry.target, entry.native) not in seen, entry

@@ -1,4 +1,4 @@
-"""The tf_train target: what it promises beside the numbers that the battery compares, on the TensorFlow here."""
+"""The tf_train target: what it promises beyond the numbers that the battery compares, on the TensorFlow here."""
 from __future__ import absolute_import, division, print_function
 
 import functools
@@ -26,12 +26,12 @@ ALL_KINDS = KINDS + ("parts",)
 START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
 RANDOM = np.random.RandomState(0)
 GRADS = RANDOM.randn(20, 4, 3).astype(np.float32)
-IDS = RANDOM.randint(0, 4, (20, 5))  # five rows of four: always some twice
+IDS = RANDOM.randint(0, 4, (20, 5))  # five rows out of four, so one always repeats
 VALUES = RANDOM.randn(20, 5, 3).astype(np.float32)
 
 
 class Slow(everstep.Definition):
-    """Weights that start at the variable's value and follow it, and a norm over all variables."""
+    """An average that starts at the variable's value, and a norm over all variables."""
 
     learning_rate = everstep.hyper(0.1)
     average = everstep.slot(init=everstep.VARIABLE)
@@ -45,7 +45,7 @@ class Slow(everstep.Definition):
 
 
 class Whole(everstep.Definition):
-    """A rule that must see whole variables."""
+    """A rule that needs whole variables."""
 
     locality = "variable"
     learning_rate = everstep.hyper(0.1)
@@ -55,7 +55,7 @@ class Whole(everstep.Definition):
 
 
 class Graph(object):
-    """A graph of its own with one variable W, and the placeholders that give its gradient."""
+    """A new graph with one variable W, and the placeholders that feed its gradient."""
 
     def __init__(self, kind="ref", sparse=False, value=START, parts=2, **more):
         self.graph, self.sparse = tf.Graph(), sparse
@@ -112,7 +112,7 @@ def make_variable(name, kind, value, parts=2, **more):
 
 
 def expected(definition, steps, sparse=False, start=START, dtype=np.float64):
-    """The weights and the optimizer of the same run on NumPy."""
+    """Returns the weights and the optimizer of the same run on NumPy."""
     weights = np.array(start, dtype)
     optimizer = definition.bind(np)
     for step in steps:
@@ -192,7 +192,7 @@ def test_use_locking(kind, use_locking):
 
 
 AT_ONCE = ("AssignSub", "AssignSubVariableOp", "ScatterSub", "ResourceScatterSub", "ResourceScatterAdd")
-BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, as that of TensorFlow Addons does
+BY_VALUE = (Yogi,)  # its proximal step shrinks the moved variable, so it assigns the new value, as in TensorFlow Addons
 
 
 @pytest.mark.shared
@@ -200,7 +200,7 @@ BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, a
 @pytest.mark.parametrize("sparse", [None, "exact", "rows"])
 @pytest.mark.parametrize("made", [each for each in battery.definition_classes() if each not in BY_VALUE])
 def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind, monkeypatch):
-    """So that of asynchronous workers none overwrites what another wrote: a large variable neither."""
+    """Asynchronous workers must not overwrite each other's updates, large variables included."""
     monkeypatch.setattr(lowering, "LARGE", START.nbytes - 1)
     monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     with Graph(kind, sparse=bool(sparse)) as graph:
@@ -228,7 +228,7 @@ def test_other_float_types(kind, sparse, dtype, bound):
 
 
 def scalar_hypers():
-    """Each way to give a learning rate: (name, what to give, what to feed at a step, the same for NumPy)."""
+    """Yields each way to give a learning rate: (name, rate, what to feed at a step, the same for NumPy)."""
     falling = everstep.InverseTimeDecay(0.1, 0.5)
 
     def fed(step):
@@ -285,15 +285,15 @@ def test_a_tensor_of_another_graph_is_refused():
         assert len(v1.global_variables()) == 1
 
 
-# What minimize and apply_gradients take.
+# Arguments of minimize and apply_gradients.
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
 def test_no_race_in_a_deep_chain(kind, gate):
-    """Every gradient is of the weights before the step and every t is right, whatever the gate, in 300 steps."""
+    """With every gate, all gradients use the weights before the step and each t is right, over 300 steps."""
     random, rate = np.random.RandomState(1), 0.02
-    data = random.randn(300, 2, 8, 3).astype(np.float32)  # others at each step, so that gradients stay large
+    data = random.randn(300, 2, 8, 3).astype(np.float32)  # new data at each step, so that gradients stay large
     with tf.Graph().as_default(), v1.Session() as session:
         inputs, outputs = v1.placeholder(tf.float32, [8, 3]), v1.placeholder(tf.float32, [8, 3])
         hidden, variables = inputs, []
@@ -313,7 +313,7 @@ def test_no_race_in_a_deep_chain(kind, gate):
             wanted = next_adam(before, chain_gradients(before[0], given, target), t, rate)
             moved = [new - old for new, old in zip(after[0], before[0])]
             errors = [np.abs(m - w).max() / np.abs(w).max() for m, w in zip(moved + after[1], wanted[0] + wanted[1])]
-            wrong += max(errors) > 1e-3  # float32 alone gives 1e-5, a gradient of updated weights about the rate
+            wrong += max(errors) > 1e-3  # float32 alone gives 1e-5; a gradient of updated weights gives about the rate
             before = after
         assert wrong == 0
         assert session.run(optimizer.counter("updates")) == 300
@@ -333,7 +333,7 @@ def chain_gradients(weights, inputs, outputs):
 
 
 def next_adam(state, grads, t, rate):
-    """(what the weights move by, the new m) of a step from a known state."""
+    """Returns (changes of the weights, new m) of a step from a known state."""
     moves, ms = [], []
     for _, m, v, grad in zip(state[0], state[1], state[2], grads):
         ms.append(0.9 * m + 0.1 * grad)
@@ -585,7 +585,7 @@ def test_parts_are_saved_as_one(tmp_path):
 
 
 def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
-    """A number for each row, of a variable whose columns are split."""
+    """A slot with a number for each row, of a variable that is split by columns."""
 
     def made(columns):
         partitioner = v1.fixed_size_partitioner(columns, axis=1)
@@ -678,7 +678,7 @@ def test_applied_twice_counts_twice(kind):
         assert_same(graph.whole([other]), START - rate * moments[0] / (np.sqrt(moments[1]) + 1e-7))
 
 
-# Control flow, wrappers, and what drives sessions.
+# Control flow, wrapping optimizers, and tools that run sessions.
 
 
 @pytest.mark.parametrize("definition", [Adam(0.1), everstep.accumulate(Adam(0.1), 2)], ids=identify)
@@ -727,12 +727,12 @@ def test_a_train_op_in_a_loop(kind, definition):
 
 
 def refuses_ref_in_functions(variable):
-    """Whether branches and loops are functions here, as in TF 2, which cannot write a ref variable."""
+    """Returns True if branches and loops are functions, as in TF 2: those cannot write a ref variable."""
     return "_ref" in variable.dtype.name and getattr(v1, "control_flow_v2_enabled", lambda: False)()
 
 
 class Delegating(v1.train.Optimizer):
-    """A stock way to wrap an optimizer: hand it one variable after the other."""
+    """A typical wrapping optimizer: passes on one variable after the other."""
 
     def __init__(self, inner):
         super(Delegating, self).__init__(False, "Delegating")
@@ -761,7 +761,7 @@ class Delegating(v1.train.Optimizer):
 
 
 class Doubling(Adam.native_class(v1.train)):
-    """A native class of ours, subclassed as one subclasses stock ones."""
+    """A native class of ours, subclassed as users subclass stock classes."""
 
     def _apply_dense(self, grad, var):
         return super(Doubling, self)._apply_dense(2 * grad, var)
@@ -801,7 +801,7 @@ def test_hooks_of_a_subclass_are_called(kind):
 
 
 def test_hooks_replaced_on_an_optimizer_are_called():
-    """As wrappers that skip updates do it."""
+    """Wrappers that skip updates replace hooks this way."""
     with Graph() as graph:
         optimizer = SGD(1.0).bind(v1.train)
         optimizer._apply_dense = lambda grad, var: v1.assign_add(var, grad).op
@@ -870,7 +870,7 @@ def predict(features):
 
 
 def estimator(optimizer, directory, **more):
-    """An Estimator that fits one dense layer, on batches that never change."""
+    """Returns an Estimator that fits one dense layer, on batches that never change."""
 
     def model_fn(features, labels, mode):
         loss = v1.losses.mean_squared_error(labels, predict(features))
@@ -902,11 +902,11 @@ def test_estimator_trains_and_resumes(tmp_path):
         np.testing.assert_array_equal(straight.get_variable_value(name), resumed.get_variable_value(name))
 
 
-# Starting from another optimizer's checkpoint.
+# Warm starts from another optimizer's checkpoint.
 
 
 def old_run(directory, kind="ref", extra=None):
-    """Five steps of a stock optimizer; what they leave in the checkpoint and the weights."""
+    """Trains five steps with a stock optimizer. Returns the checkpoint's path and the weights."""
     with Graph(kind) as graph:
         if extra:
             make_variable(extra, kind, START)
@@ -936,7 +936,7 @@ def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
         start.run(graph.session)
         slots = [optimizer.get_slot(part, "average") for part in graph.variables]
         np.testing.assert_array_equal(graph.whole(), weights)
-        # They start at the variable's restored value; where branches cannot read a ref variable, at its initial one.
+        # Slots start at the variable's restored value, or at its initial value if branches cannot read a ref variable.
         wanted = START if refuses_ref_in_functions(graph.variables[0]) else weights
         np.testing.assert_array_equal(graph.whole(slots), wanted)
         assert graph.session.run([global_step, optimizer.counter("updates")]) == [5, 0]
@@ -945,7 +945,7 @@ def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
 
 
 def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
-    """Its slot starts at the value it then has, though the session has initialized both before."""
+    """The slot starts at the variable's final value, though the session initialized both before."""
     path, weights = old_run(tmp_path)
     with Graph("resource") as graph:
         other = v1.get_variable("other", [4, 3], use_resource=True)
@@ -1008,7 +1008,7 @@ def blocks_of(document):
     "place", [0, 1, pytest.param(2, marks=needs_estimator)], ids=["saver", "monitored", "estimator"]
 )
 def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
-    """Each code block of docs/swap_optimizer.md, run after an old run and then again, as a resumed one."""
+    """Runs each code block of docs/swap_optimizer.md after an old run, and again as a resumed one."""
     monkeypatch.chdir(tmp_path)
 
     features, labels = GRADS[0], GRADS[1][:, :2]
@@ -1020,7 +1020,7 @@ def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
             session.run(train_op)
         weights = session.run(v1.trainable_variables())
         v1.train.Saver().save(session, "old_run/model.ckpt")
-    expected_counts = [5] if place == 0 else [5, 10]  # a plain Saver's users write the resuming themselves
+    expected_counts = [5] if place == 0 else [5, 10]  # users of a plain Saver write the resuming themselves
     for count in expected_counts:
         with tf.Graph().as_default():
             loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
@@ -1102,7 +1102,7 @@ def eager_function():
 
 
 def eager_same_names():
-    """Two variables of one name are still two."""
+    """Two variables with the same name stay separate."""
     one, two, optimizer = eager_variable(), eager_variable(), Slow(0.1).bind(v1.train)
     optimizer.apply_gradients([(tf.constant(GRADS[0]), one), (tf.constant(GRADS[1]), two)])
     arrays, wanted = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
@@ -1112,7 +1112,7 @@ def eager_same_names():
 
 
 def eager_checkpoint():
-    """Saved and restored by objects: into an optimizer that has its slots, and into one that will make them."""
+    """Restores object-based checkpoints into an optimizer with slots, and into one that creates them later."""
     import shutil
     import tempfile
 
@@ -1153,7 +1153,7 @@ EAGER += [eager_checkpoint] if hasattr(v1.train, "Checkpoint") else []  # from T
 
 @pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)
 def test_eager(checks):
-    """In TF 1.x, where eager code is for whole processes, in a process of its own."""
+    """In TF 1.x eager mode is set for a whole process, so the checks run in a new one."""
     if TF2:
         return checks[0]()
     if not hasattr(tf, "enable_eager_execution"):

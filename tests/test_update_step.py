@@ -1,6 +1,7 @@
-"""The update_step target: the ways of new-style tf.keras 2.11 to 2.15 and tf_keras to train, save and change a model.
+"""The update_step target: training, saving and changing a model with new-style tf.keras 2.11 to 2.15 and tf_keras.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -38,7 +39,7 @@ compiled, fit, own, schedule = API.compiled, API.fit, API.own, API.schedule
 variable, constant, slices = API.variable, API.tensor, API.slices
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning"),  # stock does, and TF says so
+    pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning"),  # stock does, and TF warns
     pytest.mark.filterwarnings("ignore:`lr` is deprecated"),
 ]
 
@@ -53,7 +54,7 @@ class TestShared(keras_suite.SharedTests, keras_suite.Keras2Tests, keras_suite.N
 
 
 def run(make, steps=7, start=0.5, sparse=True, traced=False, all_trained=False, **more):
-    """[a vector, a matrix, one without gradient, their optimizer] after some steps from gradients of both kinds."""
+    """Trains on gradients of both kinds. Returns [a vector, a matrix, a variable without gradient, the optimizer]."""
     optimizer, random = make(), np.random.RandomState(3)
     one, two = variable([start, -start], name="one", **more), variable(np.full((4, 2), start), name="two", **more)
     idle = variable([1.0], name="idle")
@@ -106,16 +107,16 @@ def test_compiled_by_xla():
     assert difference(*found) <= 1e-5
 
 
-# What the base class does around the rule.
+# Features of the base class around the rule.
 
 DENSE_GRAD = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], "float32")
-REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, row 0 in two parts
+REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, with row 0 in two parts
 BOUNDS = [{"clipnorm": 1.0}, {"clipvalue": 2.5}, {"global_clipnorm": 1.0}, {"clipnorm": 2.0, "clipvalue": 0.5}]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: "-".join(sorted(bound)))
 def test_clipping(bound):
-    """As stock for dense gradients; equal rows of a sparse one are added up first, and it stays sparse."""
+    """As stock for dense gradients. Equal rows of a sparse gradient are summed first, and it stays sparse."""
     as_stock(lambda: SGD(0.1).bind(MODULE, **bound), lambda: keras.optimizers.SGD(0.1, **bound), sparse=False)
     changes = []
     for grad in (constant(DENSE_GRAD), slices(REPEATED[0], REPEATED[1], [3, 2])):
@@ -139,7 +140,7 @@ def test_moving_averages_as_stock(frequency, traced):
         lambda: SGD(0.1).bind(MODULE, **settings),
         lambda: keras.optimizers.SGD(0.1, **settings),
         traced=traced,
-        all_trained=True,  # which stock needs in TF 2.11
+        all_trained=True,  # stock needs this in TF 2.11
     )
     for ran in (found, wanted):
         ran[3].finalize_variable_values(ran[:2])
@@ -147,14 +148,14 @@ def test_moving_averages_as_stock(frequency, traced):
 
 
 def test_moving_averages_in_any_order():
-    """Each variable has its own average, whatever comes with it; TF 2.11 goes by place and mixes them up."""
+    """Each variable has its own average, in any order of calls. TF 2.11 looks averages up by position and mixes them up."""
     one, two = variable([0.0]), variable([8.0])
     optimizer = SGD(1.0).bind(MODULE, use_ema=True, ema_momentum=0.5)
     optimizer.build([one, two])
     optimizer.apply_gradients([(constant([2.0]), two), (constant([2.0]), one)])
     optimizer.apply_gradients([(constant([2.0]), two)])
     optimizer.finalize_variable_values([two, one])
-    assert [one.numpy().tolist(), two.numpy().tolist()] == [[-1.0], [5.5]]  # of 0, -2 and of 8, 6 (7), 4
+    assert [one.numpy().tolist(), two.numpy().tolist()] == [[-1.0], [5.5]]  # averages of 0, -2 and of 8, 6 (7), 4
     with pytest.raises(UnsupportedError, match="use_ema"):
         everstep.accumulate(SGD(), 2).bind(MODULE, use_ema=True)
 
@@ -195,7 +196,7 @@ def test_weight_decay_comes_with_updates_alone():
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "accumulated"])
 def test_constraints_once_an_update(kind):
-    """Half of what the update leaves: what is done twice, or where nothing is updated, shows."""
+    """The constraint halves the variable, so the result shows if it ran twice or without an update."""
     weight = variable(np.ones((2, 1)), constraint=lambda value: value * 0.5)
     grad = slices([[0.25], [0.25]], [0, 0], [2, 1]) if kind == "sparse" else constant([[0.5], [0.0]])
     definition = everstep.accumulate(SGD(1.0), 2) if kind == "accumulated" else SGD(1.0)
@@ -223,11 +224,11 @@ def test_weight_decay_follows_a_schedule_as_stock():
     )
 
 
-# Wrappers of Keras.
+# Optimizers of Keras that wrap ours.
 
 
 def test_loss_scale_as_stock():
-    """Float16 layers. A step that is not finite moves `iterations`, which the wrapper does itself, and nothing else."""
+    """With float16 layers. A step that is not finite moves only `iterations`, which the wrapper does itself."""
     found = []
     for optimizer in (SGD(0.1, 0.9).bind(MODULE), keras.optimizers.SGD(0.1, 0.9)):
         scaled = keras.mixed_precision.LossScaleOptimizer(optimizer)
@@ -244,7 +245,7 @@ def test_loss_scale_as_stock():
 
 
 def test_a_step_that_is_not_finite_within_a_window():
-    """The window goes on where it was, with the rows that it has seen."""
+    """The window continues, with the rows that it has touched."""
     weight = variable(np.zeros((3, 1)))
     scaled = keras.mixed_precision.LossScaleOptimizer(everstep.accumulate(SGD(1.0), 2).bind(MODULE))
     for row, value in [(0, 4.0), (1, np.inf), (2, 8.0)]:
@@ -257,7 +258,7 @@ def test_a_step_that_is_not_finite_within_a_window():
 
 
 def test_names_and_checkpoint_keys(tmpdir):
-    """As stock's, where stock has such a variable."""
+    """The same as stock's, for variables that stock has too."""
 
     def names(optimizer):
         weight = variable([1.0, 2.0], name="W")
@@ -278,7 +279,7 @@ def test_names_and_checkpoint_keys(tmpdir):
 
 
 class Shapes(everstep.Definition):
-    """Slots of other shapes, dtypes and starts."""
+    """Slots of other shapes, dtypes and start values."""
 
     learning_rate = everstep.hyper(0.5)
     norms = everstep.scalar(1.0)
@@ -307,7 +308,7 @@ def test_slots():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(dtype):
-    """Slots of 16-bit variables are float32; the step is the variable's own."""
+    """Slots of 16-bit variables are float32. Slots of other variables have the variable's dtype."""
     weight, optimizer = tf.Variable(tf.cast([1.0, 2.0], dtype)), Adam(0.5).bind(MODULE, weight_decay=0.0, use_ema=True)
     optimizer.apply_gradients([(tf.cast([1.0, -1.0], dtype), weight)])
     np.testing.assert_allclose(tf.cast(weight, "float32"), [0.5, 2.5], rtol=1e-2)
@@ -365,7 +366,7 @@ def test_accumulate_equals_joined_batches(traced):
 
 
 class Zeroing(everstep.Definition):
-    """Sets what it sees to nought, as stock Ftrl does with every row that has never had a gradient."""
+    """Sets every row that it gets to zero, as stock Ftrl does with rows without any gradient."""
 
     def update(self, ops, grad, var, slots, hyper, t):
         return everstep.assign(0 * var), {}
@@ -373,7 +374,7 @@ class Zeroing(everstep.Definition):
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_rows_stay_sparse(traced):
-    """Rows without a gradient keep their bits, slots too; with "exact" they see a gradient of zero."""
+    """Rows without a gradient keep every bit, slots too. With "exact" they get a zero gradient."""
     start = np.random.RandomState(4).randn(6, 2).astype("float32")
     for definition in (Adam(0.1, sparse="rows"), SGD(0.1, 0.9, sparse="rows"), Zeroing(sparse="rows"), Zeroing()):
         weight, optimizer = variable(start), definition.bind(MODULE)
@@ -393,7 +394,7 @@ def test_rows_stay_sparse(traced):
         if traced and definition.sparse == "rows":
             graph = step.get_concrete_function(constant(np.ones((3, 2)))).graph
             shapes = [out.shape for operation in graph.get_operations() for out in operation.outputs]
-            assert tf.TensorShape([6, 2]) not in shapes  # nothing of the size of the whole is computed
+            assert tf.TensorShape([6, 2]) not in shapes  # no tensor has the shape of the whole table
 
 
 # Config.
@@ -412,7 +413,7 @@ def test_serialize_and_deserialize(kind):
         found = keras.optimizers.deserialize(data)
     except (TypeError, ValueError):
         found = None
-    assert found is None or found == "Accumulate"  # Keras 2.12 gives back the name of a class that it does not know
+    assert found is None or found == "Accumulate"  # Keras 2.12 returns the name of an unknown class
 
 
 def test_loss_scale_around_a_config():
@@ -427,9 +428,9 @@ def test_a_mesh_is_refused():
         Adam().bind(MODULE, mesh="any")
 
 
-# Files: 10 + 10 steps are 20, bit for bit, in each format.
+# Files: saving and loading after 10 of 20 steps changes nothing, bit for bit, in each format.
 
-# All there is: slots of another shape and dtype, counters, rows touched in an open window, a schedule.
+# Slots of another shape and dtype, counters, touched rows of an open window, schedules.
 SAVED = {
     "slots": lambda: everstep.accumulate(AdagradDecay(0.1, decay_steps=1, sparse="rows"), 4),
     "everstep schedule": lambda: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, 0.3)), 4),
@@ -485,7 +486,7 @@ def test_files_resume_bit_for_bit(kind, tmpdir):
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) & {"h5", "keras", "saved model"}))
 def test_files_do_not_become_stock_without_a_word(name, tmpdir):
-    """Stock loaders look names up in lower case, and find their own Adam before ours; our config stops them."""
+    """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = compiled(Adam(0.01).bind(MODULE), traced=False)
     API.train_on_batches(model)
     save, ending, load = FORMATS[name]
@@ -520,7 +521,7 @@ LOAD = "load_own_variables" if NEW_FORMAT else "_load_own_variables"
 
 
 def with_state(definition, *shapes, **native):
-    """(an optimizer that is built, its state as a file has it)."""
+    """Returns (a built optimizer, its state as a file has it)."""
     optimizer = definition.bind(MODULE, **native)
     optimizer.build([variable(np.ones(shape)) for shape in shapes])
     optimizer.iterations.assign(3)
@@ -542,7 +543,7 @@ def test_wrong_state(name, wrong):
     with pytest.raises(SlotError):
         getattr(right, LOAD)(wrong()[1])
     assert same(own(right), before)
-    # Loaded before there are slots, it is kept for them; what does not fit is never trained over.
+    # State loaded before slots exist is kept for them. State that does not fit raises before any training.
     later, pairs = Adam().bind(MODULE), [(constant(np.ones(size)), variable(np.ones(size))) for size in (2, 3)]
     getattr(later, LOAD)(wrong()[1])
     for _ in range(2):
@@ -576,7 +577,7 @@ def test_a_checkpoint_of_a_legacy_optimizer(tmpdir):
         tf.train.Checkpoint(optimizer=optimizer, weight=variable([1.0])).restore(path)
 
 
-# Bad input: our own error, and nothing has changed.
+# Bad input: raises an everstep error, and changes nothing.
 
 IN_A_GRAPH = """
 import everstep, tensorflow as tf
@@ -608,7 +609,7 @@ print("done")
 
 
 def test_graphs_of_tf_1():
-    """In a process of its own: eager execution is switched off for good."""
+    """Runs in a new process, because eager execution is disabled for good."""
     imports = "import tf_keras; module = tf_keras" if NAME == "tf_keras" else "module = tf.keras"
     done = subprocess.Popen(
         [sys.executable, "-c", IN_A_GRAPH.format(imports=imports)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -617,12 +618,12 @@ def test_graphs_of_tf_1():
     assert out.decode().split() == ["done"], said.decode()[-2000:]
 
 
-# One process, one definition, all that is here.
+# One process, one definition, every target.
 
 
 @pytest.mark.parametrize("definition", [Adam(0.05, amsgrad=True), everstep.accumulate(SGD(0.1, 0.9), 2)])
 def test_side_by_side(definition):
-    """The same numbers from every target of one process, each step taken by one after the other."""
+    """Optimizers of every target in one process, stepped in turns, give the same numbers."""
     random, ways, start = np.random.RandomState(5), {}, [np.array([0.5, -0.5]), np.full((4, 2), 0.5)]
     for target, modules in HERE.items():
         for name, module in modules if target not in ("arrays", "get_updates") else ():

@@ -1,4 +1,4 @@
-"""`moving_average`, `stochastic_weight_averaging`, `lookahead` and `averaged`, against loops in float64."""
+"""`moving_average`, `stochastic_weight_averaging`, `lookahead` and `averaged`, compared with loops in float64."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -37,7 +37,7 @@ def batches(count=STEPS, seed=2):
 
 
 def ema(decay):
-    """`decay(step)` of the steps from 1 on."""
+    """Returns a moving average with `decay(step)`; steps count from 1."""
 
     def average(step, value, kept):
         kept["average"] = decay(step) * kept["average"] + (1 - decay(step)) * value
@@ -68,7 +68,7 @@ def looking_ahead(step, value, kept):
     return value, kept["average"]
 
 
-# (definition, its slot, what a loop does after each step, whether in every way or in one of each target)
+# (definition, what a loop does after each step, True to run in every way, not just one of each target)
 CASES = [
     (everstep.moving_average(INNER, 0.9), ema(lambda step: 0.9), False),
     (everstep.moving_average(INNER, 0.9, "ramp"), ema(lambda step: min(0.9, step / (9.0 + step))), True),
@@ -85,7 +85,7 @@ CASES = [
 
 
 def by_hand(after, by_rows=False, count=STEPS):
-    """{name: (weights, average)} of momentum and what comes after each step, in float64, row by row."""
+    """Returns {name: (weights, average)} of momentum followed by `after` at each step, in float64, row by row."""
     found = {}
     for name, shape in SHAPES.items():
         rows = []
@@ -115,7 +115,7 @@ def trained(way, definition, count=STEPS):
 
 
 def averages(run):
-    """What `everstep.averaged` puts into the variables of a run."""
+    """Returns the weights inside `everstep.averaged`."""
     session = getattr(run, "session", None)
     with everstep.averaged(run.optimizer, run.variables, session=session):
         return run.weights()
@@ -146,7 +146,7 @@ def test_rows_absent_are_left_as_they_are(way, definition, after):
 
 
 def test_snapshots_of_rows_that_were_absent():
-    """A row that a snapshot misses keeps its average, which stands for that snapshot too."""
+    """A row that misses a snapshot keeps its average, which counts for that snapshot too."""
     table = np.zeros((2, 1))
     optimizer = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows"), period=1).bind(np)
     still = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows").replace(momentum=0.5), period=1).bind(np)
@@ -198,7 +198,7 @@ def test_averages_for_good(way):
     everstep.assign_averages(run.optimizer, run.variables, session=getattr(run, "session", None))
     found = run.weights()
     assert all(np.array_equal(found[name], wanted[name]) for name in SHAPES)
-    run.step(next(batches()))  # and training goes on from there
+    run.step(next(batches()))  # training continues from there
     run.close()
 
 
@@ -265,7 +265,7 @@ LATE = [
 
 @pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
 def test_missed_steps_are_taken(place, way):
-    """Each target takes one of them in a cell, NumPy all."""
+    """Each target takes one of LATE in a cell, NumPy all of them."""
     for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
         wanted = train(way, wrap(Adam(0.05)), zipf_batches(42))
         found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
@@ -274,7 +274,7 @@ def test_missed_steps_are_taken(place, way):
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 def test_long_gaps():
-    """Beyond 200 missed steps: closed forms."""
+    """After more than 200 missed steps closed forms apply."""
 
     def gaps(definition):
         random = np.random.RandomState(7)
@@ -332,7 +332,7 @@ _known = {}
 
 
 def reference(place):
-    """What NumPy's float64 comes to, weights and slots."""
+    """Returns weights and slots of the same run on NumPy in float64."""
     if place not in _known:
         start = {name: value.astype("float64") for name, value in START.items()}
         run = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
@@ -343,7 +343,7 @@ def reference(place):
 
 
 def everything(run):
-    """Weights and slots."""
+    """Returns weights and slots."""
     found = {name: value for name, value in run.weights().items()}
     for name in SHAPES:
         for slot in run.optimizer.slot_names(run.variables[name]):
@@ -362,7 +362,7 @@ def test_stacks_of_three(place, way):
 
 
 def test_a_stack_by_hand():
-    """Three halvings in one: average of (lookahead of (decayed))."""
+    """Three nested halvings: average of (lookahead of (decayed))."""
     weights = np.full(1, 8.0)
     inner = everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.5), 1.0), 2)
     optimizer = everstep.moving_average(inner, 0.5).bind(np)
@@ -388,7 +388,7 @@ def test_save_and_resume_in_the_middle_is_exact(place, way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_state_moves_from_numpy(way):
-    """The first half on NumPy in float32, the second here."""
+    """Trains the first half on NumPy in float32, the second half here."""
     for place in (1, 2):
         first = trained(harness.NUMPY, STACKS[place], 5)
         state = everstep.capture(first.optimizer, first.variables, weights=True)
@@ -433,13 +433,13 @@ def test_bad_input(make, error, needle):
         make()
 
 
-# Beside the incumbents
+# Compared with stock implementations
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target in ("update_step", "keras3")], ids=ids)
 @pytest.mark.parametrize("frequency", [None, 3])
 def test_equals_use_ema(way, frequency):
-    """Keras 3 starts from the value after the first update, the new-style Keras before it from the one before."""
+    """Keras 3 starts the average at the value after the first update, new-style Keras at the value before it."""
     start = 1 if way.target == "keras3" else 0
     stock = way.run(
         lambda: way.stock.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency), START, KINDS
@@ -460,7 +460,7 @@ def test_equals_use_ema(way, frequency):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_equals_exponential_moving_average(way):
-    """With num_updates: the global step, counted before the update."""
+    """With num_updates, the global step, which is read before it is incremented."""
 
     class Averaging(way.run):
         def apply(self, pairs):

@@ -1,7 +1,7 @@
-"""Every wrapper, and stacks of three, on every target against the float64 oracle, and through each API's serializer.
+"""Trains every wrapper, and stacks of three, on every target against the float64 oracle, and serializes each.
 
-In a cell each wrapper has a rule inside and a way that take turns from cell to cell: over the matrix all of them, with
-each kind of rule inside, on all targets. With EVERSTEP_FULL=1 it is the whole product.
+In a cell each wrapper runs with one inner rule in one way. Both rotate from cell to cell, so that over the matrix each
+wrapper meets every kind of rule and every target. With EVERSTEP_FULL=1 every combination runs.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -77,7 +77,7 @@ MADE = dict(WRAPPERS, **STACKS)
 
 
 def cases():
-    """(name, way, rule)"""
+    """Returns [(name, way, rule)]."""
     if harness.FULL:
         return list(itertools.product(sorted(MADE), WAYS, RULES))
     found = []
@@ -91,7 +91,7 @@ def bound(way, definition):
     if definition.stages > 1:
         everstep.enable_multistage(optimizer)
     if issubclass(way.run, harness.GraphRun):
-        optimizer.scale_loss(1.0)  # which the gradients below have been taken of
+        optimizer.scale_loss(1.0)  # the gradients below are of the unscaled loss
     return optimizer
 
 
@@ -102,7 +102,7 @@ def test_equals_oracle(name, way, rule):
     definition = MADE[name](rule, is_dense)
     start, batches = start_values("float32"), make_batches("float32", STEPS)
     wanted, slots = oracle.trajectory(definition, start, scaled(batches) if "loss scale" in name else batches)
-    if "loss scale" in name and way.target != "get_updates":  # which scales the loss itself
+    if "loss scale" in name and way.target != "get_updates":  # it scales the loss itself
         batches = scaled(batches)
     run = way.run(lambda: bound(way, definition), start, KINDS)
     try:
@@ -131,7 +131,7 @@ MIDDLE = ["restarts", "accumulate sums", "lookahead(average(clip))", "stochastic
 
 @pytest.mark.parametrize("name, way", harness.in_turn(MIDDLE, harness.one_of_each_target(WAYS)), ids=ids)
 def test_resumes_in_the_middle(name, way):
-    """Of a cycle, a window, a period: bit for bit."""
+    """In the middle of a cycle, a window or a period; exact, bit for bit."""
     definition = MADE[name](Adam(0.05), is_dense)
     start, batches = start_values("float32"), make_batches("float32", 20)
 

@@ -1,4 +1,4 @@
-"""`decoupled_weight_decay`, `learning_rate_multipliers` and schedules, against the formulas that they are to reach."""
+"""`decoupled_weight_decay`, `learning_rate_multipliers` and schedules, compared with the published formulas."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -40,7 +40,7 @@ def batches(count=STEPS):
 
 
 def rule(way, name):
-    """A rule for a variable; arrays have no names, there it goes by shape."""
+    """Returns a rule that selects a variable: by name, or by shape on arrays, which have no names."""
     return name if way.target != "arrays" else lambda variable: variable.shape == SHAPES[name]
 
 
@@ -52,7 +52,7 @@ def trained(way, definition, **native):
 
 
 def by_hand(update, by_rows=False):
-    """{name: weights}: `update(name, step, var, delta)` gives the new value; delta is Adam's step at rate 1."""
+    """Trains Adam by hand: `update(name, step, var, delta)` returns the new value; delta is Adam's step at rate 1."""
     found = {}
     for name in SHAPES:
         var = START[name].astype("float64")
@@ -80,7 +80,7 @@ def annealed(step):
 
 
 ADAM, RATE = Adam(0.05, epsilon=1e-3), 0.05
-# What each peer does, from its source, and how it is said here.
+# The formula of each library, from its source, and the everstep definition that follows it.
 FORMULAS = {
     "Keras": (
         lambda way: everstep.decoupled_weight_decay(ADAM, 0.1),
@@ -148,7 +148,7 @@ def test_equals_native_weight_decay_with_exclusions(way):
     ours = trained(way, everstep.decoupled_weight_decay(ADAM, 0.1, exclude="bias"))
     for name in SHAPES:
         if name == "table" and way.target == "keras3" and way.sparse:
-            continue  # of equal rows stock Keras 3 squares the parts, not their sum: docs/from_native.md
+            continue  # stock Keras 3 squares the parts of a repeated row, not their sum: docs/from_native.md
         assert oracle.distance(ours.weights()[name], run.weights()[name]) <= 4e-6, name
     run.close()
     ours.close()
@@ -156,7 +156,7 @@ def test_equals_native_weight_decay_with_exclusions(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_multipliers(way):
-    """Each variable at its own rate, the shared one untouched; the first rule that holds counts."""
+    """Each variable has its own rate, the shared rate does not change, and the first matching rule counts."""
     factors = [(rule(way, "kernel"), 0.5), (rule(way, "table"), 3.0)]
     factors += [("table|kernel", 9.0)] if way.target != "arrays" else []
     definition = everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(ADAM, 0.1), factors)
@@ -215,7 +215,7 @@ def test_a_schedule_of_its_own_and_a_live_decay():
 
 
 def test_which_variable_the_rule_sees():
-    """Of a proximal rule, which gives the new value itself, too."""
+    """Also with a proximal inner rule, which assigns the new value itself."""
     for beside, wanted in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
         weights = np.ones(1)
         inner = Halving(1.0)
@@ -252,7 +252,7 @@ def test_missed_decay_is_taken(way):
 
 
 def test_long_gaps_of_l1():
-    """Beyond 200 missed steps: exact until 0 is reached, and then within a step of it."""
+    """After more than 200 missed steps the result is exact until it reaches 0, then within one step of 0."""
     def gap(sparse):
         table = np.array([[0.9, -0.9], [0.3, -2.0]])
         inner = SGD(0.5, momentum=0.5, sparse=sparse)
@@ -333,7 +333,7 @@ def test_functions_do_not_go_into_a_config(definition):
         type(optimizer).from_config(json.loads(json.dumps(optimizer.get_config())))
     optimizer.apply_gradients([(weights, weights)])
     other = definition.bind(np)
-    everstep.restore(other, everstep.capture(optimizer, [weights]), [weights])  # a state needs no rules
+    everstep.restore(other, everstep.capture(optimizer, [weights]), [weights])  # a state does not hold rules
     assert other.iterations == 1
 
 
@@ -380,7 +380,7 @@ def test_bad_input(make, error, needle):
 
 
 def restarts(updates, initial, first, multiplier, peak, alpha):
-    """SGDR's equation 5 by going through the cycles."""
+    """Evaluates SGDR's equation 5 by a loop over the cycles."""
     start, length, top = 0.0, float(first), 1.0
     while updates >= start + length:
         start, length, top = start + length, length * multiplier, top * peak
@@ -402,7 +402,7 @@ def test_warm_restarts(settings):
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_schedules_are_the_same_everywhere(way):
-    """Bare descent of gradient 1 adds a schedule up: warm-up, then restarts, each cosine from its very first update."""
+    """Plain descent with gradient 1 sums a schedule: warm-up, then restarts, each cosine from its first update."""
     schedule = everstep.Warmup(everstep.CosineDecayRestarts(0.5, 5, 2.0), 4, shift=True)
     run = way.run(lambda: SGD(schedule).bind(way.module), {"w": np.zeros(2, "float32")}, {"w": harness.DENSE})
     total = 0.0
@@ -414,7 +414,7 @@ def test_schedules_are_the_same_everywhere(way):
 
 
 def test_restarts_in_float32():
-    """What a cosine starts with is not lost to a rounded logarithm, however late."""
+    """A cosine's first value is not lost to a rounded logarithm, even at late updates."""
     for settings in RESTARTS[:1] + RESTARTS[3:]:
         schedule, starts, at = everstep.CosineDecayRestarts(*settings), [], 0
         while at < 300000:

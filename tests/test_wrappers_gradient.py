@@ -1,4 +1,4 @@
-"""`clip`, `centralize` and `gradient_noise`: what a rule sees instead of its gradient."""
+"""`clip`, `centralize` and `gradient_noise`: wrappers that change the gradient before the rule."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -50,7 +50,7 @@ def trained(way, definition, count=STEPS):
 
 
 def descent(change, by_rows=False):
-    """{name: weights} of descent at rate 0.1 by `change({name: gradient}, step)`; all names of a step together."""
+    """Returns {name: weights} of descent at rate 0.1 with `change({name: gradient}, step)` on all names of a step."""
     weights = {name: value.astype("float64") for name, value in START.items()}
     for step, batch in enumerate(batches(), 1):
         changed = change({name: whole(name, grad) for name, grad in batch.items()}, step)
@@ -91,7 +91,7 @@ def test_clip(way, bounds):
 
 
 class Counted(np.ndarray):
-    """An array that counts the elements it gives and takes."""
+    """An array that counts the elements that are read and written."""
 
     moved = 0
 
@@ -122,7 +122,7 @@ def test_clip_costs_the_rows_present(inner, bounds):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_clip_makes_no_gradient_of_an_embedding_whole(way):
-    """No op of the graph has a result of the table's size but reads of the table."""
+    """Only reads of the table have its shape; no other op of the graph makes such a tensor."""
     run = way.run(lambda: everstep.clip(SGD(0.1), global_norm=0.7).bind(way.module), START, KINDS)
     reads = {"ReadVariableOp", "VarHandleOp", "Const", "VariableV2", "Identity", "IdentityN"}
     made = [
@@ -164,7 +164,7 @@ def test_sparse_gradients_become_whole_ones_by_centering():
         optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [1]), table)])
         found.append(table.tolist())
     assert found[0] == found[1] == [[0.25, 0.25], [-0.75, -0.75], [0.25, 0.25], [0.25, 0.25]]
-    line = np.zeros(4)  # a table of single numbers is none to centralize
+    line = np.zeros(4)  # a table with one number in each row has no axis to centralize
     optimizer = everstep.centralize(SGD(1.0, sparse="rows")).bind(np)
     optimizer.apply_gradients([(everstep.IndexedSlices(np.ones(1), [1]), line)])
     assert line.tolist() == [0, -1, 0, 0]
@@ -174,7 +174,7 @@ def test_sparse_gradients_become_whole_ones_by_centering():
 
 
 def noise(name, shape, step, seed=0):
-    """By whole numbers of Python, one element after the other."""
+    """Computes the noise with Python integers, one element after the other."""
     prime = 23159
 
     def crc(number):
@@ -210,7 +210,7 @@ def noisy(way, seed=0):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_noise(way):
-    """Whole rows of a table get it with "exact", those present with "rows"; each has its own."""
+    """All rows of a table get noise with "exact", the rows present with "rows". Each row's noise differs."""
     check(trained(way, everstep.gradient_noise(SGD(0.1), 0.3)), descent(noisy(way)))
     if way.sparse:
         rows = everstep.gradient_noise(SGD(0.1, sparse="rows"), 0.3, seed=7)
@@ -234,7 +234,7 @@ def test_parts_have_the_noise_of_the_whole(way, axis):
 
 
 def drawn(shape, count=1, seed=0):
-    """Noise of variance 1 of some steps."""
+    """Returns the noise of `count` steps, with variance 1."""
     found, weights = [], np.zeros(shape)
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0, seed).bind(np)
     for _ in range(count):
@@ -246,7 +246,7 @@ def drawn(shape, count=1, seed=0):
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 def test_noise_is_normal_and_of_no_pattern():
-    """Bounds of four standard deviations of each measure, for 250,000 numbers."""
+    """Each measure is within four standard deviations, for 250,000 numbers."""
     first, second = drawn((500, 500), 2)
     other = drawn((500, 500), 1, seed=1)[0]
     count = float(first.size)
@@ -264,12 +264,12 @@ def test_noise_is_normal_and_of_no_pattern():
     below = np.array([0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges])
     expected = count * np.diff(np.concatenate([[0], below, [1]]))
     found = np.histogram(first, np.concatenate([[-9], edges, [9]]))[0]
-    assert ((found - expected) ** 2 / expected).sum() <= 32  # of 11 degrees of freedom: one in a thousand
+    assert ((found - expected) ** 2 / expected).sum() <= 32  # chi-squared with 11 degrees of freedom: one in a thousand is larger
     assert len(np.unique(first)) > 0.99 * count
 
 
 def test_far_steps_and_rows_have_noise_of_their_own():
-    """Beyond the prime in which it counts, too."""
+    """Also beyond the prime that the generator counts in."""
     weights = np.zeros((60000, 1))
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(np)
     optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
@@ -322,7 +322,7 @@ def test_stacks_save_and_resume(place, way):
 @pytest.mark.parametrize("place", [0, 3])
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
 def test_stacks_are_the_same_everywhere(place, way):
-    """Those without noise, which goes by names that arrays have not."""
+    """Stacks without noise only: noise depends on names, which arrays do not have."""
     start = {name: value.astype("float64") for name, value in START.items()}
     reference = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
     for batch in batches():

@@ -1,4 +1,4 @@
-"""`everstep.partition`: several optimizers in one model do what each does alone on its own variables."""
+"""`everstep.partition`: several optimizers in one model, each equal to a run of its own on its variables."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -35,7 +35,7 @@ def batches(count):
 
 
 def named(way, name):
-    """A rule for a variable; arrays have no names, there it goes by shape."""
+    """Returns a rule that selects a variable: by name, or by shape on arrays, which have no names."""
     if way.target != "arrays":
         return name
     shape = [SHAPES[each] for each in SHAPES if name in each][0]
@@ -43,7 +43,7 @@ def named(way, name):
 
 
 def split(way, default=None):
-    """Three definitions and a default, of four variables: one with a wrapper and a total, one with a scalar."""
+    """Returns three definitions and a default for four variables: one has a wrapper and a total, one a scalar."""
     return everstep.partition(
         {
             "table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
@@ -55,7 +55,7 @@ def split(way, default=None):
 
 
 def alone(way, definition, name, count=20):
-    """What a definition makes of one variable that it trains alone."""
+    """Returns the weights of one variable that a definition trains alone."""
     run = way.run(lambda: definition.bind(way.module), {name: START[name]}, {name: KINDS[name]})
     for batch in batches(count):
         run.step({name: batch[name]})
@@ -74,7 +74,7 @@ def test_each_variable_is_trained_as_if_alone(way):
     slots = {name: sorted(run.optimizer.slot_names(run.variables[name])) for name in START}
     run.close()
     assert slots["dense_kernel"] == ["default/m", "default/v"]
-    assert slots["dense_bias"] == ["biases/velocity"]  # nothing is kept for what only passes a clipped gradient on
+    assert slots["dense_bias"] == ["biases/velocity"]  # clip itself has no slots
     assert slots["embed"] == ["table/accumulator"] and slots["head"] == ["top/m", "top/v"]
     for branch, name in (("table", "embed"), ("biases", "dense_bias"), ("top", "head"), ("default", "dense_kernel")):
         wanted = alone(way, definition.children()[branch], name)
@@ -93,7 +93,7 @@ def test_each_rate_is_set_by_itself(way):
     with pytest.raises(HyperValueError, match="no one learning rate"):
         optimizer.lr = 0.1
     if way.target in ("update_step", "optimizer_v2", "get_updates"):
-        assert not hasattr(optimizer, "lr")  # what callbacks of these Keras ask first
+        assert not hasattr(optimizer, "lr")  # Keras callbacks check this first
     rates = [name.replace("/", "_") for name in flat(optimizer.definition, "hyper") if name.endswith("learning_rate")]
     assert rates == [name + "_learning_rate" for name in ("biases", "table", "top", "default")]
     for name in rates:
@@ -107,13 +107,13 @@ def test_each_rate_is_set_by_itself(way):
     run.step(feed[1])
     after = run.weights()
     run.close()
-    # The velocity of a rate of 0 goes on.
+    # Its velocity continues at a rate of 0.
     assert [name for name in sorted(START) if not np.array_equal(before[name], after[name])] == ["dense_bias", "embed"]
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_saved_resumed_and_carried(way):
-    """In the middle of a window of an accumulation around it, bit for bit, by the API's own means and by a State."""
+    """In the middle of a window, bit for bit, by the API's own files and by a State."""
     definition = everstep.accumulate(split(way, default=SGD(0.1, momentum=0.9)), 3)
 
     def ended(cut):
@@ -134,7 +134,7 @@ def test_saved_resumed_and_carried(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_wrappers_around_and_inside(way):
-    """Around it a norm is of all variables and steps of all are skipped; inside a norm is of the branch's."""
+    """Outside, a norm covers all variables and skipping applies to all. Inside, a norm covers the branch's variables."""
     inside = everstep.partition(
         {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
         default=everstep.clip(SGD(1.0), global_norm=0.2),
@@ -173,7 +173,7 @@ def all_joined(window):
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.sparse], ids=ids)
 def test_each_branch_has_its_own_meaning_of_sparse(way):
-    """One table catches up, one goes by rows, one is exact, in one model."""
+    """In one model one table uses catch_up, one rows and one exact."""
     sizes = {"first": 40, "second": 39, "third": 38}
     start = {name: np.full((rows, 3), 0.5, "float32") for name, rows in sizes.items()}
     definition = everstep.partition(
@@ -204,7 +204,7 @@ def test_each_branch_has_its_own_meaning_of_sparse(way):
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_mistakes_are_told_before_anything_is_changed(way):
     if way.target == "arrays":
-        return  # no names; below
+        return  # arrays have no names: see below
     cases = [
         (everstep.partition({"typo": Adam()}, SGD()), "branch typo of the partition .typo. takes no variable"),
         (everstep.partition({"collection:none": Adam()}, SGD()), "branch none .* takes no variable"),
@@ -215,7 +215,7 @@ def test_mistakes_are_told_before_anything_is_changed(way):
         with pytest.raises(DefinitionError, match=message):
             made = way.run(lambda definition=definition: definition.bind(way.module), START, KINDS)
             made.step(next(batches(1)))
-    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may take none
+    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may match no variable
     run.close()
 
 
@@ -253,7 +253,7 @@ def test_config_through_the_api(way):
     again = other.definition.inner.replace(embed=definition.inner.children()["embed"])
     assert other.definition.replace(inner=again) == definition
     native = getattr(way.module, "optimizers", way.module)
-    if not hasattr(native, "serialize"):  # a module of legacy classes, whose package does it
+    if not hasattr(native, "serialize"):  # a module of legacy classes: its package serializes
         native = sys.modules[native.__name__.rpartition(".")[0]]
     serialized = native.serialize(optimizer)
     loaded = native.deserialize(serialized, custom_objects=everstep.custom_objects(way.module))
