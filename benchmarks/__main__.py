@@ -1,9 +1,9 @@
-"""What a step costs against the API's own optimizers: python -m benchmarks [MEASURE ...]
+"""CPU time of a step, relative to the API's own optimizers: python -m benchmarks [MEASURE ...]
 
-Measures this checkout in each environment of `CELLS` that is there; --make makes the others first, as the matrix does.
-Prints a table, and writes benchmarks/results.json, ratios.png and rows.png. Ratios are compared with those in
-benchmarks/baseline.json: one that is more than a quarter worse ends it with 1. --new-baseline stores these ratios, and
-the pictures in docs/.
+Measures this checkout in each environment of `CELLS` that exists; --make creates the others first, with the matrix.
+Prints a table, and writes benchmarks/results.json, ratios.png and rows.png. Compares the ratios with those in
+benchmarks/baseline.json, and exits with 1 if one is more than a quarter worse. --new-baseline stores the ratios, and
+writes the pictures to docs/.
 
 A measure is dense, strategies, sparse, flat, lazy, eager or peers, or one of these with a target and a case:
 dense/tf_train/A.
@@ -19,7 +19,7 @@ from benchmarks import report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-CELLS = {  # what measures in each
+CELLS = {  # the script that measures in each cell
     "py37-tf1.15-k2.3": "worker.py",
     "py39-tf2.10": "worker.py",
     "py311-tf2.15": "worker.py",
@@ -27,13 +27,13 @@ CELLS = {  # what measures in each
     "py313-k3jax": "backends.py",
     "py311-k3torch": "backends.py",
 }
-PEERS = {  # what others have for the same, installed beside an environment and not into it
+PEERS = {  # packages with optimizers to compare with, installed beside a cell's environment
     "py37-tf1.15-k2.3": ["keras-adamw==1.38"],
     "py39-tf2.10": ["tensorflow-addons==0.19.0", "typeguard==2.13.3"],
     "py311-tf2.15": ["tensorflow-addons==0.23.0", "typeguard==2.13.3"],
     "py313-k3jax": ["optax==0.2.8"],
 }
-WORSE = 1.25  # what the machine's own unrest may make of a ratio
+WORSE = 1.25  # a worse ratio is not noise
 
 
 def main():
@@ -81,7 +81,7 @@ def _options():
 
 
 def _pythons(options):
-    """{cell: its interpreter} of those that are there."""
+    """Returns {cell: path of its interpreter} of the environments that exist."""
     found = {cell: os.path.join(ROOT, ".tox", cell, "bin", "python") for cell in CELLS}
     found.update(given.split("=", 1) for given in options.python)
     wanted = options.cell or list(found)
@@ -106,7 +106,7 @@ def _measured(cell, python, options):
 
 
 def _peers(cell, python):
-    """The folder with what others have for an environment, filled when first asked for."""
+    """Returns the folder with a cell's PEERS. Installs them on first use."""
     folder = os.path.join(ROOT, ".tox", "peers", cell)
     if cell in PEERS and not os.path.isdir(folder):
         options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--target", folder]

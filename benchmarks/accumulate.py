@@ -1,8 +1,8 @@
-"""What a step that only accumulates costs: python benchmarks/accumulate.py
+"""CPU time of a step that only accumulates: python benchmarks/accumulate.py
 
-CPU seconds of a step of `everstep.accumulate(Adam(), k)` that does not update, over those of a step of `Adam()`, on
-dense variables and on an embedding (the rows of a batch are added to a table), in each way that the environment trains;
-steps of both take turns, so that what else the machine does meets both alike. On JAX buffers are donated, as in `fit`.
+Compares a step of `everstep.accumulate(Adam(), k)` that does not update with a step of `Adam()`, on dense variables and
+on an embedding (where the rows of a batch are added to a table), in each way of the environment. Steps of both
+alternate, so that other load on the machine affects both. On JAX buffers are donated, as in `fit`.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -29,7 +29,7 @@ clock = getattr(time, "process_time", None) or time.clock
 
 
 class Case(object):
-    """Steps of one definition on one variable, and a small one whose value waits for what is still under way."""
+    """Steps of one definition on a large variable. Reading a small variable's slot waits for unfinished work."""
 
     def __init__(self, way, name, definition):
         random, shape = np.random.RandomState(0), SHAPES[name]
@@ -54,7 +54,7 @@ class Case(object):
 
 
 def ratio(way, name, definition):
-    """Medians of (a step that accumulates, a whole step)."""
+    """Returns the median seconds of (a step that accumulates, a whole step)."""
     if way.target == "get_updates":  # a second model clears the session of the first
         cases = []
         for made in (definition, ADAM):

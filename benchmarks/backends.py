@@ -1,4 +1,4 @@
-"""As benchmarks/worker.py, for Keras 3 on JAX and on torch: against stock Keras, and beside it optax and torch.optim.
+"""Like benchmarks/worker.py, for Keras 3 on JAX and torch: compares with stock Keras, and with optax and torch.optim.
 
     KERAS_BACKEND=jax python backends.py MEASURE ...
 """
@@ -17,7 +17,7 @@ BACKEND = os.environ["KERAS_BACKEND"]
 class JaxCase(object):
     """A jitted step on donated buffers, as in `fit`."""
 
-    nodes = None  # there is no graph
+    nodes = None  # JAX has no graph
 
     def __init__(self, make, shapes):
         import jax
@@ -59,9 +59,9 @@ class OptaxCase(JaxCase):
 
 
 class TorchCase(object):
-    """Keras on torch, call by call."""
+    """Keras on torch, in eager mode."""
 
-    nodes = None  # there is no graph
+    nodes = None  # torch has no graph
 
     def __init__(self, make, shapes):
         import torch

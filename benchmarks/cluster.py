@@ -1,8 +1,8 @@
-"""What an embedding on a parameter server costs: python benchmarks/cluster.py (TF 1.4 to 1.15)
+"""Cost of an embedding on a parameter server: python benchmarks/cluster.py (TF 1.4 to 1.15)
 
-One parameter server and one worker, two processes on this machine, with `tf.train.Server`. A step looks rows of a table
-up, takes gradients of them and updates. Prints, for each definition, CPU time of the server and of the worker, bytes
-between them, and how long a checkpoint takes to write and to read: the unit costs of docs/scale.md.
+Runs one parameter server and one worker, two processes on this machine, with `tf.train.Server`. A step looks up rows of
+a table, takes their gradients and updates. Prints, for each definition, CPU time of the server and of the worker, bytes
+sent between them, and the time to write and to read a checkpoint: the unit costs of docs/scale.md.
 """
 import json
 import os
@@ -117,14 +117,14 @@ def _one(tf, spec, made, server, definition, once):
 
 
 def _cpu(process):
-    """Seconds of user and system time of a process, all threads."""
+    """Returns the seconds of user and system time of a process, all threads."""
     with open("/proc/{}/stat".format(process)) as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return TICK * (int(fields[11]) + int(fields[12]))
 
 
 def _sent():
-    """Bytes that went over the loopback device."""
+    """Returns the bytes sent over the loopback device."""
     with open("/proc/net/dev") as file:
         return next(int(line.split(":")[1].split()[0]) for line in file if line.strip().startswith("lo:"))
 

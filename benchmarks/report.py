@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/speed.md from benchmarks/baseline.json: python benchmarks/report.py"""
+"""Writes the tables and pictures of docs/speed.md from benchmarks/baseline.json: python benchmarks/report.py"""
 import json
 import os
 
@@ -27,7 +27,7 @@ def write_tables(results):
 
 
 def draw(results, folder):
-    """ratios.png, by case, and rows.png, the cost by the rows of a table."""
+    """Draws ratios.png, by case, and rows.png, the cost by the rows of a table."""
     try:
         import matplotlib
     except ImportError:
@@ -58,7 +58,7 @@ def _ratios(plt, results):
         axis.axvline(1, color="0.3", linewidth=1)
         axis.set_yticks([place + 0.27 for place in range(len(places))])
         axis.set_yticklabels(["{}, {}".format(target, cell.split("-", 1)[1]) for target, cell in places])
-        axis.set(xscale="log", xlabel="CPU time by the API's own Adam", title=TITLES[case])
+        axis.set(xscale="log", xlabel="CPU time, relative to the API's own Adam", title=TITLES[case])
         axis.set_xticks([0.1, 0.3, 1, 3, 10])
         axis.set_xticklabels(["0.1", "0.3", "1", "3", "10"])
         axis.minorticks_off()
@@ -89,7 +89,7 @@ def _rows(plt, results):
 
 def _dense(found):
     labels = ("kernel", "no kernel", "XLA", "DiffGrad", "everstep", "optax", "torch.optim", "torch.optim, fused")
-    yield "CPU time of a step by that of the API's own Adam. A is 1 variable of 10M, B 100 of 100k, C 300 of 1k."
+    yield "CPU time of a step, relative to the API's own Adam. A is 1 variable of 10M, B 100 of 100k, C 300 of 1k."
     yield ""
     yield from _table(["environment", "API", "optimizer", "A", "B", "C"])
     for cell, target in _places(found, "dense"):
@@ -101,7 +101,7 @@ def _dense(found):
 
 
 def _first(found):
-    yield "The first step of 300 variables in seconds, tracing and compiling with it, and graph nodes a variable."
+    yield "First step of 300 variables in seconds, with tracing and compiling, and graph nodes per variable."
     yield ""
     yield from _table(["environment", "API", "stock", "kernel", "no kernel", "nodes: stock", "kernel", "no kernel"])
     for cell, target in _places(found, "dense"):
@@ -114,9 +114,9 @@ def _first(found):
 
 
 def _sparse(found):
-    yield "Adam on a table of 64 columns, 1,024 Zipf-distributed look-ups, others at each step: milliseconds of CPU."
+    yield "Adam on a table of 64 columns, 1,024 Zipf-distributed look-ups, different at each step: CPU milliseconds."
     yield ""
-    yield from _table(["environment", "API", "rows of the table", "stock"] + list(SPARSE[1:]) + ["exact by stock"])
+    yield from _table(["environment", "API", "rows of the table", "stock"] + list(SPARSE[1:]) + ["exact / stock"])
     for (cell, target, kind, case), each in sorted(found.items(), key=lambda item: (item[0][:2], item[1]["case"])):
         if kind == "sparse":
             times = ["{:.2f}".format(1e3 * each["seconds"][x]) if x in each["seconds"] else "" for x in SPARSE]
@@ -125,7 +125,7 @@ def _sparse(found):
 
 
 def _flat(found):
-    yield "The same steps on tables of three sizes in turns, by that on 10,000 rows."
+    yield "The same steps on larger tables: CPU time, relative to 10,000 rows."
     yield ""
     yield from _table(["environment", "API", "", "100,000 rows", "1,000,000 rows"])
     for (cell, target, kind, case), each in sorted(found.items()):
@@ -135,9 +135,9 @@ def _flat(found):
 
 
 def _lazy(found):
-    yield "Stock optimizers of tf.train that leave rows without a gradient alone, swapped out on 100,000 rows of 64."
+    yield "everstep in place of stock tf.train optimizers that update only rows with a gradient, on 100,000 rows of 64."
     yield ""
-    yield from _table(["environment", "stock", "`rows` by stock", "`exact` by stock"])
+    yield from _table(["environment", "stock", "`rows` / stock", "`exact` / stock"])
     for (cell, _, kind, case), each in sorted(found.items()):
         if kind == "lazy":
             yield _row([cell, case, _number(each["ratios"]["rows"]), _number(each["ratios"]["exact"])])
@@ -145,9 +145,9 @@ def _lazy(found):
 
 
 def _peers(found):
-    yield "The same rules of other libraries and of the API, on B: CPU time of ours by theirs; first steps in seconds."
+    yield "The same rules from other libraries and from the API, on B: relative CPU time, and first steps in seconds."
     yield ""
-    yield from _table(["environment", "API", "theirs", "ours by theirs", "first: theirs", "ours"])
+    yield from _table(["environment", "API", "theirs", "ours / theirs", "first: theirs", "ours"])
     for (cell, target, kind, case), each in sorted(found.items()):
         if kind == "peers":
             first = ["{:.1f}".format(each["first"][label]) for label in ("native", "everstep")]
@@ -158,7 +158,7 @@ def _strategies(found):
     yield "CPU time of a step, relative to the same step with a strategy forbidden, and first steps in seconds."
     yield "`kernel` is Adam on B, the others DiffGrad: `flattened` on C, `chunks` on A, `compiled` and `in_place` on B."
     yield ""
-    yield from _table(["environment", "API", "strategy", "with by without", "first: without", "with"])
+    yield from _table(["environment", "API", "strategy", "with / without", "first: without", "with"])
     for (cell, target, kind, case), each in sorted(found.items()):
         if kind == "strategies":
             first = ["{:.1f}".format(each["first"][label]) for label in ("native", case)]

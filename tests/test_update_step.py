@@ -148,7 +148,7 @@ def test_moving_averages_as_stock(frequency, traced):
 
 
 def test_moving_averages_in_any_order():
-    """Each variable has its own average, in any order of calls. TF 2.11 looks averages up by position and mixes them up."""
+    """Each variable has its own average, in any order of calls. TF 2.11 goes by position and mixes them up."""
     one, two = variable([0.0]), variable([8.0])
     optimizer = SGD(1.0).bind(MODULE, use_ema=True, ema_momentum=0.5)
     optimizer.build([one, two])

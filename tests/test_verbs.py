@@ -1,4 +1,4 @@
-"""The rarer verbs of the contract, on every target: small definitions that use them, compared with plain NumPy loops."""
+"""The rarer verbs of the contract, on every target: small definitions that use them, compared with NumPy loops."""
 
 from __future__ import absolute_import, division, print_function
 

@@ -134,7 +134,7 @@ def test_saved_resumed_and_carried(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_wrappers_around_and_inside(way):
-    """Outside, a norm covers all variables and skipping applies to all. Inside, a norm covers the branch's variables."""
+    """Outside, a norm covers all variables and so does skipping. Inside, a norm covers the branch's variables."""
     inside = everstep.partition(
         {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
         default=everstep.clip(SGD(1.0), global_norm=0.2),

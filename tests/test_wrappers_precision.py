@@ -219,7 +219,7 @@ def native_scaling(way):
 @pytest.mark.parametrize("way", [way for way in MINIMIZING if native_scaling(way)], ids=ids)
 def test_the_api_s_own_loss_scaling_around_ours(way):
     if way.run is harness.TrainRefRun and "tf_train eager" in [each.name for each in WAYS]:
-        with pytest.raises(VariableError, match="is a ref variable"):  # it steps in a branch, which is a function in TF 2
+        with pytest.raises(VariableError, match="is a ref variable"):  # it steps in a branch: in TF 2 a function
             slopes(way, SGD(0.1), [1.0], native_scaling(way))
         return
     found = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))

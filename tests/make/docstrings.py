@@ -1,8 +1,8 @@
 """Writes the rows of stock optimizers into the docstrings of definitions, from the stock table.
 
-    python tests/make/docstrings.py            # `--check` only says which files are old
+    python tests/make/docstrings.py            # `--check` only names the stale files
 
-Rows of other origins (Addons, torch, the authors' code) stay as they are, below them.
+Rows for other sources (Addons, torch, the authors' code) stay as they are, below them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,7 +26,7 @@ def told(value):
 
 
 def meaning(entry):
-    """What one has to give the definition to get the stock optimizer, in words."""
+    """Returns the arguments that make the definition equal to the stock optimizer, in words."""
     own = entry.definition.declarations
     options = ["{}={}".format(name, told(value)) for name, value in sorted(entry.fixed.items())
                if value != own[name].default]
@@ -52,7 +52,7 @@ def label(entry):
 
 
 def rows_of(definition):
-    """[(names of stock optimizers, what to give)], those that mean the same together."""
+    """Returns [(names of stock optimizers, arguments to pass)]. Optimizers with the same arguments share a row."""
     rows = OrderedDict()
     for entry in STOCK:
         if entry.definition is definition:
@@ -61,7 +61,7 @@ def rows_of(definition):
 
 
 def renewed(text, definition):
-    """A module's text with the rows of its definition's stock optimizers as the table has them."""
+    """Returns a module's text with its stock optimizers' rows taken from the table."""
     found = TABLE.search(text)
     homes = tuple({entry.home for entry in STOCK if entry.definition is definition})
     kept, ours = [], True
@@ -80,7 +80,7 @@ def renewed(text, definition):
 
 
 def stale():
-    """{path: new text} of the modules whose rows are old."""
+    """Returns {path: new text} of the modules whose rows are stale."""
     found = {}
     for definition in {entry.definition for entry in STOCK}:
         path = os.path.join(OPTIMIZERS, definition.__module__.rpartition(".")[2] + ".py")

@@ -1,10 +1,10 @@
-"""Writes tests/files: checkpoints and model files of the real frameworks, each with what the live optimizer held.
+"""Writes tests/files: checkpoints and model files of the real frameworks, each with the live optimizer's values.
 
     python tests/make/files.py [FOLDER]    # in a cell; writes its frameworks' folders, below tests/files or FOLDER
 
-Beside each file stands a JSON: who wrote it and how, the variables and slots as the framework's own API gave them
-before it was saved, and one more step (its gradients, and the variables after it), by which a test can tell whether a
-reader understood the file. Runs on Python 2.7 and newer.
+Each file has a JSON file beside it. That tells which versions wrote it and how, the variables and slots as the
+framework's own API returned them before saving, and one more step: its gradients, and the variables after it. With this
+a test can check that a reader understood the file. Runs on Python 2.7 and newer.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,8 +28,8 @@ from small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, api_of, build, gradien
 FILES = os.path.abspath(sys.argv[1]) if sys.argv[1:] else os.path.join(TESTS, "files")
 STEPS = 3
 
-# What slots are called: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Of
-# Keras before tf.keras, which has only a list, the roles in its order.
+# The names of slots: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Keras
+# before tf.keras has only a list; its roles are in that order.
 SLOTS = {
     "SGD": [("velocity", "momentum momentums"), ("accumulate/sum", "_accumulated_gradients")],
     "Momentum": [("velocity", "momentum")],
@@ -68,8 +68,8 @@ KERAS = [
     ("adagrad", "Adagrad", dict(learning_rate=0.5)),
     ("adamax", "Adamax", dict(learning_rate=0.1)),
 ]
-NEW = [("accumulated", "SGD", dict(learning_rate=0.1, momentum=0.9, gradient_accumulation_steps=2))]  # from Keras 3.1
-OLD = dict(rmsprop=dict(learning_rate=0.1))  # before tf.keras RMSprop has neither momentum nor a mean gradient
+NEW = [("accumulated", "SGD", dict(learning_rate=0.1, momentum=0.9, gradient_accumulation_steps=2))]  # Keras 3.1
+OLD = dict(rmsprop=dict(learning_rate=0.1))  # RMSprop before tf.keras has neither momentum nor a mean gradient
 
 
 def ours():
@@ -92,7 +92,12 @@ def plain(value):
 
 
 class Fixtures(object):
-    """Args: folder: below FILES; versions: {package: version} of the writers."""
+    """A folder of fixtures.
+
+    Args:
+        folder: its name, below FILES.
+        versions: {package: version} of the writers.
+    """
 
     def __init__(self, folder, **versions):
         self.folder = os.path.join(FILES, folder)
@@ -116,7 +121,7 @@ class Fixtures(object):
 
 
 def wholes(session, variables):
-    """{name: value}, parts joined."""
+    """Returns {name: value}, with parts joined."""
     values = {name: session.run(made) for name, made in variables.items()}
     return {name: np.concatenate(parts) if len(parts) > 1 else parts[0] for name, parts in values.items()}
 
@@ -195,7 +200,7 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
 
 
 def roles_of(optimizer, stock, api, variables, value):
-    """{role: the slots of the variables in order}"""
+    """Returns [{role: slot}], in the order of the variables."""
     if stock is None:
         return [{name: value(optimizer.get_slot(v, name)) for name in optimizer.slot_names(v)} for v in variables]
     found = [{} for _ in variables]
@@ -219,7 +224,13 @@ def roles_of(optimizer, stock, api, variables, value):
 
 
 def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=None, named="", eager=False):
-    """Args: cases: names; extensions: of the files to write of each; checkpoint: tf.train.Checkpoint and a format."""
+    """Trains and saves models of Keras.
+
+    Args:
+        cases: names of cases.
+        extensions: the files to write of each case.
+        checkpoint: tf.train.Checkpoint, for the extension .ckpt.
+    """
     optimizers, mine = optimizers or keras.optimizers, dict(ours())
     for case in cases:
         _, stock, arguments = ([each for each in KERAS + NEW if each[0] == case] or [(case, None, None)])[0]
@@ -357,7 +368,7 @@ def main():
         made = fixtures("keras3.0-tf", tensorflow=tf_version(), keras=standalone)
         write_keras(made, keras, ["momentum", "amsgrad", "nadam"] + OURS, [".keras"])
         write_keras(made, keras, ["nadam", "our_adam"], [".weights.h5"])
-        write_keras(made, keras, ["amsgrad"], [".h5"])  # its optimizers are no objects that a checkpoint takes
+        write_keras(made, keras, ["amsgrad"], [".h5"])  # its optimizers are not trackable by checkpoints
     if not tensorflow and standalone == "3.15.1":
         backend = keras.backend.backend()
         made = fixtures("keras3.15-" + backend, keras=standalone, **{backend: __import__(backend).__version__})
@@ -373,7 +384,7 @@ def main():
 
 
 if __name__ == "__main__":
-    scratch = tempfile.mkdtemp()  # some frameworks leave files where they are run
+    scratch = tempfile.mkdtemp()  # some frameworks write files to the working directory
     os.chdir(scratch)
     try:
         main()
