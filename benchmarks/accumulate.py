@@ -57,20 +57,20 @@ def ratio(way, name, definition):
     """Returns the median seconds of (a step that accumulates, a whole step)."""
     if way.target == "get_updates":  # a second model clears the session of the first
         cases = []
-        for made in (definition, ADAM):
-            case = Case(way, name, made)
+        for rule in (definition, ADAM):
+            case = Case(way, name, rule)
             cases.append([case.seconds() for _ in range(ROUNDS)])
             case.run.close()
         return np.median(cases, axis=1)
-    cases = [Case(way, name, made) for made in (definition, ADAM)]
-    found = np.median([[case.seconds() for case in cases] for _ in range(ROUNDS)], axis=0)
+    cases = [Case(way, name, rule) for rule in (definition, ADAM)]
+    medians = np.median([[case.seconds() for case in cases] for _ in range(ROUNDS)], axis=0)
     for case in cases:
         case.run.close()
-    return found
+    return medians
 
 
 def main():
-    for way in harness.of_frameworks() or [harness.NUMPY]:
+    for way in harness.framework_ways() or [harness.NUMPY]:
         for name in sorted(SHAPES):
             for label, definition in sorted(WRAPPED.items()):
                 if name == "dense" or way.sparse:

@@ -56,8 +56,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["save"]:
         save_model(sys.argv[2])
         sys.exit()
-    made = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
+    scratch = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
     try:
-        main(made)
+        main(scratch)
     finally:
-        shutil.rmtree(made)
+        shutil.rmtree(scratch)

@@ -81,23 +81,23 @@ def _memory(name):
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
 
 
-def wanted(names, *own):
+def selected(names, *parts):
     """Returns whether the user asked for a measure. A name is some of its parts: dense/tf_train/A, sparse/keras3."""
-    return not names or any(all(part in own for part in name.split("/")) for name in names)
+    return not names or any(all(part in parts for part in name.split("/")) for name in names)
 
 
 def report(measures):
     """Prints a line of JSON for each of (kind, target, case, {label: case to run})."""
     for kind, target, case, cases in measures:
         parameters = sum(int(np.prod(shape)) for shape in next(iter(cases.values())).shapes)
-        found = dict(kind=kind, target=target, case=case, peak={})
-        found["seconds"], found["ratios"] = interleaved(cases)
-        for label, made in cases.items():
-            most = temporaries(made)
-            found["peak"][label] = None if most is None else most / parameters
-        found["first"] = {label: made.first for label, made in cases.items()}
-        found["nodes"] = {label: made.nodes for label, made in cases.items()}
-        print(json.dumps(found))
+        figures = dict(kind=kind, target=target, case=case, peak={})
+        figures["seconds"], figures["ratios"] = interleaved(cases)
+        for label, run in cases.items():
+            most = temporaries(run)
+            figures["peak"][label] = None if most is None else most / parameters
+        figures["first"] = {label: run.first for label, run in cases.items()}
+        figures["nodes"] = {label: run.nodes for label, run in cases.items()}
+        print(json.dumps(figures))
         sys.stdout.flush()
         del cases
 

@@ -26,11 +26,11 @@ FLOAT = 4
 
 def rows():
     for name in everstep.optimizers.__all__:
-        made = getattr(everstep.optimizers, name)
-        if issubclass(made, Composite):
+        definition_class = getattr(everstep.optimizers, name)
+        if issubclass(definition_class, Composite):
             continue
         for label, settings in [(name, {})] + ([(name + ", momentum", {"momentum": 0.9})] if name == "SGD" else []):
-            definition = made(**settings)
+            definition = definition_class(**settings)
             slots = list(flat(definition, "slot").values())
             whole = [slot for _, slot in slots if slot.shape is None]
             fused = FLOAT * (1 + 2 * (1 + len(whole)))

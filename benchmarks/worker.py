@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from timing import BATCHES, DENSE, DiffGrad, asked, gradients, report, wanted
+from timing import BATCHES, DENSE, DiffGrad, asked, gradients, report, selected
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -88,9 +88,9 @@ class KerasCase(GraphCase):
     def make_session(self, graph):
         import keras
 
-        made = v1.Session(graph=graph)
-        keras.backend.set_session(made)
-        return made
+        session = v1.Session(graph=graph)
+        keras.backend.set_session(session)
+        return session
 
 
 class FunctionCase(object):
@@ -257,7 +257,7 @@ def lazy(target):
         cases = {"native": make}
         for meaning in ("rows", "exact"):
             cases[meaning] = target.bind(same.replace(sparse=meaning))
-        yield name, {label: target.run(made, shapes, True) for label, made in cases.items()}
+        yield name, {label: target.run(maker, shapes, True) for label, maker in cases.items()}
 
 
 # Popular optimizers for an API beside its own: (module, class, options, ours) by target, if installed.
@@ -296,10 +296,10 @@ def _first(named):
     """Returns a function that creates the first class that is installed, or None."""
     for module, name, options in named:
         try:
-            found = getattr(importlib.import_module(module), name)
+            optimizer_class = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
             continue
-        return lambda: found(**options)
+        return lambda: optimizer_class(**options)
     return None
 
 
@@ -309,31 +309,31 @@ def peers(target):
         make = _first([(module, name, options)])
         if make:
             cases = {"native": make, "everstep": target.bind(definition)}
-            yield name, {label: target.run(made, DENSE["B"], False) for label, made in cases.items()}
+            yield name, {label: target.run(maker, DENSE["B"], False) for label, maker in cases.items()}
 
 
 def measure(names):
     for target in targets():
         target.run(target.native, [(2,)], False)  # keep one-time work of the process out of all first steps
         for case in DENSE:
-            if wanted(names, "dense", target.name, case):
+            if selected(names, "dense", target.name, case):
                 yield "dense", target.name, case, dense(target, case)
         for rows in TABLES:
-            if wanted(names, "sparse", target.name, str(rows)):
+            if selected(names, "sparse", target.name, str(rows)):
                 yield "sparse", target.name, str(rows), sparse(target, rows)
         for meaning in ("rows", "catch_up"):
-            if wanted(names, "flat", target.name, meaning):
+            if selected(names, "flat", target.name, meaning):
                 yield "flat", target.name, meaning, flat(target, meaning)
-        if target.run is FunctionCase and wanted(names, "eager", target.name, "C"):
+        if target.run is FunctionCase and selected(names, "eager", target.name, "C"):
             cases = {"native": target.native, "kernel": target.bind(ADAM()), "DiffGrad": target.bind(DiffGrad())}
             yield "eager", target.name, "C", {k: EagerCase(make, DENSE["C"], False) for k, make in cases.items()}
-        if target.name.startswith("tf_train") and wanted(names, "lazy", target.name):
+        if target.name.startswith("tf_train") and selected(names, "lazy", target.name):
             for name, cases in lazy(target):
                 yield "lazy", target.name, name, cases
-        if wanted(names, "strategies", target.name):
+        if selected(names, "strategies", target.name):
             for name, cases in strategies(target):
                 yield "strategies", target.name, name, cases
-        if wanted(names, "peers", target.name):
+        if selected(names, "peers", target.name):
             for name, cases in peers(target):
                 yield "peers", target.name, name, cases
 

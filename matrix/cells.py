@@ -44,8 +44,8 @@ def read():
 
 def _parts(path, name, text):
     """Returns ({1, 2}, 3) for "1 2 of 3"."""
-    found = re.match(r"([\d ]+) of (\d+)\Z", text)
-    parts, of = (set(map(int, found.group(1).split())), int(found.group(2))) if found else (set(), 0)
+    match = re.match(r"([\d ]+) of (\d+)\Z", text)
+    parts, of = (set(map(int, match.group(1).split())), int(match.group(2))) if match else (set(), 0)
     if not parts or not parts.issubset(range(1, of + 1)):
         raise ValueError("%s: cell %r has parts = %s; needed is something like 1 2 of 3" % (path, name, text))
     return parts, of
@@ -53,10 +53,10 @@ def _parts(path, name, text):
 
 def pins(cell):
     """Returns {import name: version} of the packages that a cell pins."""
-    found = dict(package.split("==") for package in cell.packages + cell.no_deps)
-    if "tensorflow-cpu" in found:
-        found["tensorflow"] = found.pop("tensorflow-cpu")
-    return found
+    versions = dict(package.split("==") for package in cell.packages + cell.no_deps)
+    if "tensorflow-cpu" in versions:
+        versions["tensorflow"] = versions.pop("tensorflow-cpu")
+    return versions
 
 
 def no_deps_arguments(cell):

@@ -40,42 +40,42 @@ MIGRATED = "largest of any cell, on another API: the stock optimizer of that nam
 
 def measured():
     """Returns {cell: {(way, definition): {case: value}}} of the cells that have run."""
-    found = {}
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".json")
         if os.path.exists(path):
             with open(path) as file:
                 for definition, way, case, value in json.load(file):
-                    found.setdefault(cell, {}).setdefault((way, definition), {})[case] = value
-    return found
+                    rows.setdefault(cell, {}).setdefault((way, definition), {})[case] = value
+    return rows
 
 
 def distances():
     """Returns {(way, stock optimizer): {kind of gradients: largest of any cell}}."""
-    found = {}
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".stock.json")
         if os.path.exists(path):
             with open(path) as file:
                 for name, way, kind, far in json.load(file):
-                    row = found.setdefault((way, name), {})
+                    row = rows.setdefault((way, name), {})
                     row[kind] = max(far, row.get(kind, 0))
-    return found
+    return rows
 
 
 def migrations():
     """Returns {(from, to, stock optimizer): {"stock, apart" or "migrated, apart": largest of any cell}}."""
-    found = {}
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".migration.json")
         if os.path.exists(path):
             with open(path) as file:
                 for name, first, second, apart, far in json.load(file):
-                    row = found.setdefault((first, second, name), {})
+                    row = rows.setdefault((first, second, name), {})
                     for column, value in zip(APART, (apart, far)):
                         if value is not None:
                             row[column] = max(value, row.get(column, 0))
-    return found
+    return rows
 
 
 def continued():
@@ -94,10 +94,10 @@ def continued():
     return grid, definitions
 
 
-def largest(found):
+def largest(results):
     """Returns {(way, number of cells): {case: value}}, the largest of any definition and cell."""
     ran, worst = {}, {}
-    for cell, rows in found.items():
+    for cell, rows in results.items():
         for (way, _), values in rows.items():
             ran.setdefault(way, []).append(cell)
             for case, value in values.items():
@@ -105,9 +105,9 @@ def largest(found):
     return {(way, str(len(set(ran[way])))): worst[way] for way in worst}
 
 
-def tables(found):
-    yield from table("largest of any definition", ("way", "cells"), largest(found))
-    for cell, rows in found.items():
+def tables(results):
+    yield from table("largest of any definition", ("way", "cells"), largest(results))
+    for cell, rows in results.items():
         yield from table(cell, ("way", "definition"), rows)
 
 

@@ -40,11 +40,11 @@ def room_of(module):
 
 
 def reached(graph, start):
-    found, waiting = set(), [start]
+    modules, waiting = set(), [start]
     while waiting:
-        new = set(graph[waiting.pop()]) - found
-        found, waiting = found | new, waiting + list(new)
-    return found
+        new = set(graph[waiting.pop()]) - modules
+        modules, waiting = modules | new, waiting + list(new)
+    return modules
 
 
 def main():

@@ -203,8 +203,8 @@ def _kill(process):
 def _result(cell, passed, log, counts, seconds):
     with open(log, errors="replace") as file:
         text = file.read()
-    found = re.search(r"^cell %s: (.*)$" % re.escape(cell.name), text, re.M)
-    versions = dict(item.split(" ", 1) for item in found.group(1).split(", ")) if found else {}
+    match = re.search(r"^cell %s: (.*)$" % re.escape(cell.name), text, re.M)
+    versions = dict(item.split(" ", 1) for item in match.group(1).split(", ")) if match else {}
     if "could not find python interpreter" in text:
         return Result(cell, MISSING, versions, None, None, None, seconds)
     if not os.path.exists(counts):

@@ -27,7 +27,7 @@ pytest.register_assert_rewrite("keras_suite")
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
-HERE = {}  # {package: installed version, or None if it is not installed}
+INSTALLED = {}  # {package: installed version, or None if it is not installed}
 
 # Warnings that do not become errors: (filter, why we cannot fix it). The module is the one that warns.
 OTHERS = "(tensorflow|keras|tf_keras|jax|wrapt|gast|astunparse|google|h5py|flatbuffers|tensorboard|pkg_resources)"
@@ -54,7 +54,7 @@ def pytest_sessionstart(session):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("numpy", "packaging") + FRAMEWORKS:
-            HERE[name] = _version(name)
+            INSTALLED[name] = _version(name)
     table = cells.read()
     if CELL and CELL not in table:
         pytest.exit("EVERSTEP_CELL is %s, which matrix/cells.ini does not have" % CELL, returncode=3)
@@ -76,25 +76,25 @@ def _version(name):
 
 def _not_as_pinned(cell):
     pins = cells.pins(cell)
-    expected = {name: pins[name] for name in HERE if name in pins}
+    expected = {name: pins[name] for name in INSTALLED if name in pins}
     expected["python"] = cell.python
     for name in ("tensorflow", "jax", "torch"):
         expected.setdefault(name, None)
     if cell.kind == "numpy":
         expected.setdefault("keras", None)
-    found = dict(HERE, python="%d.%d" % sys.version_info[:2])
-    return ["%s is %s, should be %s" % (name, found[name] or "absent", expected[name] or "absent")
-            for name in sorted(expected) if found[name] != expected[name]]
+    installed = dict(INSTALLED, python="%d.%d" % sys.version_info[:2])
+    return ["%s is %s, should be %s" % (name, installed[name] or "absent", expected[name] or "absent")
+            for name in sorted(expected) if installed[name] != expected[name]]
 
 
 def pytest_collection_modifyitems(config, items):
     parts, of = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
-    own, others = [], []
+    selected, deselected = [], []
     for item in items:
-        is_own = not _is_shared(item) or zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
-        (own if is_own else others).append(item)
-    items[:] = own
-    config.hook.pytest_deselected(items=others)
+        is_selected = not _is_shared(item) or zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
+        (selected if is_selected else deselected).append(item)
+    items[:] = selected
+    config.hook.pytest_deselected(items=deselected)
     for entry in cells.known_failures():
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
@@ -107,7 +107,7 @@ def _is_shared(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    versions = ["%s %s" % (name, HERE[name]) for name in sorted(HERE) if HERE[name]]
+    versions = ["%s %s" % (name, INSTALLED[name]) for name in sorted(INSTALLED) if INSTALLED[name]]
     terminalreporter.write_line("cell %s: python %s, %s"
                                 % (CELL or "(none)", platform.python_version(), ", ".join(versions)))
 

@@ -1,7 +1,7 @@
 """Trains any bound optimizer in a uniform way: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
 
 Tests pass gradients in, so that every target gets the same ones. A *way* is one mode of one target: eager, in a
-function, in a session. Each subclass of `Run` is one way; `available_ways()` lists those of this environment.
+function, in a session. Each subclass of `Run` is one way; `all_ways()` lists those of this environment.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -34,7 +34,7 @@ DENSE, SPARSE, NONE = "dense", "sparse", "none"
 _kept = []  # old sessions, kept until their callables are collected
 
 
-def start_anew(keras):
+def clear_session(keras):
     """Clears the Keras session. Avoids a crash of TF 1.6 to 1.12, when a callable is collected after its session."""
     backend = keras.backend
     tf = sys.modules.get("tensorflow")
@@ -281,7 +281,7 @@ class GetUpdatesRun(Run):
 
     def build(self):
         K = self.keras.backend
-        start_anew(self.keras)
+        clear_session(self.keras)
         symbolic = getattr(K, "symbolic", lambda function: function)
         self.variables = {
             name: K.variable(self.start[name], dtype=str(self.start[name].dtype), name=name) for name in self.names
@@ -435,47 +435,48 @@ class KerasJitRun(KerasRun):
         self.function = jax.jit(self.stateless)
         self.state = None
 
-    def stateless(self, own, grads, values):
+    def stateless(self, optimizer_values, grads, values):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist")
-            return self.optimizer.stateless_apply(own, grads, values)
+            return self.optimizer.stateless_apply(optimizer_values, grads, values)
 
     def step(self, grads):
         with self.precision():
             trained = [self.variables[name] for name in self.names]
-            own, values = ([variable.value for variable in group] for group in (self.optimizer.variables, trained))
-            values, own = self.function(own, self.tensors(grads), values)
-            for variable, value in list(zip(trained, values)) + list(zip(self.optimizer.variables, own)):
+            groups = self.optimizer.variables, trained
+            optimizer_values, values = ([variable.value for variable in group] for group in groups)
+            values, optimizer_values = self.function(optimizer_values, self.tensors(grads), values)
+            for variable, value in list(zip(trained, values)) + list(zip(self.optimizer.variables, optimizer_values)):
                 variable.assign(value)
 
 
-def _way(name, found, run, stock, sparse=True):
-    return Way(name, found.target.name, found.module, run, stock, sparse)
+def _way(name, api, run, stock, sparse=True):
+    return Way(name, api.target.name, api.module, run, stock, sparse)
 
 
-def here():
+def all_ways():
     """Returns every way of this environment once, the same objects at every call."""
     if not _ways:
-        _ways.extend(_found_here())
+        _ways.extend(_find_ways())
     return list(_ways)
 
 
 _ways = []
 
 
-def _found_here():
+def _find_ways():
     ways, bases = [], set()
     for name, module in detect.known_modules():
         if module is None:
             continue
         try:
-            found = detect.find(module)
+            api = detect.find(module)
         except everstep.errors.TargetError:
             continue
-        if found.base in bases:
+        if api.base in bases:
             continue
-        bases.add(found.base)
-        ways.extend(_ways_of(name, found))
+        bases.add(api.base)
+        ways.extend(_ways_of_api(name, api))
     return ways
 
 
@@ -489,54 +490,54 @@ def one_of_each_target(ways, turn=TURN):
     return [group[turn % len(group)] for group in grouped]
 
 
-def part(some, each_of, turn=TURN):
+def share(cases, each_of, turn=TURN):
     """Returns every n-th of some cases, this cell's share; all of them with EVERSTEP_FULL=1."""
-    return some if FULL else some[turn % each_of :: each_of]
+    return cases if FULL else cases[turn % each_of :: each_of]
 
 
-def in_turn(some, ways):
+def rotate(cases, ways):
     """Pairs each way with one of some cases, by rotation: over the matrix every case meets every way."""
     if FULL:
-        return [(one, way) for one in some for way in ways]
-    return [(some[place % len(some)], way) for place, way in enumerate(ways, TURN)]
+        return [(case, way) for case in cases for way in ways]
+    return [(cases[place % len(cases)], way) for place, way in enumerate(ways, TURN)]
 
 
-def of_frameworks():
-    return [way for way in here() if way.target != "arrays"]
+def framework_ways():
+    return [way for way in all_ways() if way.target != "arrays"]
 
 
-def _ways_of(name, found):
-    target, module = found.target.name, found.module
+def _ways_of_api(name, api):
+    target, module = api.target.name, api.module
     if target == "arrays":
-        return [_way("numpy", found, ArraysRun, None)]
+        return [_way("numpy", api, ArraysRun, None)]
     stock = getattr(module, "optimizers", module)
     if target == "keras3":
-        return _ways_of_keras3(found, stock)
+        return _ways_of_keras3(api, stock)
     import tensorflow as tf
 
     eager = getattr(tf, "executing_eagerly", lambda: False)()
     if target == "tf_train":
         ways = [
-            _way("tf_train ref", found, TrainRefRun, module),
-            _way("tf_train resource", found, TrainResourceRun, module),
+            _way("tf_train ref", api, TrainRefRun, module),
+            _way("tf_train resource", api, TrainResourceRun, module),
         ]
-        return ways + ([_way("tf_train eager", found, EagerRun, module)] if eager else [])
+        return ways + ([_way("tf_train eager", api, EagerRun, module)] if eager else [])
     if target == "optimizer_v2":
-        ways = [_way("optimizer_v2 session", found, V2SessionRun, stock)]
+        ways = [_way("optimizer_v2 session", api, V2SessionRun, stock)]
         if eager:
-            ways.append(_way("optimizer_v2 eager", found, EagerRun, stock))
-            ways.append(_way("optimizer_v2 function", found, FunctionRun, stock))
+            ways.append(_way("optimizer_v2 eager", api, EagerRun, stock))
+            ways.append(_way("optimizer_v2 function", api, FunctionRun, stock))
         return ways
     if target == "update_step":
         return [
-            _way("update_step eager", found, EagerRun, stock),
-            _way("update_step function", found, FunctionRun, stock),
+            _way("update_step eager", api, EagerRun, stock),
+            _way("update_step function", api, FunctionRun, stock),
         ]
     run = type(str("GetUpdatesRun"), (GetUpdatesRun,), {"keras": module})
-    return [_way("get_updates " + name.replace("tensorflow", "tf"), found, run, stock)]
+    return [_way("get_updates " + name.replace("tensorflow", "tf"), api, run, stock)]
 
 
-def _ways_of_keras3(found, stock):
+def _ways_of_keras3(api, stock):
     import keras
 
     backend = keras.backend.backend()
@@ -545,7 +546,7 @@ def _ways_of_keras3(found, stock):
     runs += [("function", KerasFunctionRun)] if backend == "tensorflow" else []
     runs += [("jit", KerasJitRun)] if backend == "jax" else []
     return [
-        _way("keras3 %s %s" % (backend, how), found, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
+        _way("keras3 %s %s" % (backend, how), api, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
         for how, run in runs
     ]
 
@@ -556,12 +557,12 @@ QUICK = (TrainResourceRun, FunctionRun, GetUpdatesRun, KerasJitRun, KerasFunctio
 
 def quickest():
     """Returns the fastest way of each target."""
-    found = {}
+    fastest = {}
     for run in QUICK:
-        for way in here():
+        for way in all_ways():
             if issubclass(way.run, run):
-                found.setdefault(way.target, way)
-    return [found[target] for target in sorted(found)]
+                fastest.setdefault(way.target, way)
+    return [fastest[target] for target in sorted(fastest)]
 
 
-NUMPY = next(way for way in here() if way.target == "arrays")
+NUMPY = next(way for way in all_ways() if way.target == "arrays")

@@ -29,18 +29,18 @@ from everstep.errors import (
 from everstep.optimizers import SGD, Adam
 
 
-def modules_here(*names):
+def available_modules(*names):
     """Returns {target: [(name, module)]} of this environment, each native base class once; `names` selects modules."""
-    found, bases = {}, set()
+    modules, bases = {}, set()
     for name, module in detect.known_modules():
         try:
-            speaks = detect.find(module) if module is not None and name in (names or (name,)) else None
+            api = detect.find(module) if module is not None and name in (names or (name,)) else None
         except TargetError:
             continue
-        if speaks and speaks.base not in bases:
-            bases.add(speaks.base)
-            found.setdefault(speaks.target.name, []).append((name, module))
-    return found
+        if api and api.base not in bases:
+            bases.add(api.base)
+            modules.setdefault(api.target.name, []).append((name, module))
+    return modules
 
 
 def difference(some, others):
@@ -68,15 +68,15 @@ class Api(object):
     initial_epoch = {}  # arguments that `fit` needs after BackupAndRestore
 
     def __init__(self, module, keras):
-        found = detect.find(module)
-        self.module, self.keras, self.target, self.base = module, keras, found.target.name, found.base
+        api = detect.find(module)
+        self.module, self.keras, self.target, self.base = module, keras, api.target.name, api.base
 
     def stock(self, name, *arguments, **more):
         """Creates a native optimizer. The keras packages 2.6 to 2.8 do not export its class."""
         optimizers = getattr(self.module, "optimizers", self.module)
         return (getattr(optimizers, name, None) or type(optimizers.get(name.lower())))(*arguments, **more)
 
-    def both(self, rule, **native):
+    def ours_and_stock(self, rule, **native):
         """Returns our optimizer and stock's, for one of RULES."""
         definition, arguments = RULES[rule][0], dict({"learning_rate": self.ADAM_RATE}, **RULES[rule][1])
         leaves_rows = self.target == "optimizer_v2" and "momentum" in arguments  # as stock does
@@ -94,7 +94,7 @@ class Api(object):
 
     def compiled(self, optimizer, dense=False, traced=True, **more):
         """Returns a compiled model, the same each time. `traced=False` is faster where graphs do not matter."""
-        model = started(self.build(dense))
+        model = set_start_weights(self.build(dense))
         self.compile(model, optimizer, traced, **more)
         return model
 
@@ -111,7 +111,7 @@ class Api(object):
         return self.keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(self.module))
 
 
-def started(model):
+def set_start_weights(model):
     """Sets fixed start weights and returns the model."""
     random = np.random.RandomState(1)
     model.set_weights([random.randn(*weight.shape).astype("float32") * 0.5 for weight in model.get_weights()])
@@ -163,7 +163,7 @@ class Keras2(Api):
     def set_value(self, hyper, value):
         self.K.set_value(hyper, value)
 
-    def own(self, optimizer):
+    def optimizer_values(self, optimizer):
         """Returns the values of the optimizer's variables."""
         if self.target == "optimizer_v2":
             return optimizer.get_weights()
@@ -209,16 +209,16 @@ class SharedTests(object):
     @pytest.mark.parametrize("rule", sorted(RULES))
     @pytest.mark.parametrize("dense", [False, True], ids=["embedding", "dense"])
     def test_fit_and_train_on_batch_as_stock(self, rule, dense):
-        api, found = self.api, []
-        for optimizer in api.both(rule):
+        api, weights = self.api, []
+        for optimizer in api.ours_and_stock(rule):
             model = api.compiled(optimizer, dense, **api.compile_options)
             start = model.get_weights()
             api.fit(model)
             api.train_on_batches(model)
-            found.append(model.get_weights())
+            weights.append(model.get_weights())
             assert isinstance(optimizer, api.base) and api.number(optimizer.iterations) == 18
-        assert difference(found[0], start) > 0.05
-        assert difference(*found) <= api.BOUND
+        assert difference(weights[0], start) > 0.05
+        assert difference(*weights) <= api.BOUND
 
     # Hypers.
 
@@ -315,10 +315,10 @@ class SharedTests(object):
     def test_config_is_exact(self):
         definition, native = Adam(0.001, beta_1=0.8, amsgrad=True), dict(self.api.native, clipnorm=1.5, name="mine")
         optimizer, weight = definition.bind(self.api.module, **native), self.api.variable([1.0])
-        wanted = dict(native, learning_rate=0.001, beta_1=0.8, beta_2=0.999)
+        expected = dict(native, learning_rate=0.001, beta_1=0.8, beta_2=0.999)
         for _ in range(2):  # before and after the first step, which creates the variables
             config = optimizer.get_config()
-            assert {name: config[name] for name in wanted} == wanted
+            assert {name: config[name] for name in expected} == expected
             copy = type(optimizer).from_config(json.loads(json.dumps(config)))
             assert copy.definition == definition and copy.get_config() == config
             assert type(copy) is Adam.native_class(self.api.module)
@@ -342,9 +342,9 @@ class SharedTests(object):
                 Adam().bind(self.api.module, **native)
 
     def test_custom_objects(self):
-        found = everstep.custom_objects(self.api.module)
-        assert found["Adam"] is found["adam"] is Adam.native_class(self.api.module)
-        assert found["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
+        objects = everstep.custom_objects(self.api.module)
+        assert objects["Adam"] is objects["adam"] is Adam.native_class(self.api.module)
+        assert objects["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
 
     # Arguments of a step.
 
@@ -379,7 +379,7 @@ class FrameSpy(everstep.Definition):
         return hyper.learning_rate * grad, {}
 
 
-GIVEN = {
+HYPER_FORMS = {
     "tensor": lambda api: api.tensor(0.5),
     "variable": lambda api: api.variable(0.5),
     "callable": lambda api: lambda: 0.5,
@@ -416,7 +416,7 @@ class Keras2Tests(object):
     @pytest.mark.parametrize("way", ["eager", "function", "minimize", "minimize in a function"])
     def test_custom_loop_as_stock(self, way):
         self.needs_eager()
-        api, tf, found = self.api, self.api.tf, []
+        api, tf, weights = self.api, self.api.tf, []
         for optimizer in (Adam(0.05).bind(api.module), api.stock("Adam", 0.05)):
             model = api.compiled(optimizer)
 
@@ -435,9 +435,9 @@ class Keras2Tests(object):
             step = tf.function(step) if "function" in way else step
             for _ in range(5):
                 step()
-            found.append(model.get_weights())
+            weights.append(model.get_weights())
             assert api.number(optimizer.iterations) == 5
-        assert difference(*found) <= api.BOUND
+        assert difference(*weights) <= api.BOUND
 
     def test_autograph_leaves_the_engine_alone(self):
         """Autograph renames what it rewrites to tf__something. It must rewrite the user's function alone."""
@@ -458,10 +458,10 @@ class Keras2Tests(object):
         assert [name for name in FrameSpy.seen[-1] if name.startswith("tf__")] == ["tf__step"]
         assert not said
 
-    @pytest.mark.parametrize("given", sorted(GIVEN))
+    @pytest.mark.parametrize("given", sorted(HYPER_FORMS))
     @pytest.mark.parametrize("name", ["learning_rate", "momentum"])
-    def test_hypers_that_decide_for_themselves(self, name, given):
-        api, hyper, weight = self.api, GIVEN[given](self.api), self.api.variable([0.0])
+    def test_hypers_that_cannot_be_set(self, name, given):
+        api, hyper, weight = self.api, HYPER_FORMS[given](self.api), self.api.variable([0.0])
         optimizer = SGD(**dict({"learning_rate": 0.5, "momentum": 0.5}, **{name: hyper})).bind(api.module)
         step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
         step()
@@ -476,9 +476,9 @@ class Keras2Tests(object):
             step()
             assert api.array(weight).tolist() == [-1.625 if name == "learning_rate" else -1.75]
         if "schedule" not in given:
-            wanted = 0.0 if given == "variable" else 0.5
-            assert optimizer.get_config()[name] == wanted
-            assert name == "momentum" or api.number(optimizer.learning_rate) == wanted
+            expected = 0.0 if given == "variable" else 0.5
+            assert optimizer.get_config()[name] == expected
+            assert name == "momentum" or api.number(optimizer.learning_rate) == expected
         elif name == "momentum" or api.target == "optimizer_v2":
             assert getattr(optimizer, name) is hyper
         else:
@@ -494,7 +494,7 @@ class Keras2Tests(object):
         with pytest.raises(error, match=words):
             optimizer.apply_gradients(pairs)
         assert same([self.api.array(each) for each in variables], before)
-        assert self.api.own(optimizer) == ([] if self.api.target == "optimizer_v2" else [0])
+        assert self.api.optimizer_values(optimizer) == ([] if self.api.target == "optimizer_v2" else [0])
 
     def test_under_a_strategy_of_one_replica(self):
         self.needs_eager()
@@ -511,7 +511,7 @@ class Keras2Tests(object):
         assert difference(weights[0], weights[2]) <= 2e-6
 
 
-class OwnDecay(everstep.Definition):
+class DecayInRule(everstep.Definition):
     """A rule with its own weight decay, which the learning rate does not scale."""
 
     learning_rate = everstep.hyper(0.1)
@@ -530,7 +530,7 @@ class NewKerasTests(object):
 
     def test_weight_decay_of_a_definition(self):
         api = self.api
-        optimizer, weight = OwnDecay().bind(api.module), api.variable([1.0])
+        optimizer, weight = DecayInRule().bind(api.module), api.variable([1.0])
         step = api.stepper(optimizer, [(api.tensor([0.0]), weight)])
         step()
         assert api.number(weight) == 0.75
@@ -541,11 +541,11 @@ class NewKerasTests(object):
         api.step(optimizer, [1.0], weight)
         np.testing.assert_allclose(api.number(weight), 0.1875 - 0.1, rtol=1e-6)
         copy = api.round_trip(optimizer)
-        assert copy.definition == OwnDecay(weight_decay=0.5)
+        assert copy.definition == DecayInRule(weight_decay=0.5)
         assert api.number(copy.weight_decay) == 0.5
         api.step(copy, [0.0], weight)
         np.testing.assert_allclose(api.number(weight), 0.04375, rtol=1e-6)
-        for definition in (OwnDecay(), everstep.accumulate(OwnDecay(), 2)):
+        for definition in (DecayInRule(), everstep.accumulate(DecayInRule(), 2)):
             with pytest.raises(DefinitionError, match="weight_decay of its own"):
                 definition.bind(api.module, weight_decay=0.1)
 
@@ -572,5 +572,5 @@ class NewKerasTests(object):
         run(**api.initial_epoch)
         whole, half, resumed = models
         assert same(resumed.get_weights(), whole.get_weights())
-        assert same(api.own(resumed.optimizer), api.own(whole.optimizer))
+        assert same(api.optimizer_values(resumed.optimizer), api.optimizer_values(whole.optimizer))
         assert not same(half.get_weights(), whole.get_weights())

@@ -106,7 +106,7 @@ EARLY = [
 ]
 
 
-def is_of(way, *versions):
+def is_tf_train(way, *versions):
     if way.target != "tf_train":
         return False
     import tensorflow as tf
@@ -114,14 +114,14 @@ def is_of(way, *versions):
     return tf.__version__.startswith(versions)
 
 
-def is_first(way):
-    return is_of(way, *("1.{}.".format(minor) for minor in range(4, 13)))
+def is_before_1_13(way):
+    return is_tf_train(way, *("1.{}.".format(minor) for minor in range(4, 13)))
 
 
 def allowed(way, name, kind):
     """Returns (how far a run may be from stock, why that is more than BOUND or None)."""
     kind = kind if way.sparse else "dense"
-    older = FIRST if is_first(way) else EARLY if is_of(way, "1.13.", "1.14.") else []
+    older = FIRST if is_before_1_13(way) else EARLY if is_tf_train(way, "1.13.", "1.14.") else []
     for target, names, kinds, bound, cause in EXCEPTIONS + older:
         if way.name.startswith(target) and kind in kinds and (name in names if names else name not in ("SGD", "Lion")):
             return bound, cause
@@ -139,17 +139,17 @@ def stock_class(way, name):
 LAZY = ("tf_train resource", "LazyAdamOptimizer")
 
 
-def is_here(way, name):
+def is_available(way, name):
     """Returns whether this version has the stock optimizer, in working order."""
-    broken = is_first(way) and name == "NadamOptimizer"
+    broken = is_before_1_13(way) and name == "NadamOptimizer"
     # From TF 1.5 on it passes rows to an op that needs the whole table.
-    broken = broken or is_first(way) and not is_of(way, "1.4.") and (way.name, name) == LAZY
+    broken = broken or is_before_1_13(way) and not is_tf_train(way, "1.4.") and (way.name, name) == LAZY
     if way.name == "keras3 jax jit" and name == "Adafactor":  # Keras 3.0 passes JAX a variable in place of an array
         broken = way.module.__version__.startswith("3.0.")
     return way.stock is not None and not broken and stock_class(way, name) is not None
 
 
-def made(way, name, rate, arguments):
+def make_stock(way, name, rate, arguments):
     """Creates a stock optimizer, or returns None if this version lacks an argument."""
     stock = stock_class(way, name)
     for rate_name in ("learning_rate", "lr"):  # Keras before 2.3
@@ -162,9 +162,9 @@ def made(way, name, rate, arguments):
 
 def cases():
     """Yields (way, name, rate, arguments) of every stock optimizer in every way."""
-    for way in harness.here():
+    for way in harness.all_ways():
         for name, rate, arguments in TRAIN + CONTRIB if way.target == "tf_train" else KERAS:
-            if is_here(way, name):
+            if is_available(way, name):
                 yield way, name, rate, arguments
 
 
@@ -185,19 +185,19 @@ def run(way, make_optimizer, steps=100, kinds=KINDS):
         trained.close()
 
 
-def migrated(*stock_and_api):
+def migrate(*stock_and_api):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "stock ")  # the differences in EXCEPTIONS
         return everstep.from_native(*stock_and_api)
 
 
-def known_here(way, name, rate, arguments):
+def accepts_arguments(way, name, rate, arguments):
     """Returns whether this version of stock takes the arguments. Creates one in the graph that it would train in."""
-    found = []
+    optimizers = []
 
     def make():
-        found.append(made(way, name, rate, arguments))
+        optimizers.append(make_stock(way, name, rate, arguments))
         return everstep.optimizers.SGD(0.1).bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
-    return found[0] is not None
+    return optimizers[0] is not None

@@ -162,13 +162,13 @@ class Function(World):
 
     def updates(self, loss, params, definition=None, **native):
         keras = self.module.backend
-        made = (definition or SGD(0.5)).bind(self.module, **native).get_updates(loss=loss, params=params)
-        keras.function([keras.placeholder((1,))], [loss], updates=made)([np.zeros(1)])
+        updates = (definition or SGD(0.5)).bind(self.module, **native).get_updates(loss=loss, params=params)
+        keras.function([keras.placeholder((1,))], [loss], updates=updates)([np.zeros(1)])
 
 
 def worlds():
     """Returns {name: (class, module)}."""
-    found, bases = {}, set()
+    worlds, bases = {}, set()
     for name, module in detect.known_modules():
         try:
             known = module and detect.find(module)
@@ -177,8 +177,8 @@ def worlds():
         if not known or known.base in bases:
             continue
         bases.add(known.base)
-        found.update(worlds_of(known.target.name, name, module))
-    return found
+        worlds.update(worlds_of(known.target.name, name, module))
+    return worlds
 
 
 def worlds_of(target, name, module):
@@ -193,12 +193,12 @@ def worlds_of(target, name, module):
         return {"update_step eager": (Eager, module)}
     import tensorflow as tf
 
-    found = {target + " graph": (Graph, module)}
+    worlds = {target + " graph": (Graph, module)}
     if target == "tf_train":
-        found["tf_train ref"] = RefGraph, module
+        worlds["tf_train ref"] = RefGraph, module
     if getattr(tf, "executing_eagerly", lambda: False)():
-        found[target + " eager"] = Eager, module
-    return found
+        worlds[target + " eager"] = Eager, module
+    return worlds
 
 
 WORLDS = worlds()

@@ -16,7 +16,7 @@ from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 HALF = 50
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
@@ -64,9 +64,9 @@ def restored(run, state, **more):
 def values(run):
     """Returns every number of a run: those of a State with the weights."""
     state = captured(run, weights=True)
-    found = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
-    found.update(state.variables)
-    return found, (state.updates, state.steps, state.pending, state.scalars)
+    arrays = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
+    arrays.update(state.variables)
+    return arrays, (state.updates, state.steps, state.pending, state.scalars)
 
 
 RUNS = {}
@@ -127,17 +127,17 @@ def ways(condition=lambda way: True):
     )
 
 
-def check_second_half(run, wanted, exact):
+def check_second_half(run, expected, exact):
     for batch in BATCHES[HALF:]:
         run.step(batch)
-    found, counts = values(run)
-    assert counts[:3] == wanted[1][:3]
-    assert set(found) == set(wanted[0])
-    for key in found:
+    actual, counts = values(run)
+    assert counts[:3] == expected[1][:3]
+    assert set(actual) == set(expected[0])
+    for key in actual:
         if exact:
-            assert found[key].tobytes() == wanted[0][key].tobytes(), key
+            assert actual[key].tobytes() == expected[0][key].tobytes(), key
         elif "touched" not in key:  # without sparse gradients a backend cannot tell which rows were touched
-            assert oracle.distance(found[key], wanted[0][key]) <= 1e-5, key
+            assert oracle.distance(actual[key], expected[0][key]) <= 1e-5, key
 
 
 def cases():
@@ -149,29 +149,29 @@ def cases():
 
 
 @pytest.mark.parametrize("way, name", list(cases()), ids=lambda given: getattr(given, "name", given))
-def test_half_here_and_half_there_are_the_whole(way, name, tmpdir):
+def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
     """On the same API the result is exact, bit for bit. From each other API the state goes through a file."""
     others = [other for other in harness.quickest() if other.target != way.target]
     others = others if way in harness.quickest() else []
     known = [(source, uninterrupted(source, name)) for source in [way] + others]  # Keras clears its session
     run = fresh(way, DEFINITIONS[name])
-    for source, (state, wanted) in known:
+    for source, (state, expected) in known:
         state.save(str(tmpdir.join("state.npz")))
         restored(run, everstep.State.load(str(tmpdir.join("state.npz"))), weights=True)
-        check_second_half(run, wanted, exact=source is way)
+        check_second_half(run, expected, exact=source is way)
     run.close()
 
 
 @ways(lambda way: way.run not in (harness.TrainRefRun, harness.TrainResourceRun))
 def test_a_restore_before_anything_is_built(way):
-    state, wanted = uninterrupted(way, "accumulate(Nadam)")
+    state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
     with graph_of(run):
         first = captured(run)
         assert (first.updates, first.pending) == (0, 0) and not np.any(first.slots["dense"]["m"])
         restored(run, state, weights=True)
         finish(run)
-    check_second_half(run, wanted, exact=True)
+    check_second_half(run, expected, exact=True)
     run.close()
 
 
@@ -202,7 +202,7 @@ def rows_that_come_and_go():
 
 
 @quick()
-def test_steps_that_rows_have_yet_to_take_are_carried(way):
+def test_missed_steps_of_rows_are_part_of_the_state(way):
     """Runs 15 steps, in which rows miss some, then 15 here or on another target: equal to 30 steps, and to `exact`."""
     definition = MISSING if way.sparse else MISSING.replace(dense_ok=True)
     batches = rows_that_come_and_go()
@@ -217,7 +217,7 @@ def test_steps_that_rows_have_yet_to_take_are_carried(way):
     for batch in batches[15:]:
         run.step(batch)
     run.flush()
-    wanted = run.weights()
+    expected = run.weights()
     run.close()
     each = harness.quickest()
     for other in {way, each[each.index(way) - 1]}:
@@ -231,24 +231,24 @@ def test_steps_that_rows_have_yet_to_take_are_carried(way):
         for batch in batches[15:]:
             ended.step(batch)
         ended.flush()
-        found = ended.weights()
+        weights = ended.weights()
         for name in SHAPES:
-            assert oracle.distance(found[name], wanted[name]) <= (0 if other is way else 2e-6), (other.name, name)
+            assert oracle.distance(weights[name], expected[name]) <= (0 if other is way else 2e-6), (other.name, name)
         ended.close()
     exact = trained(way, Adam(0.05), 0)
     for batch in batches:
         exact.step(batch)
-    assert all(oracle.distance(wanted[name], value) <= 2e-6 for name, value in exact.weights().items())
+    assert all(oracle.distance(expected[name], value) <= 2e-6 for name, value in exact.weights().items())
     exact.close()
 
 
 @quick()
-def test_rows_without_missed_steps_need_nothing_kept(way):
+def test_catch_up_slots_are_not_needed_without_missed_steps(way):
     """Changes to `catch_up` and back. When no row has missed a step, its slots are not needed."""
     if not way.sparse:
         return  # its gradients have all rows
     run = trained(way, Adam(0.05), 12)
-    wanted = run.weights()
+    expected = run.weights()
     run.close()
     run = trained(way, Adam(0.05))
     state = captured(run, weights=True)
@@ -264,7 +264,7 @@ def test_rows_without_missed_steps_need_nothing_kept(way):
     restored(run, state, weights=True)
     for batch in BATCHES[9:12]:
         run.step(batch)
-    assert all(oracle.distance(value, wanted[name]) <= 2e-6 for name, value in run.weights().items())
+    assert all(oracle.distance(value, expected[name]) <= 2e-6 for name, value in run.weights().items())
     state.slots["table"]["catch_up/rows"][2] -= 1
     with pytest.raises(errors.StateError, match="yet to take"):
         restored(run, state)
@@ -346,8 +346,8 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     assert (state.updates, state.steps) == (1, None)
     for batch in BATCHES[2:6]:
         run.step(batch)
-    wanted = values(run)
-    assert wanted[1][0] == 3
+    expected = values(run)
+    assert expected[1][0] == 3
     other = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
     for batch in BATCHES[:3]:
         other.step(batch)
@@ -357,8 +357,9 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     restored(other, state, weights=True)
     for batch in BATCHES[2:6]:
         other.step(batch)
-    found = values(other)
-    assert found[1] == wanted[1] and all(found[0][key].tobytes() == wanted[0][key].tobytes() for key in wanted[0])
+    actual = values(other)
+    assert actual[1] == expected[1]
+    assert all(actual[0][key].tobytes() == expected[0][key].tobytes() for key in expected[0])
 
 
 def test_a_variable_that_is_not_given():
@@ -658,7 +659,7 @@ def two_layers(keras, **arguments):
 @pytest.mark.parametrize("first", ["fresh", "trained"])
 def test_a_keras_model_goes_on(way, first, tmpdir):
     keras = keras_of(way)
-    harness.start_anew(keras) if way.target == "get_updates" else None
+    harness.clear_session(keras) if way.target == "get_updates" else None
     random = np.random.RandomState(7)
     x, y = random.randn(8, 3).astype("float32"), random.randn(8, 2).astype("float32")
 
@@ -676,7 +677,7 @@ def test_a_keras_model_goes_on(way, first, tmpdir):
     bound = model.optimizer
     everstep.capture(bound, variables(model), weights=True).save(str(tmpdir.join("state")))
     train(model, 5)
-    wanted = model.get_weights()
+    expected = model.get_weights()
     other = two_layers(keras)
     other.compile(Adam(0.05).bind(way.module), "mse")
     if first == "trained":
@@ -685,8 +686,8 @@ def test_a_keras_model_goes_on(way, first, tmpdir):
         other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True
     )
     train(other, 5)
-    for found, weight in zip(other.get_weights(), wanted):
-        assert found.tobytes() == weight.tobytes()
+    for actual, weight in zip(other.get_weights(), expected):
+        assert actual.tobytes() == weight.tobytes()
 
 
 def keras_of(way):

@@ -17,10 +17,10 @@ import oracle
 from everstep.compat.engine import fast_forward
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import SGD, Adam, RMSprop
-from test_battery import definition_classes, golden, ids, made, takes_catch_up
+from test_battery import define, definition_classes, golden, ids, takes_catch_up
 
 pytestmark = pytest.mark.shared
-WAYS = [way for way in harness.here() if way.sparse]
+WAYS = [way for way in harness.all_ways() if way.sparse]
 # In eager mode a row that missed 200 steps takes a thousand small operations, so those runs are shorter.
 QUICK = [way for way in WAYS if "eager" not in way.name]
 SOME = harness.one_of_each_target(WAYS)
@@ -56,19 +56,19 @@ def train(way, definition, batches, act=None, before=None):
         run.close()
 
 
-def compare(found, wanted):
+def compare(actual, expected):
     """Returns the largest differences (of the variable, of the slots)."""
-    slots = [oracle.distance(found[1][name], wanted[1][name]) for name in wanted[1]]
-    return oracle.distance(found[0], wanted[0]), max(slots or [0])
+    slots = [oracle.distance(actual[1][name], expected[1][name]) for name in expected[1]]
+    return oracle.distance(actual[0], expected[0]), max(slots or [0])
 
 
 @pytest.mark.parametrize("way", QUICK[harness.TURN % len(QUICK) :][:1], ids=ids)
 def test_adam_over_1500_steps_is_the_dense_run(way):
     """Moments agree within 2e-5 and the variable within 2e-6, with a rate that changes in between."""
     rate = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
-    wanted = train(way, Adam(rate), zipf_batches(STEPS))
-    found = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
-    variable, moments = compare(found, wanted)
+    expected = train(way, Adam(rate), zipf_batches(STEPS))
+    actual = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
+    variable, moments = compare(actual, expected)
     print("{}: variable {:.1e}, moments {:.1e}".format(way.name, variable, moments))
     assert variable <= 2e-6
     assert moments <= 2e-5
@@ -82,9 +82,9 @@ def test_missed_steps_are_taken_at_their_own_rate(way):
     """Changes the rate by setting it. On tf_train, where that is not possible, uses a schedule or a placeholder."""
     act = {30: lambda run: run.set_rate(0.001), 90: lambda run: run.set_rate(0.05)}
     for definition in (Adam(0.05), SGD(0.05, momentum=0.9, rate_in_velocity=False)):
-        wanted = train(way, definition, zipf_batches(120), act)
-        found = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
-        assert max(compare(found, wanted)) <= 2e-6
+        expected = train(way, definition, zipf_batches(120), act)
+        actual = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
+        assert max(compare(actual, expected)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
@@ -102,14 +102,14 @@ def test_the_call_makes_reading_runs_the_dense_run(way):
             run.step({"table": ((read - 0.1).astype("float32"), rows.astype(np.int64))})
         if definition.sparse == "catch_up":
             run.flush()
-        found = run.weights()["table"]
+        actual = run.weights()["table"]
         run.close()
-        return found
+        return actual
 
     adam = Adam(0.05)
-    wanted = run(adam, False)
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), wanted) <= 2e-6
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), wanted) > 1e-3
+    expected = run(adam, False)
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), expected) <= 2e-6
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), expected) > 1e-3
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
@@ -134,13 +134,13 @@ def test_dense_and_missing_gradients_between(way):
             run.step(batch)
         if definition.sparse == "catch_up":
             run.flush()
-        found = run.weights()
+        actual = run.weights()
         run.close()
-        return found
+        return actual
 
-    wanted, found = run(definition.replace(sparse="exact")), run(definition)
-    for name in wanted:
-        assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
+    expected, actual = run(definition.replace(sparse="exact")), run(definition)
+    for name in expected:
+        assert oracle.distance(actual[name], expected[name]) <= 2e-6, name
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
@@ -152,8 +152,8 @@ def test_inside_wrappers(way):
         lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
     ):
         # Whole windows only: a flush also applies an open window.
-        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
-        assert max(compare(train(way, wrap(inner), zipf_batches(39)), wanted)) <= 2e-6
+        expected = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
+        assert max(compare(train(way, wrap(inner), zipf_batches(39)), expected)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
@@ -168,16 +168,16 @@ def test_saved_and_resumed(way):
 
     def ended(run):
         run.flush()
-        found = run.weights()["table"]
+        actual = run.weights()["table"]
         run.close()
-        return found
+        return actual
 
     kinds = {"table": harness.SPARSE}
-    wanted = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
+    expected = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
     half = train(way.run(lambda: definition.bind(way.module), start(), kinds), batches[:31])
-    found = ended(train(half.resumed(), batches[31:]))
+    actual = ended(train(half.resumed(), batches[31:]))
     half.close()
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(actual, expected)
 
 
 def gaps(dtype="float64"):
@@ -207,20 +207,20 @@ LONG = [
     (each, configuration)
     for each in definition_classes()
     for configuration in golden(each).CONFIGURATIONS[-1:] or [{}]
-    if takes_catch_up(made(each, configuration))
+    if takes_catch_up(define(each, configuration))
 ]
 
 
-@pytest.mark.skipif(len(harness.here()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 @pytest.mark.parametrize(  # each NumPy cell runs a third, by the Python's minor version
     "definition_class, configuration", LONG if harness.FULL else LONG[sys.version_info[1] % 3 :: 3], ids=ids
 )
 def test_long_gaps(definition_class, configuration):
-    way, definition = harness.NUMPY, made(definition_class, configuration)
+    way, definition = harness.NUMPY, define(definition_class, configuration)
     with np.errstate(all="ignore"):  # epsilon may be 0
-        wanted = train(way, definition, gaps(), before=start("float64", 6))
-        found = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
-    variable, slots = compare(found, wanted)
+        expected = train(way, definition, gaps(), before=start("float64", 6))
+        actual = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
+    variable, slots = compare(actual, expected)
     print("{} {}: variable {:.1e}, slots {:.1e}".format(definition_class.__name__, configuration, variable, slots))
     most = allowed(definition_class, configuration)
     assert variable <= most[0]
@@ -232,12 +232,12 @@ def test_longer_than_the_history(monkeypatch):
     monkeypatch.setattr(fast_forward, "LENGTH", 50)
     way = harness.NUMPY
     for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
-        wanted = train(way, Adam(rate), gaps(), before=start("float64", 6))
-        found = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
-        assert max(compare(found, wanted)) <= 1e-8
+        expected = train(way, Adam(rate), gaps(), before=start("float64", 6))
+        actual = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
+        assert max(compare(actual, expected)) <= 1e-8
     act = {30: lambda run: run.set_rate(0.001), 280: lambda run: run.set_rate(0.05)}
-    wanted = train(way, Adam(0.05), gaps(), act, start("float64", 6))
-    assert compare(train(way, Adam(0.05, sparse="catch_up"), gaps(), act, start("float64", 6)), wanted)[0] > 1e-4
+    expected = train(way, Adam(0.05), gaps(), act, start("float64", 6))
+    assert compare(train(way, Adam(0.05, sparse="catch_up"), gaps(), act, start("float64", 6)), expected)[0] > 1e-4
 
 
 class Counted(np.ndarray):
@@ -246,9 +246,9 @@ class Counted(np.ndarray):
     moved = 0
 
     def __getitem__(self, place):
-        found = super(Counted, self).__getitem__(place)
-        Counted.moved += np.size(found)
-        return np.asarray(found)
+        part = super(Counted, self).__getitem__(place)
+        Counted.moved += np.size(part)
+        return np.asarray(part)
 
     def __setitem__(self, place, value):
         Counted.moved += np.size(value)
@@ -269,11 +269,11 @@ def test_cost_is_flat_in_table_rows():
     assert moved[0] == moved[1] > 0
 
 
-def test_what_cannot_catch_up():
+def test_definitions_that_refuse_catch_up():
     refused = set()
     for each in definition_classes():
         try:
-            made(each, {}, sparse="catch_up")
+            define(each, {}, sparse="catch_up")
         except RuleError as error:
             assert 'Use sparse="exact" or "rows"' in str(error)
             refused.add(each.__name__)
@@ -291,7 +291,7 @@ def test_what_cannot_catch_up():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
-def test_calls_that_have_nothing_to_do(way):
+def test_flush_and_catch_up_without_missed_steps(way):
     """Every optimizer has both calls, so that model code need not know the sparse mode."""
     run = way.run(lambda: Adam(0.05).bind(way.module), start(), {"table": harness.SPARSE})
     before = run.weights()["table"]
@@ -313,14 +313,14 @@ def test_bad_calls():
     assert np.array_equal(table, before)
 
 
-@pytest.mark.parametrize("way", [way for way in harness.here() if way.target in ("update_step", "keras3")], ids=ids)
+@pytest.mark.parametrize("way", [way for way in harness.all_ways() if way.target in ("update_step", "keras3")], ids=ids)
 def test_the_native_weight_decay_is_refused(way):
     definition = RMSprop(0.1, sparse="catch_up", dense_ok=True)
     with pytest.raises(UnsupportedError, match="decoupled_weight_decay"):
         definition.bind(way.module, weight_decay=0.1)
 
 
-@pytest.mark.parametrize("way", [way for way in harness.here() if not way.sparse], ids=ids)
+@pytest.mark.parametrize("way", [way for way in harness.all_ways() if not way.sparse], ids=ids)
 def test_where_gradients_are_dense(way):
     with pytest.raises(UnsupportedError, match="dense_ok"):
         Adam(sparse="catch_up").bind(way.module)

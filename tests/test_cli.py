@@ -60,12 +60,12 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
     assert set(rows) == set(here)
     for name, (target, why) in rows.items():
         try:
-            found = detect.find(here[name])
+            api = detect.find(here[name])
         except everstep.errors.TargetError:
             assert target == "none" and why
         else:
-            assert target == found.target.name
-            assert why.startswith("{}.{}: ".format(found.base.__module__, found.base.__name__)), why
+            assert target == api.target.name
+            assert why.startswith("{}.{}: ".format(api.base.__module__, api.base.__name__)), why
     assert "What works: " in output and "tf.compat.v1.train" in output
     strategies, kernels = dict(table(output, "STRATEGY")), table(output, "DEFINITION")
     if installed["tensorflow"] == "not installed":
@@ -113,13 +113,13 @@ def test_list_has_every_definition_with_its_slots():
 def test_show_tells_all_that_is_declared(name):
     code, output, complaint = run("show", name)
     assert (code, complaint) == (0, "")
-    made = getattr(everstep.optimizers, name)
-    assert [row[0] for row in table(output, "ARGUMENT")] == made.argument_names()
+    definition = getattr(everstep.optimizers, name)
+    assert [row[0] for row in table(output, "ARGUMENT")] == definition.argument_names()
     for argument, kind, default, _ in table(output, "ARGUMENT"):
-        declared = made.declarations[argument]
+        declared = definition.declarations[argument]
         assert kind == declared.kind
         assert default == ("(must be given)" if kind == "child" else repr(declared.default))
-    state = [slot for slot in made.declared_order if made.declarations[slot].kind in ("slot", "scalar")]
+    state = [slot for slot in definition.declared_order if definition.declarations[slot].kind in ("slot", "scalar")]
     assert [row[0] for row in table(output, "STATE")] == (state or ["none"])
     assert "Sparse gradients: " in output
 

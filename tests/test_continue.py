@@ -74,13 +74,13 @@ def keras_batches():
 
 def files():
     """Returns {folder/case: facts}."""
-    found = {}
+    facts_of = {}
     for folder in sorted(os.listdir(os.path.join(STATES, "stock"))):
         with io.open(os.path.join(STATES, "stock", folder, "ends.json"), encoding="ascii") as file:
             for case, facts in sorted(json.load(file).items()):
                 if h5py or "keras" not in folder:
-                    found["{}/{}".format(folder, case)] = facts
-    return found
+                    facts_of["{}/{}".format(folder, case)] = facts
+    return facts_of
 
 
 FILES = files()
@@ -132,27 +132,27 @@ def wanted_of(name, state):
     batches = [{each: batch[each] for each in weights} for batch in keras_batches()]
     first = {each: start()[each] for each in weights}
     half, whole = [oracle.trajectory(definition, first, batches[:steps])[0] for steps in (HALF, 2 * HALF)]
-    held = {NAMES[each]: np.asarray(value, np.float64) for each, value in state.variables.items()}
-    return {each: held[each] + whole[each] - half[each] for each in weights}
+    halfway = {NAMES[each]: np.asarray(value, np.float64) for each, value in state.variables.items()}
+    return {each: halfway[each] + whole[each] - half[each] for each in weights}
 
 
 def check(name, way, state, label=None):
-    found, wanted = ended(way, name, state), wanted_of(name, state)
+    actual, expected = ended(way, name, state), wanted_of(name, state)
     by_rows = state.definition["sparse"] != "exact" and not way.sparse  # a dense gradient has no absent rows
-    compared = [each for each in wanted if not by_rows or KINDS[each] == harness.DENSE]
+    compared = [each for each in expected if not by_rows or KINDS[each] == harness.DENSE]
     for each in compared:
-        assert np.abs(wanted[each] - start()[each]).max() > 0.2, each
-    RESULTS[label or name, way.name] = far = max(oracle.distance(found[each], wanted[each]) for each in compared)
+        assert np.abs(expected[each] - start()[each]).max() > 0.2, each
+    RESULTS[label or name, way.name] = far = max(oracle.distance(actual[each], expected[each]) for each in compared)
     assert far <= BOUND
 
 
 def test_there_are_files_of_all():
-    wanted = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
-    wanted.update("tf_train-tf1.15/" + case for case, _, _ in DEFAULTS)
+    expected = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
+    expected.update("tf_train-tf1.15/" + case for case, _, _ in DEFAULTS)
     if h5py:
         for folder in ("get_updates-keras2.1/", "get_updates-keras2.3/"):
-            wanted.update(folder + case for case, _, _ in KERAS)
-    assert set(FILES) == wanted
+            expected.update(folder + case for case, _, _ in KERAS)
+    assert set(FILES) == expected
 
 
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
@@ -178,12 +178,12 @@ def test_momentum_goes_on_in_the_form_of_keras(way):
 
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 @pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
-def test_what_was_converted_is_what_is_read(name):
+def test_conversion_equals_reading(name):
     how = {}
     if name.endswith("tf1.4/adam"):  # converted when a missing epsilon became everstep's default, not tf.train's
         how["optimizer"] = FILES[name]["optimizer"].replace(")", ", epsilon=1e-07)")
-    found, wanted = read(name, converted=True).to_dict(), read(name, **how).to_dict()
-    np.testing.assert_equal(found, wanted)
+    actual, expected = read(name, converted=True).to_dict(), read(name, **how).to_dict()
+    np.testing.assert_equal(actual, expected)
 
 
 @pytest.mark.shared(False)

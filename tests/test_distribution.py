@@ -17,11 +17,11 @@ import time
 import pytest
 from packaging.version import Version
 
-from conftest import HERE
+from conftest import INSTALLED
 from harness import FULL, TURN
 
-TENSORFLOW = Version(HERE["tensorflow"]) if HERE.get("tensorflow") else None
-JAX = HERE.get("jax") and not TENSORFLOW
+TENSORFLOW = Version(INSTALLED["tensorflow"]) if INSTALLED.get("tensorflow") else None
+JAX = INSTALLED.get("jax") and not TENSORFLOW
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
 SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
@@ -98,28 +98,28 @@ def processes(folder):
 
 def free_addresses(count):
     """Returns `count` local addresses with free ports."""
-    held = [socket.socket() for _ in range(count)]
+    sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in held:
+        for one in sockets:
             one.bind(("127.0.0.1", 0))
-        return ["127.0.0.1:{}".format(one.getsockname()[1]) for one in held]
+        return ["127.0.0.1:{}".format(one.getsockname()[1]) for one in sockets]
     finally:
-        for one in held:
+        for one in sockets:
             one.close()
 
 
-def assert_close(found, wanted):
+def assert_close(actual, expected):
     """Compares the values of each definition that two jobs printed."""
-    assert set(found) == set(wanted) and found
-    for name, values in wanted.items():
-        assert apart(found[name], values) <= BOUND, name
+    assert set(actual) == set(expected) and actual
+    for name, values in expected.items():
+        assert largest_difference(actual[name], values) <= BOUND, name
 
 
-def apart(found, wanted):
-    if isinstance(wanted, list):
-        assert len(found) == len(wanted)
-        return max(apart(*pair) for pair in zip(found, wanted))
-    return abs(found - wanted)
+def largest_difference(actual, expected):
+    if isinstance(expected, list):
+        assert len(actual) == len(expected)
+        return max(largest_difference(*pair) for pair in zip(actual, expected))
+    return abs(actual - expected)
 
 
 @eager
@@ -127,17 +127,17 @@ def apart(found, wanted):
 @pytest.mark.parametrize("kind", ["mirrored", "central"])
 def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
     with processes(tmp_path) as (start, deadline):
-        found = start("replicas", kinds=kind).result(deadline)
-    assert len(found) >= len(ALWAYS) + 1
-    assert {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("replicas", kinds=kind).result(deadline)
+    assert len(differences) >= len(ALWAYS) + 1
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
 
 
 @eager
 @pytest.mark.shared
 def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
     with processes(tmp_path) as (start, deadline):
-        found = start("resumed").result(deadline)
-    assert found and {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("resumed").result(deadline)
+    assert differences and {name: value for name, value in differences.items() if not value <= BOUND} == {}
 
 
 @eager
@@ -152,10 +152,10 @@ def test_two_processes_of_multi_worker_mirrored(tmp_path):
             )
             for number in range(2)
         ]
-        alone = start("alone")
-        found = [process.result(deadline) for process in both]
-        assert_close(found[0], alone.result(deadline))
-    assert found[0] == found[1]
+        single = start("single_process")
+        values = [process.result(deadline) for process in both]
+        assert_close(values[0], single.result(deadline))
+    assert values[0] == values[1]
 
 
 @eager
@@ -167,12 +167,12 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
     with processes(tmp_path) as (start, deadline):
         for task in ("ps:0", "worker:0"):
             start("server", task=task, cluster=cluster).until(len, deadline)
-        coordinator, alone = start("coordinator", cluster=cluster), start("alone")
-        found = coordinator.result(deadline)
-        wanted = alone.result(deadline)
-    updates = {name: found.pop(name) for name in list(found) if name.endswith(" updates")}
-    assert_close(found, wanted)
-    assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in wanted}
+        coordinator, single = start("coordinator", cluster=cluster), start("single_process")
+        values = coordinator.result(deadline)
+        expected = single.result(deadline)
+    updates = {name: values.pop(name) for name in list(values) if name.endswith(" updates")}
+    assert_close(values, expected)
+    assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in expected}
 
 
 @sessions
@@ -185,8 +185,8 @@ def test_two_workers_in_step(tmp_path):
         chief.until(len, deadline)
         train("worker:1", 20).until(len, deadline)
         chief.until(is_done, deadline)
-        found = settled(lambda: train("worker:2", 0).until(is_done, deadline)[-1])
-    counter, [[updates, weights, table]] = found
+        result = settled(lambda: train("worker:2", 0).until(is_done, deadline)[-1])
+    counter, [[updates, weights, table]] = result
     assert updates == counter >= 20
     assert weights == [-0.125 * updates] * 3
     assert table == [[0.0, 0.0], [-0.25 * updates] * 2, [0.0, 0.0], [0.0, 0.0]]
@@ -239,10 +239,10 @@ def is_done(lines):
 
 def settled(read):
     """Reads until two reads agree: with synchronous workers the last update may still be running."""
-    last, found = None, read()
-    while found != last:
-        last, found = found, read()
-    return found
+    last, current = None, read()
+    while current != last:
+        last, current = current, read()
+    return current
 
 
 @pytest.mark.skipif(
@@ -254,8 +254,8 @@ def test_estimators(tmp_path, replicas):
     if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):
         pytest.skip("before TF 1.14 no OptimizerV2, from 2.11 on no get_updates under tf.keras")
     with processes(tmp_path) as (start, deadline):
-        found = start("estimator", replicas=replicas).result(deadline)
-    assert found["Adam"] <= BOUND and found["global_step"] == 6
+        result = start("estimator", replicas=replicas).result(deadline)
+    assert result["Adam"] <= BOUND and result["global_step"] == 6
 
 
 @eager
@@ -263,20 +263,20 @@ def test_horovod_around_ours(tmp_path):
     """`hvd.DistributedOptimizer` in two processes with Gloo, started by Horovod's own launcher."""
     pytest.importorskip("horovod", reason="no wheel of Horovod is published, and it takes half an hour to build")
     with processes(tmp_path) as (start, deadline):
-        alone = start("alone").result(deadline)
+        single = start("single_process").result(deadline)
         command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", sys.executable]
         command += [SCRIPT, "horovod"]
         output = subprocess.check_output(command, env=dict(os.environ, **SHARE), timeout=SECONDS)
-    found = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
-    assert sorted(each["rank"] for each in found) == [0, 1] and {each["size"] for each in found} == {2}
-    for each in found:
-        assert_close(each["found"], alone)
+    results = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
+    assert sorted(each["rank"] for each in results) == [0, 1] and {each["size"] for each in results} == {2}
+    for each in results:
+        assert_close(each["values"], single)
 
 
 @pytest.mark.skipif(not JAX, reason="Keras 3 on JAX")
 def test_data_parallel_on_two_jax_devices(tmp_path):
     with processes(tmp_path) as (start, deadline):
-        found = start("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
-    devices = {name: found.pop(name) for name in list(found) if name.endswith(" devices")}
-    assert set(devices.values()) == {2} and set(ALWAYS) <= set(found)
-    assert {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
+    devices = {name: differences.pop(name) for name in list(differences) if name.endswith(" devices")}
+    assert set(devices.values()) == {2} and set(ALWAYS) <= set(differences)
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}

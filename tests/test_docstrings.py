@@ -70,7 +70,7 @@ def test_docstring_is_whole(name, value, owner):
     assert not missing(name, value, owner)
 
 
-def test_a_gap_is_seen():
+def test_missing_sections_are_reported():
     def lacks(first, second):
         """Adds."""
         return first + second

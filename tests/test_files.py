@@ -87,10 +87,10 @@ def test_reads_what_the_optimizer_held(fixture):
     for name, value in fixture.variables.items():
         np.testing.assert_array_equal(np.asarray(state.variables[names[name]]), np.float32(value))
     for name, slots in fixture.slots.items():
-        found = state.slots[names[name]]
+        state_slots = state.slots[names[name]]
         # Keras 2 stores a velocity that plain SGD never uses.
-        assert set(slots) - set(found) <= ({"velocity"} if fixture.optimizer == "SGD" else set())
-        for slot, handle in found.items():
+        assert set(slots) - set(state_slots) <= ({"velocity"} if fixture.optimizer == "SGD" else set())
+        for slot, handle in state_slots.items():
             np.testing.assert_array_equal(np.asarray(handle), np.float32(slots[slot]), err_msg=slot)
             np.testing.assert_array_equal(np.asarray(handle[1:2]), np.float32(slots[slot])[1:2])
     assert state.updates in (fixture.updates, 0)
@@ -237,8 +237,8 @@ def test_momentum_is_rescaled_by_the_rate_asked_for():
     refused(fixture.path, "learning_rate=", "rate_in_velocity=False", definition=definition)
     state = everstep.read_checkpoint(fixture.path, definition, learning_rate=0.25)
     for name, slots in fixture.slots.items():
-        wanted = -np.float32(0.25) * np.float32(slots["velocity"])
-        np.testing.assert_array_equal(np.asarray(state.slots[name]["velocity"]), wanted)
+        expected = -np.float32(0.25) * np.float32(slots["velocity"])
+        np.testing.assert_array_equal(np.asarray(state.slots[name]["velocity"]), expected)
 
 
 @needs_tensorflow
@@ -304,7 +304,7 @@ def read_all(path, name):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_damaged_files_are_our_errors(name, tmp_path):
+def test_damaged_files_raise_everstep_errors(name, tmp_path):
     """Files cut, overwritten or emptied at random places raise an everstep error, or load if the damage is harmless.
 
     With an old HDF5 library, HDF5 files are only cut: it may crash on overwritten metadata
@@ -355,7 +355,7 @@ NO_FILES = [
 
 
 @pytest.mark.parametrize("content", NO_FILES)
-def test_what_is_no_file(content, tmp_path):
+def test_content_of_no_known_format(content, tmp_path):
     path = str(tmp_path / "file")
     with io.open(path, "wb") as file:
         file.write(content)
@@ -400,10 +400,10 @@ def test_a_packed_keras_zip_is_read(tmp_path):
     with zipfile.ZipFile(fixture.path) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in source.namelist():
             archive.writestr(name, source.read(name))
-    found, wanted = everstep.read_checkpoint(path), fixture.read()
-    for name, slots in wanted.slots.items():
+    actual, expected = everstep.read_checkpoint(path), fixture.read()
+    for name, slots in expected.slots.items():
         for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(found.slots[name][slot]), np.asarray(handle))
+            np.testing.assert_array_equal(np.asarray(actual.slots[name][slot]), np.asarray(handle))
 
 
 def test_an_array_that_is_larger_than_its_file(tmp_path):

@@ -44,11 +44,11 @@ class Graph(object):
         self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
         self.graph = tf.Graph()
         with self.graph.as_default():
-            made = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
+            variables = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
                     for name, value in zip(names, (small_model.EMBEDDINGS, small_model.KERNEL))]
-            self.variables = dict(zip(names, made))
-            rows = tf.nn.embedding_lookup(made[0], small_model.IDS[:, 0])
-            loss = tf.reduce_mean(tf.square(tf.matmul(rows, made[1]) - small_model.TARGETS))
+            self.variables = dict(zip(names, variables))
+            rows = tf.nn.embedding_lookup(variables[0], small_model.IDS[:, 0])
+            loss = tf.reduce_mean(tf.square(tf.matmul(rows, variables[1]) - small_model.TARGETS))
             self.optimizer = make(tf.train)
             step = self.optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
             with tf.Session() as session:
@@ -181,7 +181,7 @@ PAIRS = [  # one half in a cell, the other half in the next
 
 
 def trained(module, stock, arguments):
-    harness.start_anew(module)
+    harness.clear_session(module)
     try:
         optimizer = small_model.stock_optimizer(module.optimizers, stock, arguments)
     except TypeError as error:
@@ -224,7 +224,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     # Keras 3 does not load .h5 models for training: its own have an optimizer built on no variables, and 3.0 does not
     # find the loss. Load only the weights.
     never_trains = (api, extension) == ("keras3", ".h5")
-    harness.start_anew(module)
+    harness.clear_session(module)
     if never_trains or extension == ".weights.h5":
         model = trained(module, stock, arguments)
         model.load_weights(path)
@@ -292,19 +292,20 @@ def test_what_tf_train_has_no_place_for(tmp_path):
 KEPT = [everstep.accumulate(everstep.optimizers.SGD(0.1), 2), everstep.optimizers.Adam(0.1, sparse="catch_up")]
 
 
-def same_slots(found, wanted, names):
-    assert (found.updates, found.steps, found.pending) == (wanted.updates, wanted.steps, wanted.pending)
-    assert {names[name]: set(slots) for name, slots in found.slots.items()} == {
-        name: set(slots) for name, slots in wanted.slots.items()
+def same_slots(actual, expected, names):
+    assert (actual.updates, actual.steps, actual.pending) == (expected.updates, expected.steps, expected.pending)
+    assert {names[name]: set(slots) for name, slots in actual.slots.items()} == {
+        name: set(slots) for name, slots in expected.slots.items()
     }
-    for name, slots in found.slots.items():
+    for name, slots in actual.slots.items():
         for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(handle), wanted.slots[names[name]][slot], err_msg=slot)
+            np.testing.assert_array_equal(np.asarray(handle), expected.slots[names[name]][slot], err_msg=slot)
 
 
 def models():
     """Returns one way for each module that can build models."""
-    return list(OrderedDict((id(way.module), way) for way in harness.here() if hasattr(way.module, "layers")).values())
+    ways = [way for way in harness.all_ways() if hasattr(way.module, "layers")]
+    return list(OrderedDict((id(way.module), way) for way in ways).values())
 
 
 @pytest.mark.parametrize("way", models(), ids=lambda way: way.name)
@@ -314,23 +315,23 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
     if definition.sparse != "exact":
         definition = definition.replace(dense_ok=True)
     if hasattr(keras.backend, "clear_session"):
-        harness.start_anew(keras)
+        harness.clear_session(keras)
     model = small_model.build(keras, definition.bind(keras))
     for _ in range(3):
         model.train_on_batch(small_model.IDS, small_model.TARGETS)
     trained = list(model.trainable_weights)
     names = [getattr(variable, "path", variable.name).split(":")[0] for variable in trained]
-    wanted = everstep.capture(model.optimizer, dict(zip(names, trained)))
+    expected = everstep.capture(model.optimizer, dict(zip(names, trained)))
     table = next(name for name in names if "embedding" in name)
-    assert set(ENGINE_SLOTS).intersection(wanted.slots[table]) or not way.sparse
+    assert set(ENGINE_SLOTS).intersection(expected.slots[table]) or not way.sparse
     model.save(path)
-    found = everstep.read_checkpoint(path)
-    same_slots(found, wanted, {each: next(name for name in names if name.endswith(each)) for each in found.slots})
+    actual = everstep.read_checkpoint(path)
+    same_slots(actual, expected, {each: next(name for name in names if name.endswith(each)) for each in actual.slots})
 
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    "way", [way for way in harness.here() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
+    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
 )
 @pytest.mark.parametrize("definition", KEPT, ids=lambda definition: definition._short())
 def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
@@ -344,10 +345,11 @@ def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
             run.saver.save(run.session, path, write_meta_graph=False)
     else:
         run.checkpoint().write(path)
-    wanted = everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
-    found = everstep.read_checkpoint(path, definition)
-    same_slots(found, wanted, {name: name for name in found.slots})
+    expected = everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
+    actual = everstep.read_checkpoint(path, definition)
+    same_slots(actual, expected, {name: name for name in actual.slots})
     if graph and way.target == "tf_train":
-        everstep.write_checkpoint(wanted, path + "-again", "tf-saver", ours=True)
-        same_slots(everstep.read_checkpoint(path + "-again", definition), wanted, {name: name for name in found.slots})
+        everstep.write_checkpoint(expected, path + "-again", "tf-saver", ours=True)
+        again = everstep.read_checkpoint(path + "-again", definition)
+        same_slots(again, expected, {name: name for name in actual.slots})
     run.close()

@@ -23,10 +23,10 @@ from everstep.errors import (
     VariableError,
 )
 from everstep.optimizers import SGD, AdagradDecay, Adam
-from harness import start_anew
-from keras_suite import modules_here, same
+from harness import clear_session
+from keras_suite import available_modules, same
 
-MODULES = [module for _, module in modules_here().get("get_updates", [])]
+MODULES = [module for _, module in available_modules().get("get_updates", [])]
 if not MODULES:
     pytest.skip("no Keras that speaks get_updates is in this environment", allow_module_level=True)
 
@@ -37,7 +37,7 @@ TF2 = not hasattr(tf, "global_variables_initializer")
 
 @pytest.fixture(params=MODULES, ids=lambda module: module.__name__.replace("tensorflow.python.", "tf."))
 def keras(request):
-    start_anew(request.param)
+    clear_session(request.param)
     return request.param
 
 
@@ -123,10 +123,10 @@ def wrong_steps(step, read, definition, size, steps):
         step([x, y])
         after = read()
         moved = max(abs(array - was).max() for array, was in zip(arrays, before))
-        error = max(abs(array - found).max() for array, found in zip(arrays, after)) / max(moved, 1e-4)
+        error = max(abs(array - actual).max() for array, actual in zip(arrays, after)) / max(moved, 1e-4)
         wrong, worst = wrong + (error > 3e-4), max(worst, error)
-        for array, found in zip(arrays, after):
-            array[...] = found
+        for array, actual in zip(arrays, after):
+            array[...] = actual
         before = after
     return wrong, worst
 
@@ -135,7 +135,7 @@ def race(keras, way, make, definition, builds, steps, layers=4, size=48):
     """Returns (wrong steps, worst error) over several builds of one training function."""
     K, total, worst = keras.backend, 0, 0.0
     for _ in range(builds):
-        start_anew(keras)
+        clear_session(keras)
         where, resource = way
         if where == "train_on_batch":
             if resource and not TF2:
@@ -148,7 +148,7 @@ def race(keras, way, make, definition, builds, steps, layers=4, size=48):
             step, variables = chain_function(keras, optimizer, layers, size, resource)
         if resource is not None and is_resource(variables[0]) != resource:
             return None
-        wrong, error = wrong_steps(step, lambda held=variables: K.batch_get_value(held), definition, size, steps)
+        wrong, error = wrong_steps(step, lambda weights=variables: K.batch_get_value(weights), definition, size, steps)
         total, worst = total + wrong, max(worst, error)
     return total, worst
 
@@ -168,10 +168,10 @@ IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, moment
 @pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
 def test_every_step_is_in_order(keras, definition, way):
     builds, steps = (20, 300) if harness.FULL else (2, 60)
-    found = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
-    if found is None:
+    result = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
+    if result is None:
         pytest.skip("this Keras makes no variables of this kind")
-    wrong, worst = found
+    wrong, worst = result
     print("{} {}: {} of {} steps wrong, worst error {:.1e}".format(keras.__name__, way, wrong, builds * steps, worst))
     assert wrong == 0
 
@@ -192,8 +192,8 @@ def test_a_gradient_that_is_another_variable(keras, resource):
     for _ in range(50):
         step([])
         expected = [expected[0] - 0.1 * expected[1], expected[1] - 0.1 * expected[0]]
-    for found, wanted in zip(K.batch_get_value([v, w]), expected):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for value, expected_value in zip(K.batch_get_value([v, w]), expected):
+        np.testing.assert_allclose(value, expected_value, rtol=1e-5)
 
 
 # Training a model.
@@ -214,8 +214,8 @@ def expected_chain(definition, steps, layers=2, size=4, before_step=None):
     return weights
 
 
-def assert_close(found, wanted, bound=1e-5):
-    for one, other in zip(found, wanted):
+def assert_close(actual, expected, bound=1e-5):
+    for one, other in zip(actual, expected):
         assert abs(np.asarray(one, "float64") - other).max() <= bound * abs(other).max()
 
 
@@ -263,7 +263,7 @@ def test_outputs_and_batch_normalization(keras):
     assert all(abs(value).max() > 0 for value in moving)
 
 
-def test_built_again_the_optimizer_goes_on(keras):
+def test_compiling_again_keeps_slots_and_counters(keras):
     """Compiling again, with other layers frozen, keeps slots and counters. Stock optimizers silently reset them."""
     definition, data = SGD(0.05, momentum=0.9), batches(9)
     optimizer = definition.bind(keras)
@@ -429,14 +429,14 @@ WRONG_BOUNDS = [{"clipnorm": -1}, {"clipnorm": "1"}, {"clipvalue": float("nan")}
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_clipping_is_the_stock_one(keras, bounds):
-    data, found = batches(1), []
+    data, weights = batches(1), []
     x, y = data[0]
     for optimizer in (SGD(0.5).bind(keras, **bounds), keras.optimizers.SGD(0.5, **bounds)):
         model = chain_model(keras, optimizer)
         model.train_on_batch(x, y)
-        found.append(model.get_weights())
-    assert_close(found[0], found[1], 1e-6)
-    assert abs(found[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
+        weights.append(model.get_weights())
+    assert_close(weights[0], weights[1], 1e-6)
+    assert abs(weights[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("bounds", [{"clipnorm": 0.1}, {"clipvalue": 0.01}], ids=str)
@@ -488,7 +488,7 @@ def whole_tensors(loss, build, rows):
     """Returns the operations of `build` that create or write a tensor with all rows; sparse steps must have none."""
     known = set(map(id, loss.graph.get_operations()))
     build()
-    found = []
+    operations = []
     for operation in loss.graph.get_operations():
         # Skip variables, their initializers, and operations that forward a tensor without a copy.
         starts = "/table/" in operation.name or operation.type == "Fill"
@@ -496,8 +496,8 @@ def whole_tensors(loss, build, rows):
             tensors = list(operation.outputs) + list(operation.inputs[1:] if "Assign" in operation.type else [])
             # Compare only the number of rows: after a sum over rows, TF 1.8 knows nothing else.
             if any(tensor.shape.ndims == 2 and tensor.shape.as_list()[0] == rows for tensor in tensors):
-                found.append(operation)
-    return found
+                operations.append(operation)
+    return operations
 
 
 HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "Switch", "RefSwitch")
@@ -584,7 +584,7 @@ def constraints(keras):
 @pytest.mark.parametrize("place", [0, 1], ids=["NonNeg", "MaxNorm"])
 def test_constraints_are_the_stock_ones(keras, place):
     (x, y), start = batches(1)[0], abs(orthogonal(4, 0))
-    table, found = abs(np.random.RandomState(6).randn(12, 2)).astype("float32"), []
+    table, weights = abs(np.random.RandomState(6).randn(12, 2)).astype("float32"), []
     for make in (lambda: SGD(0.5).bind(keras), lambda: keras.optimizers.SGD(0.5)):
         constraint = constraints(keras)[place]
         model = keras.models.Sequential()
@@ -596,12 +596,12 @@ def test_constraints_are_the_stock_ones(keras, place):
         rows = embedding_model(keras, make(), table, embeddings_constraint=constraint)
         for ids, target in embedding_batches(4):
             rows.train_on_batch(ids, 3 * target)
-        found.append(model.get_weights() + rows.get_weights())
-    assert_close(found[0], found[1], 1e-6)
+        weights.append(model.get_weights() + rows.get_weights())
+    assert_close(weights[0], weights[1], 1e-6)
     if place:
-        assert np.sqrt((found[0][0] ** 2).sum(axis=0)).max() <= 0.8 * (1 + 1e-5)
+        assert np.sqrt((weights[0][0] ** 2).sum(axis=0)).max() <= 0.8 * (1 + 1e-5)
     else:
-        assert found[0][0].min() == 0 and found[0][1].min() == 0
+        assert weights[0][0].min() == 0 and weights[0][1].min() == 0
 
 
 # Accumulation.
@@ -809,7 +809,7 @@ def test_a_saved_model_resumes(keras, definition, tmpdir):
     path = saved(model, tmpdir)
     train_on_batch(model, data[10:])
     expected, slots = model.get_weights(), model.optimizer.get_weights()
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     assert model.optimizer.definition == definition
     train_on_batch(model, data[10:])
@@ -826,7 +826,7 @@ def test_no_stock_optimizer_is_loaded_instead(keras, definition, tmpdir):
 
 def test_a_model_saved_before_its_first_step(keras, tmpdir):
     path = saved(chain_model(keras, Adam(0.05).bind(keras)), tmpdir)
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     train_on_batch(model, batches(2))
     assert_close(model.get_weights(), expected_chain(Adam(0.05), batches(2)))
@@ -843,7 +843,7 @@ def test_a_model_saved_with_frozen_layers(keras, tmpdir):
     path = saved(model, tmpdir)
     train_on_batch(model, data[2:])
     expected = model.get_weights()
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     train_on_batch(model, data[2:])
     assert same(model.get_weights(), expected)
@@ -918,7 +918,7 @@ def test_an_optimizer_of_another_graph(keras):
     if TF2:
         pytest.skip("under TF 2 Keras's variables are in no graph")
     optimizer = Adam(0.1).bind(keras)
-    start_anew(keras)
+    clear_session(keras)
     with pytest.raises(VariableError, match="bind the definition again"):
         train_on_batch(chain_model(keras, optimizer), batches(1))
 

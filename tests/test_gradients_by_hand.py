@@ -14,7 +14,7 @@ from everstep.optimizers import SGD, Adam
 from test_battery import ids
 from test_multistage import KERAS, X, Y, a_model
 
-WAYS = harness.of_frameworks()
+WAYS = harness.framework_ways()
 TAKING = [way for way in WAYS if way.target in ("tf_train", "optimizer_v2", "update_step")]
 ONE_EACH = harness.one_of_each_target(TAKING)
 EAGER = [way for way in TAKING if not issubclass(way.run, harness.GraphRun)]
@@ -23,7 +23,7 @@ ROWS = np.array([1, 3, 1])
 RULE = Adam(0.125, epsilon=1e-3)
 
 
-def wanted(steps=3):
+def expected_weights(steps=3):
     run = harness.NUMPY.run(lambda: RULE.bind(np), FIRST, {"w": harness.DENSE, "table": harness.SPARSE})
     for _ in range(steps):
         values = run.weights()
@@ -51,7 +51,7 @@ def tensorflow(way):
 
 
 def check(values):
-    for name, value in wanted().items():
+    for name, value in expected_weights().items():
         assert oracle.distance(values[name], value) < 1e-6, name
 
 
@@ -111,8 +111,8 @@ def test_a_loss_beside_the_step_is_that_of_before(way):
         else:
             step = tf.group(*optimizer.get_updates(loss, [variable]))
         session.run(tf.global_variables_initializer())
-        found = [session.run([loss, step])[0] for _ in range(2)]
-    assert np.allclose(found, [6.0, 3.0])
+        losses = [session.run([loss, step])[0] for _ in range(2)]
+    assert np.allclose(losses, [6.0, 3.0])
 
 
 HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2].models.Model, "train_step")]
@@ -149,7 +149,7 @@ def test_what_a_mistaken_function_gives(way):
     assert np.array_equal(variable.numpy(), FIRST["w"])
 
 
-@pytest.mark.parametrize("way", harness.one_of_each_target(harness.here()), ids=ids)
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.all_ways()), ids=ids)
 def test_refused_where_no_optimizer_takes_gradients(way):
     if way.target in ("keras3", "arrays"):
         with pytest.raises(UnsupportedError, match="give yours to apply_gradients"):

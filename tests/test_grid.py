@@ -47,13 +47,13 @@ Writer = collections.namedtuple("Writer", "name way versions weights")  # weight
 
 def versions():
     """Returns the installed versions that results may depend on."""
-    found = {"python": "{}.{}".format(*sys.version_info)}
+    installed = {"python": "{}.{}".format(*sys.version_info)}
     for name in ("numpy", "tensorflow", "keras", "jax", "torch"):
         try:
-            found[name] = importlib.import_module(name).__version__
+            installed[name] = importlib.import_module(name).__version__
         except ImportError:
             pass
-    return found
+    return installed
 
 
 def writers():
@@ -83,21 +83,21 @@ def end(run):
 
 
 def arrays(state):
-    found = {(name, slot): np.asarray(array) for name, slots in state.slots.items() for slot, array in slots.items()}
-    found.update((name, np.asarray(array)) for name, array in state.variables.items())
-    return found
+    values = {(name, slot): np.asarray(array) for name, slots in state.slots.items() for slot, array in slots.items()}
+    values.update((name, np.asarray(array)) for name, array in state.variables.items())
+    return values
 
 
-def equal(found, wanted):
-    return set(found) == set(wanted) and all(found[key].tobytes() == wanted[key].tobytes() for key in wanted)
+def equal(actual, expected):
+    return set(actual) == set(expected) and all(actual[key].tobytes() == expected[key].tobytes() for key in expected)
 
 
-def largest(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def largest(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 WRITERS = list(writers())
-WAYS = harness.here()
+WAYS = harness.all_ways()
 
 
 def cases():
@@ -105,7 +105,7 @@ def cases():
     for place, way in enumerate(WAYS):
         for turn, name in enumerate(sorted(DEFINITIONS)):
             if way in harness.quickest() or way.name in [writer.way for writer in WRITERS]:
-                yield (name, way), harness.part(WRITERS, 3, turn + harness.TURN)
+                yield (name, way), harness.share(WRITERS, 3, turn + harness.TURN)
             elif (place + turn) % 2:
                 yield (name, way), WRITERS[turn // 2 :: 3]
 
@@ -123,10 +123,10 @@ def test_there_are_all_writers():
 
 
 @pytest.mark.parametrize("name, way", list(READ), ids=ids)
-def test_begun_there_and_ended_here(name, way):
+def test_continues_runs_of_other_apis(name, way):
     run = new_run(way, DEFINITIONS[name])
     own_half = halfway(run)
-    own = end(run)
+    own_end = end(run)
     run.close()
     run, bound_to = None, None
     for writer in READ[name, way]:
@@ -136,14 +136,14 @@ def test_begun_there_and_ended_here(name, way):
             assert bound_to is None
             bound_to, run = state.definition, new_run(way, everstep.Definition.from_config(state.definition))
         everstep.restore(run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True)
-        found = end(run)
-        wanted = {each: np.float32(values) for each, values in writer.weights[name].items()}
-        far, apart = largest(found, wanted), largest(own, wanted)
+        actual = end(run)
+        expected = {each: np.float32(values) for each, values in writer.weights[name].items()}
+        far, apart = largest(actual, expected), largest(own_end, expected)
         wrote = writer.way == way.name and writer.versions == versions()
         RESULTS.append([writer.name, way.name, name, far, apart, wrote])
         assert far <= min(BOUND, max(2 * apart, FLOOR)), (writer.name, far, apart)
         if wrote and equal(arrays(own_half), arrays(state)):  # another CPU may round differently
-            assert equal(own, wanted) and equal(found, wanted), writer.name
+            assert equal(own_end, expected) and equal(actual, expected), writer.name
     run.close()
 
 

@@ -117,13 +117,13 @@ CASES = {
 
 def recorded():
     """Returns [(case, writer, results)] of all files."""
-    found, here = [], os.path.dirname(os.path.abspath(__file__))
+    records, here = [], os.path.dirname(os.path.abspath(__file__))
     for path in sorted(glob.glob(os.path.join(here, "golden", "incumbents_*.json"))):
         with io.open(path, encoding="ascii") as file:
-            held = json.load(file)
-        writer = " ".join(str(held["written by"][name]) for name in (ADDONS, ADAMW) if name in held["written by"])
-        found.extend((name, writer, held["cases"][name]) for name in sorted(held["cases"]))
-    return found
+            content = json.load(file)
+        writer = " ".join(str(content["written by"][name]) for name in (ADDONS, ADAMW) if name in content["written by"])
+        records.extend((name, writer, content["cases"][name]) for name in sorted(content["cases"]))
+    return records
 
 
 RECORDED = recorded()
@@ -139,16 +139,16 @@ def test_every_case_is_recorded():
 )
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_follows(way, name, writer, left):
-    def layer(wanted):  # arrays have no names
-        return wanted if way.target != "arrays" else lambda variable: variable.shape == START[wanted].shape
+    def layer(layer_name):  # arrays have no names
+        return layer_name if way.target != "arrays" else lambda variable: variable.shape == START[layer_name].shape
 
     run = way.run(lambda: CASES[name][2](layer).bind(way.module), START, KINDS)
     try:
         for batch in batches():
             run.step(batch)
-        found = run.weights()
+        weights = run.weights()
         for variable in START:
-            assert oracle.distance(found[variable], np.array(left["weights"][variable])) <= 4e-6
+            assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6
             if "slots" in left:
                 slots = run.optimizer.slot_names(run.variables[variable])
                 slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))

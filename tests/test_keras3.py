@@ -17,7 +17,7 @@ from everstep.errors import DefinitionError, GradientError, HyperValueError, Slo
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here("keras").get("keras3")
+HERE = keras_suite.available_modules("keras").get("keras3")
 if not HERE:
     pytest.skip("no Keras 3 is in this environment", allow_module_level=True)
 
@@ -71,7 +71,7 @@ class Keras3(keras_suite.Api):
     def set_value(self, hyper, value):
         hyper.assign(value)
 
-    def own(self, optimizer):
+    def optimizer_values(self, optimizer):
         return arrays(optimizer.variables)
 
     def stepper(self, optimizer, pairs):
@@ -80,7 +80,8 @@ class Keras3(keras_suite.Api):
 
 API = Keras3(keras, keras)
 BOUND, INPUTS, OUTPUTS = API.BOUND, API.INPUTS, API.OUTPUTS
-compiled, fit, inputs, some_steps, own = API.compiled, API.fit, API.inputs, API.train_on_batches, API.own
+compiled, fit, inputs, some_steps = API.compiled, API.fit, API.inputs, API.train_on_batches
+optimizer_values = API.optimizer_values
 variable, tensor, array, number, schedule = API.variable, API.tensor, API.array, API.number, API.schedule
 
 
@@ -136,8 +137,8 @@ rules = pytest.mark.parametrize("rule", sorted(keras_suite.RULES))
 @pytest.mark.parametrize("way", ["apply", "apply without variables", "apply_gradients"])
 def test_custom_loop_as_stock(rule, way):
     """The gradients are those of half the squared distance to 1."""
-    found = []
-    for optimizer in API.both(rule):
+    results = []
+    for optimizer in API.ours_and_stock(rule):
         weights = variables()
         if "without" in way:
             optimizer.build(weights)
@@ -150,9 +151,9 @@ def test_custom_loop_as_stock(rule, way):
             else:
                 optimizer.apply(grads)
         assert number(optimizer.iterations) == 10
-        found.append(arrays(weights))
-    assert difference(found[0], arrays(variables())) > 0.05
-    assert difference(*found) <= BOUND
+        results.append(arrays(weights))
+    assert difference(results[0], arrays(variables())) > 0.05
+    assert difference(*results) <= BOUND
 
 
 NATIVE = [
@@ -170,36 +171,36 @@ NATIVE = [
 @rules
 @pytest.mark.parametrize("native", NATIVE, ids=lambda native: "-".join(sorted(native)))
 def test_native_keywords_as_stock(rule, native):
-    found = []
-    for optimizer in API.both(rule, **native):
+    results = []
+    for optimizer in API.ours_and_stock(rule, **native):
         weights = variables()
         last = train(optimizer, batches(10), weights)
         optimizer.finalize_variable_values(weights)
-        found.append(last + arrays(weights))
+        results.append(last + arrays(weights))
         assert all(optimizer.get_config()[name] == value for name, value in native.items())
-    assert difference(found[0][:3], arrays(variables())) > 0.05
-    assert ("use_ema" in native) == (difference(found[0][:3], found[0][3:]) > 0.005)
-    assert difference(*found) <= BOUND
+    assert difference(results[0][:3], arrays(variables())) > 0.05
+    assert ("use_ema" in native) == (difference(results[0][:3], results[0][3:]) > 0.005)
+    assert difference(*results) <= BOUND
 
 
 @pytest.mark.parametrize("native", [NATIVE[2], NATIVE[4], NATIVE[-1]], ids=lambda native: "-".join(sorted(native)))
 def test_native_keywords_in_fit_as_stock(native):
-    found = []
+    results = []
     for optimizer in (SGD(0.1, 0.9).bind(keras, **native), STOCK.SGD(0.1, 0.9, **native)):
         model = compiled(optimizer, dense=True)
         fit(model, epochs=2)
-        found.append(model.get_weights())
-    assert difference(*found) <= BOUND
+        results.append(model.get_weights())
+    assert difference(*results) <= BOUND
 
 
 def test_loss_scale_factor_with_an_embedding():
     """Compares with a run without it: stock on TensorFlow cannot divide a sparse gradient."""
-    found = []
+    results = []
     for native in ({}, {"loss_scale_factor": 4.0}):
         model = compiled(Adam(0.05).bind(keras, **native))
         fit(model)
-        found.append(model.get_weights())
-    assert difference(*found) <= BOUND
+        results.append(model.get_weights())
+    assert difference(*results) <= BOUND
     assert API.round_trip(model.optimizer).loss_scale_factor == 4.0
     with pytest.raises(DefinitionError):
         Adam().bind(keras, loss_scale_factor="much")
@@ -219,29 +220,29 @@ def test_gradient_accumulation_steps():
     """Equals joined batches, as does stock from 3.1 on. Keras 3.0 counts, clips and decays at every call."""
     rule, native = {"learning_rate": 0.05, "amsgrad": True}, {"clipnorm": 0.5, "weight_decay": 0.2}
     optimizer = Adam(**rule).bind(keras, gradient_accumulation_steps=K, **native)
-    found = train(optimizer, batches(2 * K))
-    wanted = train(Adam(**rule).bind(keras, **native), joined(batches(2 * K)))
-    assert difference(found, wanted) <= BOUND
-    assert difference(found, arrays(variables())) > 0.05
+    actual = train(optimizer, batches(2 * K))
+    expected = train(Adam(**rule).bind(keras, **native), joined(batches(2 * K)))
+    assert difference(actual, expected) <= BOUND
+    assert difference(actual, arrays(variables())) > 0.05
     assert number(optimizer.iterations) == (2 * K if OLD else 2)
     if not OLD:
         stock = STOCK.Adam(gradient_accumulation_steps=K, **dict(rule, **native))
-        assert difference(found, train(stock, batches(2 * K))) <= BOUND
+        assert difference(actual, train(stock, batches(2 * K))) <= BOUND
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
 def test_gradient_accumulation_steps_in_another_order():
     """Keras 3.0 looks up its sums by position in the call."""
-    found = []
+    results = []
     for order in ([0, 1, 2], [2, 0]):
         weights, optimizer = variables(), Adam(0.05).bind(keras, gradient_accumulation_steps=2)
         optimizer.build(weights)
         for batch in batches(4):
             optimizer.apply([tensor(batch[place]) for place in order], [weights[place] for place in order])
-        found.append(arrays(weights))
+        results.append(arrays(weights))
     start = arrays(variables())
-    assert same([found[0][0], found[0][2], start[1]], [found[1][0], found[1][2], found[1][1]])
-    assert difference(found[0], start) > 0.05
+    assert same([results[0][0], results[0][2], start[1]], [results[1][0], results[1][2], results[1][1]])
+    assert difference(results[0], start) > 0.05
 
 
 @pytest.mark.parametrize("way, dense", [("native", True), ("native", False), ("everstep", False)])
@@ -273,15 +274,15 @@ def test_two_accumulations_are_refused():
 
 @pytest.mark.parametrize("by", ["list", "names"])
 def test_exclude_from_weight_decay(by):
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(keras, weight_decay=0.3), STOCK.Adam(0.05, weight_decay=0.3)):
         weights = variables()
         optimizer.exclude_from_weight_decay(**({"var_list": weights[1:2]} if by == "list" else {"var_names": ["bia"]}))
-        found.append(train(optimizer, batches(10), weights))
-    assert difference(*found) <= BOUND
-    found.append(train(Adam(0.05).bind(keras), batches(10)))
-    assert same(found[0][1:2], found[2][1:2])
-    assert difference(found[0][::2], found[2][::2]) > 0.02
+        results.append(train(optimizer, batches(10), weights))
+    assert difference(*results) <= BOUND
+    results.append(train(Adam(0.05).bind(keras), batches(10)))
+    assert same(results[0][1:2], results[2][1:2])
+    assert difference(results[0][::2], results[2][::2]) > 0.02
 
 
 def test_weight_decay_only_at_updates():
@@ -303,14 +304,15 @@ def change_of(optimizer, weight, grad=1.0):
     return before - number(weight)
 
 
-GIVEN = dict(keras_suite.GIVEN, **{"callable of a tensor": lambda api: lambda: tensor(0.5)})
+HYPER_FORMS = dict(keras_suite.HYPER_FORMS, **{"callable of a tensor": lambda api: lambda: tensor(0.5)})
 
 
 @pytest.mark.parametrize(
-    "given, fitted", [(given, False) for given in sorted(GIVEN)] + [(given, True) for given in sorted(GIVEN)[::2]]
+    "given, fitted",
+    [(given, False) for given in sorted(HYPER_FORMS)] + [(given, True) for given in sorted(HYPER_FORMS)[::2]],
 )
-def test_hypers_that_decide_for_themselves(given, fitted):
-    rate, momentum = GIVEN[given](API), GIVEN[given](API)
+def test_hypers_that_cannot_be_set(given, fitted):
+    rate, momentum = HYPER_FORMS[given](API), HYPER_FORMS[given](API)
     optimizer, plain = SGD(rate, momentum=momentum).bind(keras), STOCK.SGD(0.5, momentum=0.5)
     if fitted:
         models = [compiled(optimizer, dense=True), compiled(plain, dense=True)]
@@ -318,9 +320,9 @@ def test_hypers_that_decide_for_themselves(given, fitted):
             fit(model)
         assert difference(*[model.get_weights() for model in models]) <= BOUND
     else:
-        found = train(plain, batches(10))
-        assert difference(found, arrays(variables())) > 0.05
-        assert difference(found, train(optimizer, batches(10))) <= BOUND
+        trained_weights = train(plain, batches(10))
+        assert difference(trained_weights, arrays(variables())) > 0.05
+        assert difference(trained_weights, train(optimizer, batches(10))) <= BOUND
     for name in ("learning_rate", "lr", "momentum"):
         with pytest.raises(HyperValueError, match="cannot be set"):
             setattr(optimizer, name, 0.1)
@@ -394,20 +396,20 @@ def fit_with_a_batch_that_is_not_finite(inner, dense):
 
 def test_loss_scale_optimizer():
     """The batch's step is skipped and moves only the scale: doubled, halved, doubled."""
-    found = fit_with_a_batch_that_is_not_finite(Adam(0.05).bind(keras), dense=False)
-    wanted = fit_with_a_batch_that_is_not_finite(STOCK.Adam(0.05), dense=False)
-    assert found[1:] == wanted[1:] == (6, 32.0)
-    assert difference(found[0], wanted[0]) <= BOUND
+    actual = fit_with_a_batch_that_is_not_finite(Adam(0.05).bind(keras), dense=False)
+    expected = fit_with_a_batch_that_is_not_finite(STOCK.Adam(0.05), dense=False)
+    assert actual[1:] == expected[1:] == (6, 32.0)
+    assert difference(actual[0], expected[0]) <= BOUND
 
 
 def test_loss_scale_optimizer_around_accumulate():
     """The six finite batches make three updates."""
     optimizer, whole = everstep.accumulate(Adam(0.05), 2).bind(keras), compiled(Adam(0.05).bind(keras), dense=True)
-    found = fit_with_a_batch_that_is_not_finite(optimizer, dense=True)
+    actual = fit_with_a_batch_that_is_not_finite(optimizer, dense=True)
     finite = np.r_[0:24, 32:56]
     whole.fit(inputs(whole)[finite], OUTPUTS[finite], batch_size=16, shuffle=False, verbose=0)
-    assert found[1:] == (3, 32.0)
-    assert difference(found[0], whole.get_weights()) <= BOUND
+    assert actual[1:] == (3, 32.0)
+    assert difference(actual[0], whole.get_weights()) <= BOUND
 
 
 class Halve(keras.constraints.Constraint):
@@ -478,7 +480,7 @@ def test_files_resume_bit_for_bit(tmpdir, name):
         assert loaded.optimizer.get_config() == model.optimizer.get_config()
         some_steps(loaded)
         assert same(loaded.get_weights(), model.get_weights())
-        assert same(own(loaded.optimizer), own(model.optimizer))
+        assert same(optimizer_values(loaded.optimizer), optimizer_values(model.optimizer))
 
 
 def test_weights_loaded_before_a_traced_fit(tmpdir):
@@ -492,7 +494,7 @@ def test_weights_loaded_before_a_traced_fit(tmpdir):
     resumed.load_weights(path)
     fit(resumed)
     assert same(resumed.get_weights(), whole.get_weights())
-    assert same(own(resumed.optimizer), own(whole.optimizer))
+    assert same(optimizer_values(resumed.optimizer), optimizer_values(whole.optimizer))
     assert same([array(whole.optimizer.get_slot(each, "slow")) for each in whole.trainable_variables], start)
 
 
@@ -502,17 +504,17 @@ def test_untrained_models_are_saved_and_loaded(tmpdir, name):
     for end in (".keras", ".h5"):
         model.save(path + end)
     model.save_weights(path + ".weights.h5")
-    found = [load_model(path + end) for end in (".keras", ".h5")]
-    found.append(compiled(bound(name), traced=False))
-    found[-1].load_weights(path + ".weights.h5")
-    for each in [model] + found:
+    loaded = [load_model(path + end) for end in (".keras", ".h5")]
+    loaded.append(compiled(bound(name), traced=False))
+    loaded[-1].load_weights(path + ".weights.h5")
+    for each in [model] + loaded:
         some_steps(each)
         assert same(each.get_weights(), model.get_weights())
         assert number(each.optimizer.iterations) == number(model.optimizer.iterations)
 
 
 @pytest.mark.parametrize("definition", [Adam(0.01), everstep.accumulate(SGD(0.1), 2)], ids=["Adam", "Accumulate"])
-def test_files_do_not_become_stock_without_a_word(tmpdir, definition):
+def test_files_are_not_silently_loaded_as_stock(tmpdir, definition):
     model = compiled(definition.bind(keras), traced=False)
     some_steps(model, 1)
     for name in ("model.keras", "model.h5"):
@@ -549,12 +551,12 @@ def trained(optimizer, weights=None):
 @pytest.mark.parametrize("kind", sorted(WRONG))
 def test_wrong_state_changes_nothing(kind):
     store, optimizer = WRONG[kind](), trained(Adam().bind(keras))
-    before = own(optimizer)
+    before = optimizer_values(optimizer)
     with pytest.raises(SlotError, match="another optimizer, or"):
         optimizer.load_own_variables(store)
     with pytest.raises(SlotError, match="another optimizer, or"):
         optimizer.set_weights([value for _, value in sorted(store.items())])
-    assert same(own(optimizer), before)
+    assert same(optimizer_values(optimizer), before)
     # An optimizer that is not built yet stores the state, and raises when it is built.
     optimizer, weights = Adam().bind(keras), variables()
     with pytest.raises(SlotError):
@@ -577,11 +579,11 @@ def test_wrong_state_in_a_file(tmpdir):
 
 def test_set_weights():
     optimizer, late = trained(Adam(0.1).bind(keras)), Adam(0.1).bind(keras)
-    weights = [weight * 2 for weight in own(optimizer)]
+    weights = [weight * 2 for weight in optimizer_values(optimizer)]
     optimizer.set_weights(weights)
     late.set_weights(weights)  # stored until it is built
     late.build(variables())
-    assert same(own(optimizer), weights) and same(arrays(late.variables), weights)
+    assert same(optimizer_values(optimizer), weights) and same(arrays(late.variables), weights)
 
 
 # Config.
@@ -598,11 +600,11 @@ def test_serialize_and_deserialize(name, wrap):
     objects = everstep.custom_objects(keras)
     whole, saving = wrap(optimizer), keras.saving
     data = json.dumps(STOCK.serialize(whole)), json.dumps(saving.serialize_keras_object(whole))
-    found = [STOCK.deserialize(json.loads(data[0]), custom_objects=objects)]
-    found.append(saving.deserialize_keras_object(json.loads(data[1]), custom_objects=objects))
+    copies = [STOCK.deserialize(json.loads(data[0]), custom_objects=objects)]
+    copies.append(saving.deserialize_keras_object(json.loads(data[1]), custom_objects=objects))
     with saving.custom_object_scope(objects):
-        found.append(STOCK.get(json.loads(data[0])))
-    for each in found:
+        copies.append(STOCK.get(json.loads(data[0])))
+    for each in copies:
         each = getattr(each, "inner_optimizer", each)
         assert each.get_config() == optimizer.get_config()
         assert type(each) is type(optimizer) and each.global_clipnorm == 2.0
@@ -631,15 +633,15 @@ def test_paths_of_variables():
     trained(optimizer, layer.trainable_variables)
     first = ["iteration", "learning_rate", "beta_1", "beta_2", "epsilon", "pending", "steps"]
     slots = ["m", "v", "v_hat", "accumulate_sum"]
-    wanted = first + ["layer_{}_{}".format(each, slot) for each in ("kernel", "bias") for slot in slots]
-    assert [each.path for each in optimizer.variables] == ["Accumulate/" + name for name in wanted]
+    expected = first + ["layer_{}_{}".format(each, slot) for each in ("kernel", "bias") for slot in slots]
+    assert [each.path for each in optimizer.variables] == ["Accumulate/" + name for name in expected]
     named = SGD(schedule(), 0.9).bind(keras, name="mine", use_ema=True, gradient_accumulation_steps=2)
     trained(named, layer.trainable_variables)
     natives = [each + "_average" for each in ("kernel", "bias")]
     natives += [each + "_gradient_accumulator" for each in ("kernel", "bias")]
     natives = natives[::2] + natives[1::2] if OLD else natives
-    wanted = ["layer_" + name for name in natives + ["kernel_velocity", "bias_velocity"]]
-    assert [each.path for each in named.variables] == ["mine/" + name for name in ["iteration", "momentum"] + wanted]
+    expected = ["layer_" + name for name in natives + ["kernel_velocity", "bias_velocity"]]
+    assert [each.path for each in named.variables] == ["mine/" + name for name in ["iteration", "momentum"] + expected]
 
 
 class Follower(everstep.Definition):
@@ -673,7 +675,7 @@ def test_slots_of_other_dtypes_and_shapes(dtype):
     other = Follower().bind(keras)
     other.build([weight])
     other.load_own_variables(stored(optimizer))
-    assert same(arrays(other.variables), own(optimizer))
+    assert same(arrays(other.variables), optimizer_values(optimizer))
 
 
 # Arguments of a step.
@@ -690,14 +692,14 @@ def test_variables_in_another_order(order):
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
 def test_some_gradients_are_missing():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(keras), STOCK.Adam(0.05)):
         weights = variables()
         for batch in batches(3):
             optimizer.apply([None] + [tensor(grad) for grad in batch[1:]], weights)
-        found.append(arrays(weights))
-        assert same(found[-1][:1], arrays(variables()[:1]))
-    assert difference(*found) <= BOUND
+        results.append(arrays(weights))
+        assert same(results[-1][:1], arrays(variables()[:1]))
+    assert difference(*results) <= BOUND
 
 
 BAD_PAIRS = {  # a wrong pair that follows a valid one
@@ -718,10 +720,10 @@ def test_bad_pairs(name, built):
     weights, optimizer = [variable([1.0, 2.0]), variable([3.0, 4.0])], SGD(0.1, momentum=0.9).bind(keras)
     if built:
         optimizer.build(weights)
-    before = arrays(weights) + own(optimizer)
+    before = arrays(weights) + optimizer_values(optimizer)
     with pytest.raises(error, match=words):
         optimizer.apply_gradients([(tensor([1.0, 1.0]), weights[0]), wrong(weights[1])])
-    assert same(arrays(weights) + own(optimizer), before)
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
 
 
 def test_no_gradients():
@@ -734,16 +736,16 @@ def test_no_gradients():
 def test_unknown_variables():
     optimizer, weights = Adam(0.1).bind(keras), variables()
     trained(optimizer, weights[:2])
-    before = arrays(weights) + own(optimizer)
+    before = arrays(weights) + optimizer_values(optimizer)
     with pytest.raises(VariableError, match="built on other variables than scale"):
         optimizer.apply(ones(weights), weights)
     with pytest.raises(GradientError, match="1 gradients were given for 2"):
         optimizer.apply(ones(weights[:1]))
     with pytest.raises(GradientError, match="call build"):
         Adam().bind(keras).apply(ones(weights[:1]))
-    assert same(arrays(weights) + own(optimizer), before)
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
     optimizer.build(weights)  # building twice does nothing, as in stock
-    assert same(arrays(weights) + own(optimizer), before)
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
 
 
 def test_accumulate_takes_all_variables_in_one_call():

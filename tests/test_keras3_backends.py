@@ -14,9 +14,9 @@ import harness
 import oracle
 from everstep.errors import UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
-from keras_suite import modules_here
+from keras_suite import available_modules
 
-HERE = modules_here("keras").get("keras3")
+HERE = available_modules("keras").get("keras3")
 if not HERE:
     pytest.skip("no Keras 3 is in this environment", allow_module_level=True)
 
@@ -114,8 +114,8 @@ def embedding_gradients(texts, scores):
     return gradients
 
 
-def distances(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def distances(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_an_embedding_model_trained_by_fit_is_the_same_on_every_backend(definiti
     texts, scores = (np.split(each, len(TEXTS) // BATCH) for each in (TEXTS, SCORES.astype("float64")))
     batches = [embedding_gradients(*batch) for batch in zip(texts, scores)] * EPOCHS
     assert len(batches) >= 100
-    wanted, _ = oracle.trajectory(definition, START, batches)
+    expected, _ = oracle.trajectory(definition, START, batches)
     for name in NAMES:
-        assert np.abs(wanted[name] - START[name]).max() > 0.1
-    difference = distances(fit(definition.bind(keras)), wanted)
+        assert np.abs(expected[name] - START[name]).max() > 0.1
+    difference = distances(fit(definition.bind(keras)), expected)
     print("\n{} on {}: {:.1e}".format(definition, BACKEND, difference))
     assert difference <= 1e-5
     if stock is not None:
-        of_stock = distances(fit(stock()), wanted)
+        of_stock = distances(fit(stock()), expected)
         print("stock: {:.1e}".format(of_stock))
         # Stock Keras 3 on TensorFlow treats the parts of a repeated row one by one.
         assert of_stock > 1e-2 if BACKEND == "tensorflow" else of_stock <= 1e-5
@@ -174,19 +174,19 @@ class Jitted(object):
         self.traces = 0
         self.function = jax.jit(self.step, donate_argnums=donate)
 
-    def step(self, own, values, inputs, outputs):
+    def step(self, optimizer_values, values, inputs, outputs):
         self.traces += 1
         loss, grads = jax.value_and_grad(linear_loss)(values, inputs, outputs)
-        values, own = self.optimizer.stateless_apply(own, grads, values)
-        return own, values, loss
+        values, optimizer_values = self.optimizer.stateless_apply(optimizer_values, grads, values)
+        return optimizer_values, values, loss
 
     def state(self):
         return [v.value for v in self.optimizer.variables], [v.value for v in self.variables]
 
     def run(self, steps):
         for _ in range(steps):
-            own, values, _ = self.function(*self.state() + (self.inputs, self.outputs))
-            for variable, value in zip(self.optimizer.variables + self.variables, own + values):
+            optimizer_values, values, _ = self.function(*self.state() + (self.inputs, self.outputs))
+            for variable, value in zip(self.optimizer.variables + self.variables, optimizer_values + values):
                 variable.assign(value)
         return self.weights()
 
@@ -199,7 +199,7 @@ class Jitted(object):
     def weights(self):
         return {name: np.array(variable.value) for name, variable in zip("wb", self.variables)}
 
-    def wanted(self, steps, rates=None, accumulate=1, definition=None):
+    def expected(self, steps, rates=None, accumulate=1, definition=None):
         start, inputs, outputs = problem(str(self.inputs.dtype))
         batches = [linear_gradients(inputs.astype("float64"), outputs.astype("float64"))] * steps
         definition = definition or self.optimizer.definition
@@ -207,36 +207,36 @@ class Jitted(object):
 
 
 RULES = [Adam(0.1, amsgrad=True), SGD(0.1, momentum=0.9), DiffGrad(0.1), AdagradDecay(0.1, decay_steps=4)]
-each_rule = pytest.mark.parametrize("definition", RULES, ids=lambda made: type(made).__name__)
+each_rule = pytest.mark.parametrize("definition", RULES, ids=lambda rule: type(rule).__name__)
 
 
 @on_jax
 @each_rule
 def test_a_jitted_step_is_the_eager_one(definition):
     jitted, eager = Jitted(definition), Jitted(definition)
-    found, wanted = jitted.run(40), jitted.wanted(40)
-    assert distances(found, wanted) <= 1e-5
-    assert distances(eager.run_eagerly(40), wanted) <= 1e-5
-    assert distances(found, eager.weights()) <= 1e-6
+    actual, expected = jitted.run(40), jitted.expected(40)
+    assert distances(actual, expected) <= 1e-5
+    assert distances(eager.run_eagerly(40), expected) <= 1e-5
+    assert distances(actual, eager.weights()) <= 1e-6
     assert jitted.traces == 1 and int(jitted.optimizer.iterations.value) == 40
 
 
 @on_jax
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "accumulated"])
-def test_a_step_has_a_gradient_itself(wrapped):
+def test_a_step_is_differentiable(wrapped):
     """Differentiates the loss after a step of gradient descent by the rate: -(gradient after) . (gradient before)."""
     run = Jitted(everstep.accumulate(SGD(0.1), 1) if wrapped else SGD(0.1))
-    own, values = run.state()
+    optimizer_values, values = run.state()
     place = [variable is run.optimizer.learning_rate for variable in run.optimizer.variables].index(True)
     grads = jax.grad(linear_loss)(values, run.inputs, run.outputs)
 
     def loss_after(rate):
-        changed = own[:place] + [rate] + own[place + 1 :]
+        changed = optimizer_values[:place] + [rate] + optimizer_values[place + 1 :]
         return linear_loss(run.optimizer.stateless_apply(changed, grads, values)[0], run.inputs, run.outputs)
 
     after = [value - 0.1 * grad for value, grad in zip(values, grads)]
-    wanted = -sum((a * b).sum() for a, b in zip(jax.grad(linear_loss)(after, run.inputs, run.outputs), grads))
-    assert abs(jax.jit(jax.grad(loss_after))(own[place]) / wanted - 1) < 1e-5
+    expected = -sum((a * b).sum() for a, b in zip(jax.grad(linear_loss)(after, run.inputs, run.outputs), grads))
+    assert abs(jax.jit(jax.grad(loss_after))(optimizer_values[place]) / expected - 1) < 1e-5
 
 
 def equations(jaxpr, inside=()):
@@ -247,22 +247,22 @@ def equations(jaxpr, inside=()):
             for part in value if isinstance(value, (tuple, list)) else (value,):
                 part = getattr(part, "jaxpr", part)
                 if hasattr(part, "eqns"):
-                    for found in equations(part, inside + (equation.primitive.name,)):
-                        yield found
+                    for inner in equations(part, inside + (equation.primitive.name,)):
+                        yield inner
 
 
 @on_jax
 def test_a_jitted_step_that_accumulates_branches():
     """A step that only accumulates runs one addition. All other operations are inside the branch."""
     run = Jitted(everstep.accumulate(Adam(0.1), 4))
-    own, grads = run.state()
-    made = [
+    values, grads = run.state()
+    large_operations = [
         (equation.primitive.name, "cond" in inside)
-        for equation, inside in equations(jax.make_jaxpr(run.optimizer.stateless_apply)(own, grads, grads).jaxpr)
+        for equation, inside in equations(jax.make_jaxpr(run.optimizer.stateless_apply)(values, grads, grads).jaxpr)
         if (5, 3) in [output.aval.shape for output in equation.outvars]
     ]
-    assert [name for name, in_branch in made if not in_branch] == ["add", "cond"]
-    assert ("sqrt", True) in made and ("div", True) in made
+    assert [name for name, in_branch in large_operations if not in_branch] == ["add", "cond"]
+    assert ("sqrt", True) in large_operations and ("div", True) in large_operations
 
 
 @on_jax
@@ -271,7 +271,7 @@ def test_a_jitted_step_that_accumulates_equals_the_oracle(definition):
     run = Jitted(everstep.accumulate(definition, 4))
     start = run.weights()
     assert all(np.array_equal(start[name], value) for name, value in run.run(3).items())
-    assert distances(run.run(39), run.wanted(42, accumulate=4, definition=definition)) <= 1e-5
+    assert distances(run.run(39), run.expected(42, accumulate=4, definition=definition)) <= 1e-5
     assert run.traces == 1 and int(run.optimizer.iterations.value) == 10
 
 
@@ -281,27 +281,27 @@ def test_hypers_set_between_jitted_steps_count_without_a_new_trace():
     hypers = [run.optimizer.learning_rate, run.optimizer.beta_1]
     run.run(10)
     run.optimizer.learning_rate = 0.01
-    assert distances(run.run(10), run.wanted(20, rates={10: 0.01})) <= 1e-5
+    assert distances(run.run(10), run.expected(20, rates={10: 0.01})) <= 1e-5
     run.optimizer.beta_1 = 0.5
-    found = run.run(10)
+    actual = run.run(10)
     other.run_eagerly(10)
     other.optimizer.learning_rate = 0.01
     before = other.run_eagerly(10)
     other.optimizer.beta_1 = 0.5
-    assert distances(found, other.run_eagerly(10)) <= 1e-6 and distances(found, before) > 1e-3
+    assert distances(actual, other.run_eagerly(10)) <= 1e-6 and distances(actual, before) > 1e-3
     assert run.traces == 1
     assert all(any(hyper is variable for variable in run.optimizer.variables) for hyper in hypers)
 
 
 @on_jax
 @pytest.mark.parametrize(
-    "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda made: type(made).__name__
+    "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda rule: type(rule).__name__
 )
 def test_donated_buffers(definition):
     """Donating fails if two variables share a buffer."""
     donating, keeping = Jitted(definition, donate=(0, 1)), Jitted(definition)
-    found, wanted = donating.run(12), keeping.run(12)
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    actual, expected = donating.run(12), keeping.run(12)
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @on_jax
@@ -319,15 +319,15 @@ def test_no_tracer_leaks(definition, updates):
 
 
 @on_jax
-@pytest.mark.parametrize("definition", RULES[:2], ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", RULES[:2], ids=lambda rule: type(rule).__name__)
 def test_float64(definition):
     enable = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
     with enable.enable_x64(True):
         run = Jitted(definition, dtype="float64")
         slots = [variable for variable in run.optimizer.variables if tuple(variable.shape) == (5, 3)]
-        found = run.run(40)
-        assert distances(found, run.wanted(40)) <= 1e-6
-        assert {str(value.dtype) for value in list(found.values()) + [slot.value for slot in slots]} == {"float64"}
+        weights = run.run(40)
+        assert distances(weights, run.expected(40)) <= 1e-6
+        assert {str(value.dtype) for value in list(weights.values()) + [slot.value for slot in slots]} == {"float64"}
 
 
 # torch: values are changed in place, and no operation is recorded.
@@ -359,7 +359,7 @@ TORCH_RULES = RULES + [Swapping(), everstep.accumulate(Swapping(), 2), Adam(lamb
 
 @on_torch
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda rule: type(rule).__name__)
 def test_nothing_is_recorded_for_backpropagation(definition, dtype):
     optimizer, variables, _ = torch_run(definition, dtype=dtype)
     for variable in optimizer.variables:
@@ -369,7 +369,7 @@ def test_nothing_is_recorded_for_backpropagation(definition, dtype):
 
 
 @on_torch
-@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda rule: type(rule).__name__)
 def test_storage_stays_and_is_nowhere_shared(definition):
     optimizer, variables, grads = torch_run(definition, 1)
     everything = optimizer.variables + variables
@@ -405,8 +405,8 @@ def test_rows_are_refused_where_gradients_are_dense():
         with pytest.raises(UnsupportedError, match='sparse="rows" of Adam.*on {}.*dense_ok=True'.format(BACKEND)):
             definition.bind(keras)
     SGD(sparse="rows").bind(keras)  # equal to "exact" here
-    found, wanted = (final(Ftrl(sparse=how, dense_ok=True)) for how in ("rows", "exact"))
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    actual, expected = (final(Ftrl(sparse=how, dense_ok=True)) for how in ("rows", "exact"))
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.skipif(not HAS_STEPS, reason="Keras 3.0 has no gradient_accumulation_steps")
@@ -434,7 +434,7 @@ def table_batches(steps=12):
 
 
 def table_run(make, function=False):
-    way = next(way for way in harness.here() if way.target == "keras3" and ("function" in way.name) == function)
+    way = next(way for way in harness.all_ways() if way.target == "keras3" and ("function" in way.name) == function)
     return way.run(make, {"table": TABLE}, {"table": harness.SPARSE})
 
 
@@ -450,14 +450,14 @@ def final(definition, steps=12, **native):
 @pytest.mark.parametrize("function", [False, True], ids=["eager", "function"])
 def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
     """Stock Keras 3 squares the parts of a row one by one."""
-    found = []
+    results = []
     for make in (lambda: Adam(0.1).bind(keras), lambda: keras.optimizers.Adam(0.1)):
         run = table_run(make, function)
         for batch in table_batches():
             run.step(batch)
-        found.append(run.weights())
-    wanted, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, table_batches())
-    ours, stock = (distances(weights, wanted) for weights in found)
+        results.append(run.weights())
+    expected, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, table_batches())
+    ours, stock = (distances(weights, expected) for weights in results)
     print("\nduplicates: ours {:.1e}, stock {:.1e}".format(ours, stock))
     assert ours <= 1e-5 and stock > 1e-2
 
@@ -493,9 +493,9 @@ def test_rows_stay_sparse(native, accumulates):
     wrapped = (lambda rule: everstep.accumulate(rule, 2)) if accumulates else (lambda rule: rule)
     assert whole_tables(wrapped(Adam(0.1)), **native)  # "exact" has such operations, so the check can find them
     assert not whole_tables(wrapped(Adam(0.1, sparse="rows")), **native)
-    found = final(wrapped(Adam(0.1, sparse="rows")), **native)["table"]
-    assert np.array_equal(found[UNTOUCHED], TABLE[UNTOUCHED])
-    assert (np.abs(found[TOUCHED] - TABLE[TOUCHED]) > 0.1).all()
+    table = final(wrapped(Adam(0.1, sparse="rows")), **native)["table"]
+    assert np.array_equal(table[UNTOUCHED], TABLE[UNTOUCHED])
+    assert (np.abs(table[TOUCHED] - TABLE[TOUCHED]) > 0.1).all()
 
 
 def clipped(values, native):
@@ -514,19 +514,19 @@ def test_clipping_sees_the_sum_of_equal_rows(native):
         np.add.at(dense, batch["table"][1], batch["table"][0].astype("float64"))
         return {"table": clipped(dense, native)}
 
-    wanted, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, [whole(batch) for batch in table_batches()])
-    assert distances(final(Adam(0.1), **native), wanted) <= 1e-5
+    expected, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, [whole(batch) for batch in table_batches()])
+    assert distances(final(Adam(0.1), **native), expected) <= 1e-5
 
 
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
-def test_a_rule_for_which_a_zero_gradient_is_not_nothing(sparse):
+def test_a_rule_that_changes_rows_by_a_zero_gradient(sparse):
     """Stock Ftrl of Keras 3 sets rows without any gradient to zero. So does `exact`; `rows` leaves them alone."""
     if sparse == "rows" and BACKEND != "tensorflow":
         pytest.skip("gradients are dense here, and rows is refused")
-    found = final(Ftrl(sparse=sparse))["table"]
-    wanted, _ = oracle.trajectory(Ftrl(sparse=sparse), {"table": TABLE}, table_batches())
-    assert oracle.distance(found, wanted["table"]) <= 1e-5
-    assert np.array_equal(found[UNTOUCHED], TABLE[UNTOUCHED] if sparse == "rows" else 0 * TABLE[UNTOUCHED])
+    table = final(Ftrl(sparse=sparse))["table"]
+    expected, _ = oracle.trajectory(Ftrl(sparse=sparse), {"table": TABLE}, table_batches())
+    assert oracle.distance(table, expected["table"]) <= 1e-5
+    assert np.array_equal(table[UNTOUCHED], TABLE[UNTOUCHED] if sparse == "rows" else 0 * TABLE[UNTOUCHED])
 
 
 # TensorFlow: graphs of TF 1, checkpoints and exports.
@@ -617,9 +617,9 @@ def test_a_compiled_model_is_exported(tmp_path, export):
     model.export(path) if export == "export" else tf.saved_model.save(model, path)
     loaded = tf.saved_model.load(path)
     if export == "export":
-        found = loaded.serve(TEXTS[:4])
+        outputs = loaded.serve(TEXTS[:4])
     else:
         served = loaded.signatures["serving_default"]
         (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 exports another input dtype
-        found, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
-    assert np.allclose(found.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)
+        outputs, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
+    assert np.allclose(outputs.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)

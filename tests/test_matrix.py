@@ -201,7 +201,7 @@ def version_checks(tree):
 @pytest.mark.parametrize("path", [os.path.relpath(path, ROOT) for path in sources("api", "optimizers")])
 def test_only_compat_knows_a_framework_or_a_version(path):
     tree = parse(os.path.join(ROOT, path))
-    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == []
+    assert [item for item in imported(tree) if item[1].split(".")[0] in FRAMEWORKS] == []
     assert list(version_checks(tree)) == []
 
 
@@ -209,6 +209,6 @@ def test_the_scan_sees_what_it_should():
     tree = ast.parse("import keras.backend\nfrom tensorflow import x\nimportlib.import_module('jax')\n"
                      "if tf.__version__ < '2': pass\nfrom packaging import version\nsys.version_info >= (3,)\n"
                      "from . import keras\n__version__ = '1'\n")
-    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == [
+    assert [item for item in imported(tree) if item[1].split(".")[0] in FRAMEWORKS] == [
         (1, "keras.backend"), (2, "tensorflow"), (3, "jax")]
     assert sorted(version_checks(tree)) == [(4, "__version__"), (5, "import packaging"), (6, "version_info")]

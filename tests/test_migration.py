@@ -56,22 +56,23 @@ def stock_name(name, way):
 
 def ended(way, make, rate, rates):
     """Returns the weights after 100 steps with `make(rate)`. On tf.train a changing rate is a variable."""
-    held = []
+    rate_variables = []
 
-    def made():
+    def build():
         if way.target != "tf_train" or not rates:
             return make(rate)
         import tensorflow
 
         v1 = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
-        held.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
-        return make(held[0])
+        rate_variables.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
+        return make(rate_variables[0])
 
-    trained = way.run(made, start_values("float32"), KINDS)
+    trained = way.run(build, start_values("float32"), KINDS)
     try:
         for step, batch in enumerate(make_batches("float32")):
-            if step in rates and held:
-                trained.session.run(held[0].initializer, {held[0].initializer.inputs[1]: rates[step]})
+            if step in rates and rate_variables:
+                initializer = rate_variables[0].initializer
+                trained.session.run(initializer, {initializer.inputs[1]: rates[step]})
             elif step in rates:
                 trained.set_rate(rates[step])
             trained.step(batch)
@@ -94,7 +95,7 @@ def stock_weights(name, way):
     settings = CASES[name]
 
     def make(rate):
-        return stock.made(way, stock_name(name, way), rate, settings["arguments"])
+        return stock.make_stock(way, stock_name(name, way), rate, settings["arguments"])
 
     return remembered((name, way.name), way, make, settings["rate"], settings["rates"])
 
@@ -111,23 +112,23 @@ def weights_of(definition, way, rates):
 
 def definition_of(name, way):
     """Converts the stock optimizer of a case. Returns None if this version lacks an argument."""
-    found = []
+    definitions = []
 
     def make():
-        made = stock.made(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
-        found.append(made and stock.migrated(made))
-        return (found[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
+        optimizer = stock.make_stock(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
+        definitions.append(optimizer and stock.migrate(optimizer))
+        return (definitions[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
-    return found[0]
+    return definitions[0]
 
 
 def known(name, way):
-    return stock.is_here(way, stock_name(name, way))
+    return stock.is_available(way, stock_name(name, way))
 
 
-def largest(found, wanted, names):
-    return max(oracle.distance(found[name], wanted[name]) for name in names)
+def largest(actual, expected, names):
+    return max(oracle.distance(actual[name], expected[name]) for name in names)
 
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
@@ -139,15 +140,15 @@ def test_moves_to_every_other_api(name, way):
     definition = definition_of(name, way)
     if definition is None:
         return  # Keras 2 has no centered RMSprop
-    wanted = stock_weights(name, way)
+    expected = stock_weights(name, way)
     right = [each for each, kind in stock.KIND_OF.items() if not stock.allowed(way, stock_name(name, way), kind)[1]]
     for other in WAYS:
         if other is way:
             continue
-        far = largest(weights_of(definition, other, CASES[name]["rates"]), wanted, right) if right else None
+        far = largest(weights_of(definition, other, CASES[name]["rates"]), expected, right) if right else None
         apart = None
         if other in NATIVE and known(name, other) and definition_of(name, other):
-            apart = largest(stock_weights(name, other), wanted, ["dense", "bias", "single"])
+            apart = largest(stock_weights(name, other), expected, ["dense", "bias", "single"])
         RESULTS[name, way.target, other.target] = apart, far
         assert not right or far <= BOUND, (other.name, far)
         if apart is not None and name in DIFFERENT and "tf_train" in (way.target, other.target):
@@ -172,9 +173,9 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
     """Compares with final weights of stock optimizers in TF 1.4 and 1.15, recorded by tests/make/trajectories.py."""
     definition = everstep.Definition.from_config(ran["definition"])
     by_rows = definition.sparse != "exact" and not way.sparse  # a dense gradient has no absent rows
-    wanted = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
-    compared = [each for each in wanted if not by_rows or stock.KIND_OF[each] == "dense"]
-    far = largest(weights_of(definition, way, CASES[name]["rates"]), wanted, compared)
+    expected = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
+    compared = [each for each in expected if not by_rows or stock.KIND_OF[each] == "dense"]
+    far = largest(weights_of(definition, way, CASES[name]["rates"]), expected, compared)
     RESULTS[name, origin, way.target] = None, far
     assert far <= BOUND
     if way.target == "tf_train" and known(name, way):
@@ -200,7 +201,7 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
         def make(way=way, block=block, names=names):
             exec(block, names)
             if block is back:
-                names["optimizer"] = stock.migrated(names["optimizer"]).bind(way.module)
+                names["optimizer"] = stock.migrate(names["optimizer"]).bind(way.module)
             return names["optimizer"]
 
         way.run(make, start_values("float32"), KINDS).close()
@@ -211,9 +212,9 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
 def test_zz_results():
     """Prints the differences, and writes them for matrix/report.py."""
     rows = sorted(RESULTS.items())
-    for (name, first, second), found in rows:
-        shown = ["" if far is None else "{:.1e}".format(far) for far in found]
+    for (name, first, second), distances in rows:
+        shown = ["" if far is None else "{:.1e}".format(far) for far in distances]
         print("{:35} {:14} {:14} {:>8} {:>8}".format(name, first, second, *shown))
     if os.environ.get("EVERSTEP_TABLE"):
         with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".migration.json"), "w") as file:
-            json.dump([list(key) + list(found) for key, found in rows], file, indent=0)
+            json.dump([list(key) + list(distances) for key, distances in rows], file, indent=0)

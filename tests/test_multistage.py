@@ -25,7 +25,7 @@ from everstep.optimizers.wrappers.multistage import TABLEAUS
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
-ONE_EACH = harness.one_of_each_target(harness.here())
+ONE_EACH = harness.one_of_each_target(harness.all_ways())
 QUICKEST = harness.quickest()
 MATRIX = np.array([[2.0, 0.3], [0.3, 1.0]])
 FIRST = np.array([[1.0], [-2.0]])
@@ -136,9 +136,9 @@ def test_follows_the_method_worked_by_hand(way, inner):
                 name: (grad[0].astype("float32"), grad[1]) if isinstance(grad, tuple) else grad.astype("float32")
                 for name, grad in look(run.weights(), stage).items()
             })
-        wanted, slots = by_hand(inner, tableau, inner.learning_rate, 20)
+        expected, slots = by_hand(inner, tableau, inner.learning_rate, 20)
         for name in START:
-            assert oracle.distance(run.weights()[name], wanted[name]) < 4e-6
+            assert oracle.distance(run.weights()[name], expected[name]) < 4e-6
             for slot in slots[name]:
                 assert oracle.distance(run.slot(name, slot), slots[name][slot]) < 4e-6
     finally:
@@ -197,11 +197,11 @@ class Sharp(everstep.Definition):
 @pytest.mark.parametrize("way", QUICKEST, ids=ids)
 def test_a_rule_of_a_users_own(way):
     value, _ = descend(way, Sharp(0.125, 0.0625), 10, linear)
-    wanted = FIRST
+    expected = FIRST
     for _ in range(10):
-        grad = linear(wanted)
-        wanted = wanted - 0.125 * linear(wanted + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
-    assert oracle.distance(value, wanted) < 1e-6
+        grad = linear(expected)
+        expected = expected - 0.125 * linear(expected + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
+    assert oracle.distance(value, expected) < 1e-6
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -215,11 +215,11 @@ def test_resumes_between_two_stages(way):
         return run
 
     whole = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 12)
-    wanted = whole.weights()["w"]
+    expected = whole.weights()["w"]
     whole.close()
     half = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 5)
     resumed = train(half.resumed(), 7)
-    assert np.array_equal(resumed.weights()["w"], wanted)
+    assert np.array_equal(resumed.weights()["w"], expected)
     resumed.close()
     half.close()
 
@@ -233,7 +233,7 @@ def after_minimize(updates=3):
     return descend(harness.NUMPY, HEUN, updates, linear, dtype="float32")[0]
 
 
-MINIMIZE = [way for way in harness.of_frameworks() if way.target in ("optimizer_v2", "update_step", "tf_train")]
+MINIMIZE = [way for way in harness.framework_ways() if way.target in ("optimizer_v2", "update_step", "tf_train")]
 
 
 @pytest.mark.parametrize("way", MINIMIZE, ids=ids)
@@ -286,15 +286,15 @@ def minimize_eagerly(way):
 
 def packages():
     """Returns (name, module to bind to, package with its models) of every Keras here."""
-    found = []
-    for way in harness.here():
+    triples = []
+    for way in harness.all_ways():
         name = getattr(way.module, "__name__", "")
         package = way.module if hasattr(way.module, "Sequential") else None
         if package is None and name.endswith("legacy"):
             package = importlib.import_module("tf_keras" if "tf_keras" in name else "tensorflow.keras")
-        if package is not None and not any(module is way.module for _, module, _ in found):
-            found.append((way.name, way.module, package))
-    return found
+        if package is not None and not any(module is way.module for _, module, _ in triples):
+            triples.append((way.name, way.module, package))
+    return triples
 
 
 KERAS = packages()
@@ -304,7 +304,7 @@ Y = X.dot([[1.0], [-0.5]]).astype("float32") + 0.25
 
 def a_model(keras, optimizer, **more):
     if hasattr(keras.backend, "clear_session"):
-        harness.start_anew(keras)
+        harness.clear_session(keras)
     inputs = keras.layers.Input((2,))
     model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(inputs))
     model.set_weights([FIRST.astype("float32") / 4])
@@ -339,7 +339,7 @@ def fitted_by_hand(definition):
     return value, losses
 
 
-IN_TURN = harness.in_turn(["heun", "rk4", "rk23"], KERAS)
+IN_TURN = harness.rotate(["heun", "rk4", "rk23"], KERAS)
 
 
 @pytest.mark.parametrize("tableau, way", IN_TURN, ids=["{}-{}".format(one, way[0]) for one, way in IN_TURN])
@@ -349,8 +349,8 @@ def test_fit(tableau, way):
     model = a_model(keras, lambda: definition.bind(module))
     everstep.enable_multistage(model)
     value, losses = fitted(model)
-    wanted, wanted_losses = fitted_by_hand(definition)
-    assert oracle.distance(value, wanted) < 1e-6
+    expected, wanted_losses = fitted_by_hand(definition)
+    assert oracle.distance(value, expected) < 1e-6
     assert np.allclose(losses, wanted_losses, rtol=1e-5)
 
 
@@ -375,7 +375,7 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
 def test_fit_counts_metrics_and_averages_once(name, module, keras):
     def with_normalization(definition):
         if hasattr(keras.backend, "clear_session"):
-            harness.start_anew(keras)
+            harness.clear_session(keras)
         inputs = keras.layers.Input((2,))
         normal = keras.layers.BatchNormalization(momentum=0.5)(inputs)
         model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(normal))
@@ -411,12 +411,12 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
         model.save(path)
-    wanted = fitted(model)[0]
+    expected = fitted(model)[0]
     loaded = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
     if hasattr(loaded, "_experimental_run_tf_function") and not hasattr(loaded, "train_step"):
         loaded.compile(loaded.optimizer, "mse", experimental_run_tf_function=False)
     everstep.enable_multistage(loaded)
-    assert oracle.distance(fitted(loaded)[0], wanted) < 1e-6
+    assert oracle.distance(fitted(loaded)[0], expected) < 1e-6
 
 
 # Errors.

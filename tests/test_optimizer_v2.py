@@ -19,18 +19,18 @@ from everstep.errors import DefinitionError, SlotError, UnsupportedError, Variab
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here().get("optimizer_v2")
+HERE = keras_suite.available_modules().get("optimizer_v2")
 if not HERE:
     pytest.skip("no OptimizerV2 is in this environment", allow_module_level=True)
 
 NAME, MODULE = HERE[0]
 
 
-class Here(keras_suite.Keras2):
+class OptimizerV2Keras(keras_suite.Keras2):
     wrong_native = [({"lr": 0.1}, "learning_rate")]
 
 
-API = Here(NAME, MODULE)
+API = OptimizerV2Keras(NAME, MODULE)
 tf, keras, K, BASE, EAGER, INPUTS, OUTPUTS = API.tf, API.keras, API.K, API.base, API.eager, API.INPUTS, API.OUTPUTS
 v1 = tf.compat.v1
 MINIMIZE_TAKES_TAPE = "tape" in str(inspect.signature(BASE.minimize)) if sys.version_info > (3,) else False
@@ -63,7 +63,7 @@ def test_minimize_with_a_tape():
     assert K.get_value(weight).tolist() == [0.0, 0.0]
 
 
-def test_a_session_of_ones_own():
+def test_in_a_separate_graph_and_session():
     """In a graph of TF 1.x, on TF 2 too."""
     with v1.Graph().as_default():
         weight = v1.get_variable("W", initializer=tf.constant([1.0, 2.0]), use_resource=True)
@@ -110,7 +110,7 @@ def test_clipping(bound, way, sparse):
         return
     optimizer = SGD(1.0).bind(MODULE, **bound)
     if way == "fit":
-        found = _change_of_fit(optimizer, sparse)
+        change = _change_of_fit(optimizer, sparse)
     else:
         weight = variable(np.zeros((3, 2)))
         if way == "apply_gradients":
@@ -119,8 +119,8 @@ def test_clipping(bound, way, sparse):
         else:
             train_op = optimizer.minimize(lambda: _loss(weight, sparse), [weight])
             EAGER or K.get_session().run(train_op)
-        found = -K.get_value(weight)
-    np.testing.assert_allclose(found, CLIPPED[list(bound)[0]], rtol=1e-6)
+        change = -K.get_value(weight)
+    np.testing.assert_allclose(change, CLIPPED[list(bound)[0]], rtol=1e-6)
     assert optimizer.get_config()[list(bound)[0]] == list(bound.values())[0]
 
 
@@ -133,12 +133,12 @@ def _loss(weight, sparse):
 def _change_of_fit(optimizer, sparse):
     if sparse:
         model = keras.Sequential([keras.layers.Embedding(3, 2, input_length=3, embeddings_initializer="zeros")])
-        model.compile(optimizer, lambda wanted, got: tf.reduce_sum(wanted * got))
+        model.compile(optimizer, lambda targets, outputs: tf.reduce_sum(targets * outputs))
         x, y = np.array([REPEATED[1]]), np.array([REPEATED[0]], "float32")
     else:
         layer = keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros", input_shape=(3,))
         model = keras.Sequential([layer])
-        model.compile(optimizer, lambda wanted, got: tf.reduce_sum(wanted * got))
+        model.compile(optimizer, lambda targets, outputs: tf.reduce_sum(targets * outputs))
         x, y = np.eye(3, dtype="float32"), DENSE_GRAD
     model.fit(x, y, batch_size=3, verbose=0)
     return -model.get_weights()[0]
@@ -228,8 +228,8 @@ def test_dtypes():
         optimizer = Adam(0.5).bind(MODULE)
         stepper(optimizer, [(constant([1.0, -1.0], dtype), weight)])()
         np.testing.assert_allclose(K.get_value(weight), [0.5, 2.5], rtol=1e-3)
-        found = optimizer.get_slot(weight, "m").dtype.base_dtype.name
-        assert found == ("float32" if dtype == "float16" else dtype)
+        slot_dtype = optimizer.get_slot(weight, "m").dtype.base_dtype.name
+        assert slot_dtype == ("float32" if dtype == "float16" else dtype)
 
 
 # Config.
@@ -252,8 +252,8 @@ def test_config_of_wrappers_and_schedules():
 def test_serialize_and_deserialize(definition):
     legacy = {"use_legacy_format": True} if "use_legacy_format" in str(_arguments(keras.optimizers.serialize)) else {}
     data = json.loads(json.dumps(keras.optimizers.serialize(definition.bind(MODULE), **legacy)))
-    found = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE), **legacy)
-    assert found.definition == definition
+    copy = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE), **legacy)
+    assert copy.definition == definition
     with pytest.raises((TypeError, ValueError)):
         keras.optimizers.deserialize(data, **legacy)
 
@@ -286,10 +286,10 @@ def test_files_resume_bit_for_bit(tmpdir):
         model.save(path, save_format="tf")
         # TensorFlow's own loader does not know our class, and creates each slot with its variable's shape.
         loaded = tf.saved_model.load(path)
-        found = list(loaded.signatures["serving_default"](tf.constant(INPUTS[:8], "float32")).values())[0]
-        np.testing.assert_allclose(found, model.predict(INPUTS[:8]), rtol=1e-5)
+        outputs = list(loaded.signatures["serving_default"](tf.constant(INPUTS[:8], "float32")).values())[0]
+        np.testing.assert_allclose(outputs, model.predict(INPUTS[:8]), rtol=1e-5)
     ten_steps(model)
-    wanted, state = model.get_weights(), model.optimizer.get_weights()
+    expected, state = model.get_weights(), model.optimizer.get_weights()
     names = [weight.name.split("/")[-1] for weight in model.optimizer.weights]
     custom_objects = everstep.custom_objects(MODULE)
 
@@ -313,12 +313,12 @@ def test_files_resume_bit_for_bit(tmpdir):
         model = load()
         assert model.optimizer.definition == SAVED, load.__name__
         ten_steps(model)
-        assert same(model.get_weights(), wanted), load.__name__
+        assert same(model.get_weights(), expected), load.__name__
         assert same(model.optimizer.get_weights(), state), load.__name__
         assert [weight.name.split("/")[-1] for weight in model.optimizer.weights] == names, load.__name__
 
 
-def test_files_do_not_become_stock_without_a_word(tmpdir):
+def test_files_are_not_silently_loaded_as_stock(tmpdir):
     """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
     compile_(model, Adam(0.01).bind(MODULE), traced=False)
@@ -354,9 +354,9 @@ def test_a_checkpoint_restored_before_anything_is_built(tmpdir):
 
     checkpoint, _ = run(3, False)
     path = checkpoint.save(path)
-    _, wanted = run(5, False)
-    _, found = run(2, True)
-    assert same(found, wanted)
+    _, expected = run(5, False)
+    _, actual = run(2, True)
+    assert same(actual, expected)
 
 
 @eager_only
@@ -428,7 +428,7 @@ def test_mixed_precision(loss_scale):
     precision = getattr(keras, "mixed_precision", None)
     if not hasattr(precision, "LossScaleOptimizer"):
         pytest.skip("mixed precision is experimental before TF 2.4")
-    found = []
+    results = []
     for optimizer in (SGD(0.01, momentum=0.5).bind(MODULE), API.stock("SGD", 0.01, momentum=0.5)):
         layer = keras.layers.Dense(2, dtype=precision.Policy("mixed_float16"), input_shape=(3,))
         model = keras.Sequential([layer])
@@ -437,9 +437,9 @@ def test_mixed_precision(loss_scale):
         fit(model)
         assert [each.dtype.name for each in model.trainable_variables] == ["float32"] * 2
         assert np.isfinite(model.get_weights()[0]).all() and abs(model.get_weights()[0] - 0.1).max() > 0.01
-        found.append(model.get_weights() + [number(optimizer.iterations)])
-    assert difference(found[0][:2], found[1][:2]) <= 1e-6
-    assert found[0][2] == found[1][2] > 0
+        results.append(model.get_weights() + [number(optimizer.iterations)])
+    assert difference(results[0][:2], results[1][:2]) <= 1e-6
+    assert results[0][2] == results[1][2] > 0
 
 
 def test_a_wrapper_that_hands_over_single_variables():
@@ -472,7 +472,7 @@ def test_a_wrapper_that_hands_over_single_variables():
         def get_config(self):
             return {}
 
-    found = []
+    results = []
     for wrap in (lambda inner: inner, Outer):
         optimizer = wrap(Adam(0.1).bind(MODULE))
         dense, rows = variable([1.0, 2.0]), variable(np.ones((3, 2)))
@@ -481,8 +481,8 @@ def test_a_wrapper_that_hands_over_single_variables():
         for _ in range(3):
             step()
         assert number(optimizer.iterations) == 3
-        found.append([K.get_value(dense), K.get_value(rows)])
-    assert difference(*found) <= 1e-6
+        results.append([K.get_value(dense), K.get_value(rows)])
+    assert difference(*results) <= 1e-6
     with pytest.raises(UnsupportedError, match="apply_gradients"):
         stepper(Outer(everstep.accumulate(SGD(), 2).bind(MODULE)), [(constant([1.0]), variable([1.0]))])()
 

@@ -38,7 +38,7 @@ def test_the_example_is_the_shipped_optimizer():
     subprocess.check_call([sys.executable, "-c", block + TRAINING])
 
 
-def found(name):
+def module_of(name):
     """Returns the module that an example calls `name`, or None if it is missing here or has no optimizers."""
     first, rest = name.split(".")[0], name.split(".")[1:]
     try:
@@ -56,7 +56,7 @@ def found(name):
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"Adam\(1e-3\)\.bind\(([\w.]+)\)", README))))
 def test_what_it_binds_to(name):
-    module = found(name)
+    module = module_of(name)
     if module is None:
         pytest.skip("no %s with optimizers here" % name)
     assert isinstance(Adam(1e-3).bind(module), Adam.native_class(module))

@@ -81,9 +81,9 @@ class Rooms(object):
         self.graph, self.late = {}, set()
         known = {module for module, _ in files.values()}
         for path, (module, source) in files.items():
-            found = list(imports(path, module, source, known))
-            self.graph[module] = {name for name, _ in found}
-            self.late.update("{}:{}".format(path, name) for name, late in found if late)
+            imported = list(imports(path, module, source, known))
+            self.graph[module] = {name for name, _ in imported}
+            self.late.update("{}:{}".format(path, name) for name, late in imported if late)
             if path == "optimizers/__init__.py":  # it imports every module that it finds
                 self.graph[module].update(name for name in known if self.room(name) == self.room(module) != name)
 

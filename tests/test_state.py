@@ -55,9 +55,9 @@ class Training(object):
 
 def numbers(state):
     """Returns everything that a state holds, for comparison."""
-    found = [(name, slot, array) for name, slots in state.slots.items() for slot, array in slots.items()]
-    found += [(name, None, array) for name, array in state.variables.items()]
-    arrays = [(name, slot, np.asarray(array).dtype.str, np.asarray(array).tolist()) for name, slot, array in found]
+    entries = [(name, slot, array) for name, slots in state.slots.items() for slot, array in slots.items()]
+    entries += [(name, None, array) for name, array in state.variables.items()]
+    arrays = [(name, slot, np.asarray(array).dtype.str, np.asarray(array).tolist()) for name, slot, array in entries]
     return arrays, state.updates, state.steps, state.pending, dict(state.scalars)
 
 
@@ -74,9 +74,9 @@ def test_a_file_gives_back_all_that_a_state_holds(tmpdir):
     assert everstep.Definition.from_config(loaded.definition) == everstep.accumulate(Nadam(0.1), 2)
     assert list(loaded.slots) == list(SHAPES) and list(loaded.slots["bias"]) == list(state.slots["bias"])
     assert repr(loaded) == "<everstep state of Accumulate: 1 updates, 3 variables>"
-    held = loaded.to_dict()
-    assert isinstance(held["slots"][BETA]["m"], np.ndarray) and held["updates"] == 1
-    assert sorted(held) == "definition pending scalars slots steps updates variables".split()
+    content = loaded.to_dict()
+    assert isinstance(content["slots"][BETA]["m"], np.ndarray) and content["updates"] == 1
+    assert sorted(content) == "definition pending scalars slots steps updates variables".split()
     loaded.save(path)  # overwrites the file that it reads from
     assert numbers(everstep.State.load(path)) == numbers(state)
     assert tmpdir.listdir() == [path]
@@ -86,12 +86,12 @@ def test_a_file_is_a_npz(tmpdir):
     path = str(tmpdir.join("run.npz"))
     state = Training().capture(weights=True)
     state.save(path)
-    with np.load(path) as found:
-        header = json.loads(found["everstep.json"].decode("utf-8"))
+    with np.load(path) as arrays:
+        header = json.loads(arrays["everstep.json"].decode("utf-8"))
         for name, slots in state.slots.items():
             for slot, array in slots.items():
                 entry = header["slots"][name if str is not bytes else name.decode("utf-8")][slot]
-                stored = found[entry["member"].replace(".npy", "")]
+                stored = arrays[entry["member"].replace(".npy", "")]
                 assert stored.dtype.str == entry["dtype"] and (stored == array).all()
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
@@ -329,9 +329,9 @@ def truncated(content, random):
 
 
 def flipped(content, random):
-    found = bytearray(content)
-    found[random.randint(len(found))] ^= 1 << random.randint(8)
-    return bytes(found)
+    damaged = bytearray(content)
+    damaged[random.randint(len(damaged))] ^= 1 << random.randint(8)
+    return bytes(damaged)
 
 
 def cut_out(content, random):
@@ -501,13 +501,13 @@ def test_there_are_more_than_two_hundred_cases():
 def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
     _, make, needle = CASES[number]
     path = tmpdir.join("run.npz")
-    made = make(whole, np.random.RandomState(number))
-    if callable(made):
+    damage = make(whole, np.random.RandomState(number))
+    if callable(damage):
         state = Training().capture(weights=True)
-        made(state)
+        damage(state)
         state.save(str(path))
     else:
-        path.write_binary(made)
+        path.write_binary(damage)
     content, before = path.read_binary(), numbers(other.capture(weights=True))
     start, memory = os.times()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     with pytest.raises(errors.StateError, match=needle) as raised:
@@ -559,8 +559,8 @@ KILLED = """
         return everstep.State({"definition": "Adam"}, number, slots=slots)
 
     states = [state(float(number)) for number in range(3)]
-    for number, made in enumerate(states):
-        made.updates = number
+    for number, each in enumerate(states):
+        each.updates = number
     states[0].save(path)
     started = time.time()
     states[1].save(path)
@@ -575,10 +575,10 @@ KILLED = """
         time.sleep(random.uniform(0, 3 * took))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        found = everstep.State.load(path)
-        values = [np.asarray(slots["m"]) for slots in found.slots.values()]
-        assert len(values) == 4 and all((value == found.updates).all() for value in values), found.updates
-        seen.add(found.updates)
+        loaded = everstep.State.load(path)
+        values = [np.asarray(slots["m"]) for slots in loaded.slots.values()]
+        assert len(values) == 4 and all((value == loaded.updates).all() for value in values), loaded.updates
+        seen.add(loaded.updates)
         for name in os.listdir(os.path.dirname(path)):
             if name != os.path.basename(path):
                 left += 1
@@ -604,8 +604,8 @@ def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
 # Names
 
 
-def shapes(**found):
-    return OrderedDict((name, {"m": shape}) for name, shape in sorted(found.items()))
+def shapes(**shape_of):
+    return OrderedDict((name, {"m": shape}) for name, shape in sorted(shape_of.items()))
 
 
 def names(*given):
@@ -613,11 +613,11 @@ def names(*given):
 
 
 def test_matches_by_name_pattern_and_order():
-    found = OrderedDict([("a", {"m": (1,)}), ("old/k1", {"m": (2,)}), ("old/k2", {"m": (3,)}), ("rest", {"m": (4,)})])
-    wanted = OrderedDict([("x", {"m": (4,)}), ("new/2", {"m": (3,)}), ("a", {"m": (1,)}), ("new/1", {"m": (2,)})])
-    matching = match(found, wanted, [r"old/k(\d)=new/\1"], by_order=True)
+    saved = OrderedDict([("a", {"m": (1,)}), ("old/k1", {"m": (2,)}), ("old/k2", {"m": (3,)}), ("rest", {"m": (4,)})])
+    trained = OrderedDict([("x", {"m": (4,)}), ("new/2", {"m": (3,)}), ("a", {"m": (1,)}), ("new/1", {"m": (2,)})])
+    matching = match(saved, trained, [r"old/k(\d)=new/\1"], by_order=True)
     assert matching.names == {"a": "a", "new/1": "old/k1", "new/2": "old/k2", "x": "rest"}
-    assert list(matching.names) == list(wanted)
+    assert list(matching.names) == list(trained)
     assert repr(matching) == "\n".join(
         [
             "VARIABLE  IN THE STATE  MATCHED BY",

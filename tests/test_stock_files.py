@@ -41,14 +41,14 @@ def spelled(name, rate, arguments):
     return "{}({})".format(name, ", ".join("{}={!r}".format(*item) for item in sorted(arguments.items())))
 
 
-def near(found, wanted, way, name):
+def near(actual, expected, way, name):
     bound, cause = stock.allowed(way, name, "dense")
     if bound > 0.2:
         assert cause  # no definition follows it: see docs/from_native.md
         return
     # Relative to the whole layer, because its bias may come near 0.
-    found, wanted = [np.concatenate([np.ravel(value) for value in values]) for values in (found, wanted)]
-    assert oracle.distance(found, wanted) <= bound
+    actual, expected = [np.concatenate([np.ravel(value) for value in values]) for values in (actual, expected)]
+    assert oracle.distance(actual, expected) <= bound
 
 
 # tf.train
@@ -98,9 +98,9 @@ WAYS_OF_TRAIN = namedtuple("Holder", "stock")(getattr(v1, "train", None))
 
 @pytest.mark.parametrize("way, name, rate, arguments", list(train_cases()), ids=ids)
 def test_saver(way, name, rate, arguments, tmp_path):
-    made = stock.stock_class(WAYS_OF_TRAIN, name)
+    stock_class = stock.stock_class(WAYS_OF_TRAIN, name)
     path, again = str(tmp_path / "model"), str(tmp_path / "again")
-    first = Session(lambda _: made(**dict(arguments, learning_rate=rate)))
+    first = Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)))
     first.train()
     first.save(path)
     # Stock stores no count if its rule needs none.
@@ -112,26 +112,26 @@ def test_saver(way, name, rate, arguments, tmp_path):
             if slot.name in state.slots[variable.op.name]:
                 value = first.session.run(first.optimizer.get_slot(variable, slot.native))
                 np.testing.assert_array_equal(np.asarray(state.slots[variable.op.name][slot.name]), value)
-    wanted = first.train()
+    expected = first.train()
 
     definition = everstep.Definition.from_config(state.definition)
     ours = Session(lambda train: definition.bind(train))
     with ours.graph.as_default():
         everstep.restore(ours.optimizer, state, ours.variables, session=ours.session, weights=True)
-        near(ours.train(), wanted, way, name)
+        near(ours.train(), expected, way, name)
 
     everstep.write_checkpoint(state, again, "tf-saver")
     if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam have the same slot names
-        near(Session(lambda _: made(**dict(arguments, learning_rate=rate)), again).train(), wanted, way, name)
-    for held in (first, ours):
-        held.session.close()
+        near(Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)), again).train(), expected, way, name)
+    for run in (first, ours):
+        run.session.close()
 
 
 # Keras
 
 
 def build(module, optimizer):
-    harness.start_anew(module)
+    harness.clear_session(module)
     model = module.models.Sequential()
     if keras_major(module) >= 3:
         model.add(module.Input((3,)))
@@ -179,7 +179,7 @@ def made_by(module, name, rate, arguments):
 @pytest.mark.parametrize("label, module, way, name, rate, arguments, extension", list(keras_cases()), ids=ids)
 def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     path, template, again = [str(tmp_path / (kind + extension)) for kind in ("model", "template", "again")]
-    harness.start_anew(module)
+    harness.clear_session(module)
     known = made_by(module, name, rate, arguments)[1]
 
     def make():
@@ -191,7 +191,7 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     model = build(module, make)
     train(model)
     save(model, path)
-    wanted = train(model)
+    expected = train(model)
     model = build(module, make)
     model.train_on_batch(INPUTS, OUTPUTS)
     save(model, template)
@@ -205,7 +205,7 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     definition = everstep.Definition.from_config(state.definition)
     ours = build(module, lambda: definition.bind(module))
     everstep.restore(ours.optimizer, state, ours.trainable_weights, by_order=True, weights=True)
-    near(train(ours), wanted, way, name)
+    near(train(ours), expected, way, name)
 
     everstep.write_checkpoint(state, again, FORMAT[extension], template=template)
     if extension == ".weights.h5":
@@ -213,9 +213,9 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
         model.train_on_batch(INPUTS, OUTPUTS)
         model.load_weights(again)
     else:
-        harness.start_anew(module)
+        harness.clear_session(module)
         model = module.models.load_model(again)
-    near(train(model), wanted, way, name)
+    near(train(model), expected, way, name)
 
 
 @pytest.mark.shared(False)
@@ -238,6 +238,6 @@ def test_our_own_factored_slots(label, module, tmp_path):
     live = everstep.capture(model.optimizer, model.trainable_weights)
     state = everstep.read_checkpoint(path)
     assert [sorted(slots) for slots in state.slots.values()] == [["columns", "rows"], ["v"]]
-    for found, wanted in zip(state.slots.values(), live.slots.values()):
-        for slot, handle in found.items():
-            np.testing.assert_array_equal(np.asarray(handle), np.asarray(wanted[slot]), err_msg=slot)
+    for actual, expected in zip(state.slots.values(), live.slots.values()):
+        for slot, handle in actual.items():
+            np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[slot]), err_msg=slot)

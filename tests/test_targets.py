@@ -18,7 +18,7 @@ import everstep
 from everstep.compat.targets import base, detect
 from everstep.errors import EverstepError, TargetError
 from everstep.optimizers import SGD, Adam
-from harness import start_anew
+from harness import clear_session
 
 
 def installed(name):
@@ -110,15 +110,16 @@ def test_what_a_module_speaks(name, module, target):
             detect.find(module)
         assert "What works" in str(caught.value)
         return
-    found = detect.find(module)
-    assert found.target.name == target
-    made = Adam(0.5).bind(module)
-    assert isinstance(made, found.base) and type(made).__name__ == "Adam" and type(made) is Adam.native_class(module)
+    api = detect.find(module)
+    assert api.target.name == target
+    optimizer = Adam(0.5).bind(module)
+    assert isinstance(optimizer, api.base) and type(optimizer).__name__ == "Adam"
+    assert type(optimizer) is Adam.native_class(module)
     objects = everstep.custom_objects(module)
-    assert objects["Adam"] is objects["adam"] is type(made) and issubclass(objects["Accumulate"], found.base)
+    assert objects["Adam"] is objects["adam"] is type(optimizer) and issubclass(objects["Accumulate"], api.base)
 
 
-def test_the_base_is_that_of_the_modules_own_optimizers():
+def test_the_base_is_a_base_of_the_modules_own_optimizers():
     """`compile` and `isinstance` check for this class."""
     for name, module, target in CASES:
         if target not in (None, "tf_train", "arrays"):
@@ -170,7 +171,7 @@ def test_hints():
 def trains(whole, holder):
     """Trains a model of a Keras with an optimizer that is bound to one of its modules."""
     models, layers = (importlib.import_module(whole.__name__ + part) for part in (".models", ".layers"))
-    start_anew(whole)
+    clear_session(whole)
     model = models.Sequential([layers.Dense(1, use_bias=False, input_shape=(2,), kernel_initializer="zeros")])
     optimizer = SGD(0.5).bind(holder)
     model.compile(optimizer, "mse")
@@ -184,7 +185,7 @@ SPEAKING = [(name, module) for name, module, target in CASES if target and name.
 
 
 @pytest.mark.parametrize("name, holder", SPEAKING, ids=[name for name, _ in SPEAKING])
-def test_the_keras_packages_train_what_they_gave(name, holder):
+def test_keras_packages_train_with_their_own_classes(name, holder):
     """From TensorFlow 2.4 on, the keras package's classes and models are not always those of tf.keras."""
     trains(keras if name.startswith("keras") else tf_keras, holder)
 
@@ -197,20 +198,20 @@ def test_a_class_speaks_one_target_alone():
             assert [each.name for each in detect.TARGETS if each.speaks(base)] == [target], name
 
 
-def test_the_optimizer_class_that_misleads_is_not_asked():
+def test_a_misleading_optimizer_class_is_ignored():
     """In some versions `keras.optimizers.Optimizer` is not a base of the module's own Adam."""
     if keras is None or not Version("2.9") <= version(keras) < Version("2.13"):
         pytest.skip("the keras package that misleads is that of 2.9 to 2.12")
-    named, found = keras.optimizers.Optimizer, detect.find(keras)
-    assert not issubclass(keras.optimizers.SGD, named) and found.base is not named
-    assert isinstance(Adam().bind(keras), found.base) and found.target.name == "optimizer_v2"
+    named, api = keras.optimizers.Optimizer, detect.find(keras)
+    assert not issubclass(keras.optimizers.SGD, named) and api.base is not named
+    assert isinstance(Adam().bind(keras), api.base) and api.target.name == "optimizer_v2"
 
 
 @pytest.mark.skipif(tf is not None or keras is None, reason="TensorFlow is in this environment, or no Keras")
 def test_keras_without_tensorflow():
     assert keras.backend.backend() in ("jax", "torch")
-    made = Adam().bind(keras)
-    made.build([keras.Variable(numpy.ones(2))])
+    optimizer = Adam().bind(keras)
+    optimizer.build([keras.Variable(numpy.ones(2))])
     assert installed("tensorflow") is None and "tensorflow" not in sys.modules
 
 
@@ -229,8 +230,8 @@ FACTS = ", ".join(re.findall(r"^    (\w[\w, ]*): ", inspect.getdoc(base.Target),
 
 
 def missing(target_class):
-    own = target_class.__mro__[: target_class.__mro__.index(base.Target)]
-    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own)]
+    own_classes = target_class.__mro__[: target_class.__mro__.index(base.Target)]
+    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own_classes)]
 
 
 @pytest.mark.parametrize("target_class", CLASSES, ids=[each.__name__ for each in CLASSES])
@@ -259,8 +260,8 @@ def test_members_stand_in_the_order_of_the_base():
     modules = {sys.modules[each.__module__] for target in CLASSES for each in target.__mro__ if "Target" in str(each)}
     checked = 0
     for module in modules - {base}:
-        for name, found in members(inspect.getsource(module)):
-            shared = [member for member in found if member in LISTED]
+        for name, functions in members(inspect.getsource(module)):
+            shared = [member for member in functions if member in LISTED]
             assert shared == sorted(shared, key=LISTED.index), name
             checked += 1
     assert checked >= len(CLASSES) + 1

@@ -61,14 +61,14 @@ class Graph(object):
         self.graph, self.sparse = tf.Graph(), sparse
         self.session = v1.Session(graph=self.graph)
         with self.graph.as_default():
-            self.made = make_variable("W", kind, value, parts, **more)
-            self.variables = list(self.made) if kind == "parts" else [self.made]
+            self.weight = make_variable("W", kind, value, parts, **more)
+            self.variables = list(self.weight) if kind == "parts" else [self.weight]
             dtype = self.variables[0].dtype.base_dtype
-            whole = tf.concat(self.variables, 0) if kind == "parts" else self.made
+            whole = tf.concat(self.variables, 0) if kind == "parts" else self.weight
             if sparse:
                 self.ids = v1.placeholder(tf.int32, [None])
                 self.given = v1.placeholder(dtype, [None] + list(value.shape[1:]))
-                looked_up = v1.nn.embedding_lookup(self.made, self.ids, partition_strategy="div")
+                looked_up = v1.nn.embedding_lookup(self.weight, self.ids, partition_strategy="div")
                 self.loss = tf.reduce_sum(looked_up * self.given)
             else:
                 self.given = v1.placeholder(dtype, value.shape)
@@ -122,8 +122,8 @@ def expected(definition, steps, sparse=False, start=START, dtype=np.float64):
     return weights, optimizer
 
 
-def assert_same(found, wanted, bound=1e-5):
-    assert np.max(np.abs(found - wanted)) <= bound * np.max(np.abs(wanted))
+def assert_same(actual, expected, bound=1e-5):
+    assert np.max(np.abs(actual - expected)) <= bound * np.max(np.abs(expected))
 
 
 DEFINITIONS = [
@@ -151,8 +151,8 @@ def test_parts_of_a_variable_train_as_the_whole(definition, sparse):
         train_op = optimizer.minimize(graph.loss)
         graph.initialize()
         graph.train(train_op, range(12))
-        wanted, arrays = expected(definition, range(12), sparse)
-        assert_same(graph.whole(), wanted)
+        reference, arrays = expected(definition, range(12), sparse)
+        assert_same(graph.whole(), reference)
         for name in optimizer.get_slot_names():
             slots = [optimizer.get_slot(part, name) for part in graph.variables]
             assert_same(graph.whole(slots), arrays.get_slot(next(iter(arrays._rules.values()))[2], name))
@@ -169,8 +169,8 @@ def test_a_partitioned_variable_is_given_by_its_parts():
     with Graph("parts") as graph:
         optimizer = SGD(1.0).bind(v1.train)
         with pytest.raises(VariableError, match="parts"):
-            optimizer.apply_gradients([(tf.constant(GRADS[0]), graph.made)])
-        train_op = optimizer.minimize(graph.loss, var_list=[graph.made])
+            optimizer.apply_gradients([(tf.constant(GRADS[0]), graph.weight)])
+        train_op = optimizer.minimize(graph.loss, var_list=[graph.weight])
         graph.initialize()
         graph.train(train_op, range(2))
         assert_same(graph.whole(), START - GRADS[:2].sum(0))
@@ -198,17 +198,17 @@ BY_VALUE = (Yogi,)  # its proximal step shrinks the moved variable, so it assign
 @pytest.mark.shared
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sparse", [None, "exact", "rows"])
-@pytest.mark.parametrize("made", [each for each in battery.definition_classes() if each not in BY_VALUE])
-def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind, monkeypatch):
+@pytest.mark.parametrize("rule", [each for each in battery.definition_classes() if each not in BY_VALUE])
+def test_use_locking_updates_each_variable_in_one_operation(rule, sparse, kind, monkeypatch):
     """Asynchronous workers must not overwrite each other's updates, large variables included."""
     monkeypatch.setattr(lowering, "LARGE", START.nbytes - 1)
     monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     with Graph(kind, sparse=bool(sparse)) as graph:
-        battery.made(made, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
-        variable = getattr(graph.made, "handle", graph.made).op
+        battery.define(rule, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
+        variable = getattr(graph.weight, "handle", graph.weight).op
         using = [op for op in graph.graph.get_operations() if op.inputs and op.inputs[0].op is variable]
         writing = [op.type for op in using if any(word in op.type for word in ("Assign", "Apply", "Scatter"))]
-        writing.remove(graph.made.initializer.type)
+        writing.remove(graph.weight.initializer.type)
         assert writing and all(each in AT_ONCE or "Apply" in each for each in writing)
 
 
@@ -261,7 +261,7 @@ def scalar_hypers():
 @pytest.mark.parametrize("way", scalar_hypers(), ids=lambda way: way[0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ways_to_give_a_hyper(kind, way):
-    _, given, fed, wanted = way
+    _, given, fed, reference = way
     with Graph(kind) as graph:
         global_step = v1.train.get_or_create_global_step()
         rate = given()
@@ -270,7 +270,7 @@ def test_ways_to_give_a_hyper(kind, way):
         graph.initialize()
         for step in range(6):
             graph.train(train_op, [step], fed(step) if fed else None)
-        assert_same(graph.whole(), expected(Adam(wanted, epsilon=wanted), range(6))[0])
+        assert_same(graph.whole(), expected(Adam(reference, epsilon=reference), range(6))[0])
         for attribute in ("learning_rate", "lr", "epsilon"):
             with pytest.raises(HyperValueError, match="constant of the graph"):
                 setattr(optimizer, attribute, 0.5)
@@ -310,9 +310,10 @@ def test_no_race_in_a_deep_chain(kind, gate):
         for t, (given, target) in enumerate(data, 1):
             session.run(train_op, {inputs: given, outputs: target})
             after = session.run(state)
-            wanted = next_adam(before, chain_gradients(before[0], given, target), t, rate)
+            expected = next_adam(before, chain_gradients(before[0], given, target), t, rate)
             moved = [new - old for new, old in zip(after[0], before[0])]
-            errors = [np.abs(m - w).max() / np.abs(w).max() for m, w in zip(moved + after[1], wanted[0] + wanted[1])]
+            pairs = zip(moved + after[1], expected[0] + expected[1])
+            errors = [np.abs(value - target).max() / np.abs(target).max() for value, target in pairs]
             wrong += max(errors) > 1e-3  # float32 alone gives 1e-5; a gradient of updated weights gives about the rate
             before = after
         assert wrong == 0
@@ -367,7 +368,7 @@ def test_a_global_step_that_is_no_variable(wrong):
 def test_minimize_passes_on_what_it_is_given(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
-        loss = tf.reduce_sum((graph.made + other) * graph.given)
+        loss = tf.reduce_sum((graph.weight + other) * graph.given)
         train_op = SGD(1.0).bind(v1.train).minimize(
             loss,
             var_list=[other],
@@ -405,7 +406,7 @@ def test_none_gradients(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
         optimizer = Adam(0.1).bind(v1.train)
-        train_op = optimizer.apply_gradients([(None, other), (graph.given, graph.made)])
+        train_op = optimizer.apply_gradients([(None, other), (graph.given, graph.weight)])
         graph.initialize()
         graph.train(train_op, range(3))
         assert_same(graph.whole(), expected(Adam(0.1), range(3))[0])
@@ -493,12 +494,12 @@ def test_get_slot_and_its_names():
         optimizer = everstep.accumulate(Adam(0.1, amsgrad=True), 2).bind(v1.train)
         assert optimizer.get_slot_names() == [] and optimizer.variables() == []
         with pytest.raises(SlotError, match="once minimize or apply_gradients has run"):
-            optimizer.get_slot(graph.made, "m")
+            optimizer.get_slot(graph.weight, "m")
         optimizer.minimize(graph.loss)
         assert optimizer.get_slot_names() == ["accumulate/sum", "m", "v", "v_hat"]
-        assert optimizer.get_slot(graph.made, "accumulate/sum").op.name == "W/Adam/accumulate/sum"
+        assert optimizer.get_slot(graph.weight, "accumulate/sum").op.name == "W/Adam/accumulate/sum"
         with pytest.raises(SlotError, match="no slot 'momentum'"):
-            optimizer.get_slot(graph.made, "momentum")
+            optimizer.get_slot(graph.weight, "momentum")
         with pytest.raises(SlotError):
             optimizer.get_slot(make_variable("other", "ref", START), "m")
 
@@ -510,8 +511,8 @@ def names_on_disk(definition, kind="ref", scope=None, instances=1, **native):
             optimizer = definition.bind(v1.train, **native)
             with scope() if scope else v1.name_scope(None):
                 optimizer.minimize(tf.reduce_sum(tf.convert_to_tensor(variable)))
-        parts = [(made, getattr(made, "_save_slice_info", None)) for made in v1.global_variables()]
-        return sorted({part.full_name if part else made.op.name for made, part in parts} - {"W"})
+        slices = [(each, getattr(each, "_save_slice_info", None)) for each in v1.global_variables()]
+        return sorted({info.full_name if info else each.op.name for each, info in slices} - {"W"})
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -584,10 +585,10 @@ def test_parts_are_saved_as_one(tmp_path):
         np.testing.assert_array_equal(reader.get_tensor("W/AdagradDecay/decays"), np.full((4, 1), 2.0))
 
 
-def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
+def test_row_slots_of_column_parts_are_saved_with_each_part(tmp_path):
     """A slot with a number for each row, of a variable that is split by columns."""
 
-    def made(columns):
+    def build(columns):
         partitioner = v1.fixed_size_partitioner(columns, axis=1)
         variable = v1.get_variable("W", [4, 3], initializer=v1.ones_initializer(), partitioner=partitioner)
         optimizer = AdagradDecay(0.1, decay_steps=1).bind(v1.train)
@@ -595,7 +596,7 @@ def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
         return train_op, v1.train.Saver(), v1.global_variables()
 
     with tf.Graph().as_default(), v1.Session() as session:
-        train_op, saver, variables = made(2)
+        train_op, saver, variables = build(2)
         session.run(v1.global_variables_initializer())
         for _ in range(3):
             session.run(train_op)
@@ -606,10 +607,10 @@ def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
     ]  # fmt: skip
     assert shapes["W/AdagradDecay/accumulator"] == [4, 3]
     with tf.Graph().as_default(), v1.Session() as session:
-        _, saver, variables = made(2)
+        _, saver, variables = build(2)
         saver.restore(session, path)
-        for found, wanted in zip(session.run(variables), values):
-            np.testing.assert_array_equal(found, wanted)
+        for actual, expected in zip(session.run(variables), values):
+            np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -621,7 +622,7 @@ def test_object_checkpoint_in_a_graph(kind, tmp_path):
         with Graph(kind) as graph, graph.session.as_default():
             optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
-            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.made)
+            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.weight)
             graph.initialize()
             if restore:
                 checkpoint.restore(restore).assert_consumed().run_restore_ops()
@@ -666,7 +667,7 @@ def test_applied_twice_counts_twice(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
         optimizer = Adam(0.1).bind(v1.train)
-        first = optimizer.apply_gradients([(graph.given, graph.made)])
+        first = optimizer.apply_gradients([(graph.given, graph.weight)])
         with tf.control_dependencies([first]):
             second = optimizer.apply_gradients([(graph.given, other)])
         graph.initialize()
@@ -709,7 +710,7 @@ def test_a_train_op_in_a_loop(kind, definition):
         optimizer, grads = definition.bind(v1.train), tf.constant(GRADS)
 
         def step(number):
-            loss = tf.reduce_sum(graph.made * tf.gather(grads, number))
+            loss = tf.reduce_sum(graph.weight * tf.gather(grads, number))
             with tf.control_dependencies([optimizer.minimize(loss)]):
                 return tf.identity(number + 1)
 
@@ -818,7 +819,7 @@ def test_several_replicas_are_refused():
     with Graph("resource") as graph:
         with strategy(["/cpu:0", "/cpu:1"]).scope():
             with pytest.raises(UnsupportedError, match="replicas"):
-                SGD(0.1).bind(v1.train).apply_gradients([(graph.given, graph.made)])
+                SGD(0.1).bind(v1.train).apply_gradients([(graph.given, graph.weight)])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -838,7 +839,7 @@ def test_sync_replicas_optimizer(kind):
             worker.join()
         assert graph.session.run([inner.counter("updates"), global_step]) == [6, 6]
         assert_same(graph.whole(), expected(Adam(0.1), range(6))[0])
-        assert optimizer.get_slot(graph.made, "m") is inner.get_slot(graph.made, "m")
+        assert optimizer.get_slot(graph.weight, "m") is inner.get_slot(graph.weight, "m")
 
 
 @pytest.mark.parametrize("kind", ["ref", "parts"])
@@ -937,8 +938,8 @@ def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
         slots = [optimizer.get_slot(part, "average") for part in graph.variables]
         np.testing.assert_array_equal(graph.whole(), weights)
         # Slots start at the variable's restored value, or at its initial value if branches cannot read a ref variable.
-        wanted = START if refuses_ref_in_functions(graph.variables[0]) else weights
-        np.testing.assert_array_equal(graph.whole(slots), wanted)
+        expected = START if refuses_ref_in_functions(graph.variables[0]) else weights
+        np.testing.assert_array_equal(graph.whole(slots), expected)
         assert graph.session.run([global_step, optimizer.counter("updates")]) == [5, 0]
         graph.train(train_op, range(3))
         assert graph.session.run([global_step, optimizer.counter("updates")]) == [8, 3]
@@ -953,10 +954,10 @@ def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
         optimizer.minimize(graph.loss + tf.reduce_sum(other))
         scaffold = v1.train.Scaffold(init_fn=everstep.warm_start(path).init_fn)
         with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold)) as session:
-            for variable in (graph.made, other):
+            for variable in (graph.weight, other):
                 value, average = session.run([variable, optimizer.get_slot(variable, "average")])
                 np.testing.assert_array_equal(value, average)
-            np.testing.assert_array_equal(session.run(graph.made), weights)
+            np.testing.assert_array_equal(session.run(graph.weight), weights)
 
 
 def test_warm_start_leaves_what_does_not_fit(tmp_path):
@@ -1007,7 +1008,7 @@ def blocks_of(document):
 @pytest.mark.parametrize(
     "place", [0, 1, pytest.param(2, marks=needs_estimator)], ids=["saver", "monitored", "estimator"]
 )
-def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
+def test_code_blocks_of_the_docs(place, tmp_path, monkeypatch):
     """Runs each code block of docs/swap_optimizer.md after an old run, and again as a resumed one."""
     monkeypatch.chdir(tmp_path)
 
@@ -1105,10 +1106,10 @@ def eager_same_names():
     """Two variables with the same name stay separate."""
     one, two, optimizer = eager_variable(), eager_variable(), Slow(0.1).bind(v1.train)
     optimizer.apply_gradients([(tf.constant(GRADS[0]), one), (tf.constant(GRADS[1]), two)])
-    arrays, wanted = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
-    arrays.apply_gradients([(GRADS[0].astype(np.float64), wanted[0]), (GRADS[1].astype(np.float64), wanted[1])])
-    assert_same(one.numpy(), wanted[0])
-    assert_same(two.numpy(), wanted[1])
+    arrays, expected = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
+    arrays.apply_gradients([(GRADS[0].astype(np.float64), expected[0]), (GRADS[1].astype(np.float64), expected[1])])
+    assert_same(one.numpy(), expected[0])
+    assert_same(two.numpy(), expected[1])
 
 
 def eager_checkpoint():
@@ -1120,18 +1121,18 @@ def eager_checkpoint():
         for number in steps:
             optimizer.apply_gradients([(tf.constant(GRADS[number]), weights)])
 
-    def made():
+    def build():
         optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
         return optimizer, weights, v1.train.Checkpoint(optimizer=optimizer, weights=weights)
 
     folder = tempfile.mkdtemp()
     try:
-        optimizer, weights, checkpoint = made()
+        optimizer, weights, checkpoint = build()
         step(optimizer, weights, range(10))
         path = checkpoint.save(os.path.join(folder, "model"))
         step(optimizer, weights, range(10, 20))
         for steps_before in (range(0), range(1)):
-            again, other, checkpoint = made()
+            again, other, checkpoint = build()
             step(again, other, steps_before)
             status = checkpoint.restore(path)
             step(again, other, range(10, 20))

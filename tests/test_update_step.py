@@ -20,22 +20,22 @@ from everstep.errors import SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here()
+HERE = keras_suite.available_modules()
 if "update_step" not in HERE:
     pytest.skip("no new-style optimizer of Keras 2 is in this environment", allow_module_level=True)
 
 NAME, MODULE = HERE["update_step"][0]
 
 
-class Here(keras_suite.Keras2):
+class NewStyleKeras(keras_suite.Keras2):
     native = {"weight_decay": 0.25, "use_ema": True, "ema_momentum": 0.5}
     wrong_native = [({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum")]
 
 
-API = Here(NAME, MODULE)
+API = NewStyleKeras(NAME, MODULE)
 tf, keras, K, INPUTS, OUTPUTS = API.tf, API.keras, API.K, API.INPUTS, API.OUTPUTS
 NEW_FORMAT = hasattr(API.base, "save_own_variables")  # .keras as a zip, from 2.12 on
-compiled, fit, own, schedule = API.compiled, API.fit, API.own, API.schedule
+compiled, fit, schedule, optimizer_values = API.compiled, API.fit, API.schedule, API.optimizer_values
 variable, constant, slices = API.variable, API.tensor, API.slices
 
 pytestmark = [
@@ -74,37 +74,37 @@ def values(ran):
 
 
 def as_stock(ours, stock, bound=1e-5, **how):
-    found, wanted = run(ours, **how), run(stock, **how)
-    assert difference(values(found), [np.zeros(2), np.zeros((4, 2)), np.zeros(1)]) > 0.05
-    assert difference(values(found), values(wanted)) <= bound
-    assert found[3].iterations.numpy() == wanted[3].iterations.numpy()
-    return found, wanted
+    ours_ran, stock_ran = run(ours, **how), run(stock, **how)
+    assert difference(values(ours_ran), [np.zeros(2), np.zeros((4, 2)), np.zeros(1)]) > 0.05
+    assert difference(values(ours_ran), values(stock_ran)) <= bound
+    assert ours_ran[3].iterations.numpy() == stock_ran[3].iterations.numpy()
+    return ours_ran, stock_ran
 
 
 # Ways to train.
 
 
 def test_minimize_with_a_tape_as_stock():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(MODULE), keras.optimizers.Adam(0.05)):
         model = compiled(optimizer)
         for _ in range(5):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.square(model(tf.constant(INPUTS[:8])) - OUTPUTS[:8]))
             optimizer.minimize(loss, model.trainable_variables, tape=tape)
-        found.append(model.get_weights())
+        results.append(model.get_weights())
         assert optimizer.iterations.numpy() == 5
-    assert difference(*found) <= 2e-6
+    assert difference(*results) <= 2e-6
 
 
 def test_compiled_by_xla():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(MODULE), keras.optimizers.Adam(0.05)):
         model = compiled(optimizer)
         model.compile(optimizer, "mse", jit_compile=True)
         fit(model)
-        found.append(model.get_weights())
-    assert difference(*found) <= 1e-5
+        results.append(model.get_weights())
+    assert difference(*results) <= 1e-5
 
 
 # Features of the base class around the rule.
@@ -136,15 +136,15 @@ def test_clipping(bound):
 @pytest.mark.parametrize("frequency", [None, 3])
 def test_moving_averages_as_stock(frequency, traced):
     settings = dict(use_ema=True, ema_momentum=0.6, ema_overwrite_frequency=frequency)
-    found, wanted = as_stock(
+    ours_ran, stock_ran = as_stock(
         lambda: SGD(0.1).bind(MODULE, **settings),
         lambda: keras.optimizers.SGD(0.1, **settings),
         traced=traced,
         all_trained=True,  # stock needs this in TF 2.11
     )
-    for ran in (found, wanted):
+    for ran in (ours_ran, stock_ran):
         ran[3].finalize_variable_values(ran[:2])
-    assert difference(values(found), values(wanted)) <= 1e-6
+    assert difference(values(ours_ran), values(stock_ran)) <= 1e-6
 
 
 def test_moving_averages_in_any_order():
@@ -169,7 +169,7 @@ DECAYS = [
 @pytest.mark.parametrize("exclude", [None, {"var_names": ["two"]}, {"var_list": 0}], ids=str)
 @pytest.mark.parametrize("name, definition, stock", DECAYS, ids=[each[0] for each in DECAYS])
 def test_weight_decay_as_stock(name, definition, stock, exclude):
-    found = []
+    results = []
     for optimizer in (definition.bind(MODULE, weight_decay=0.4), stock(weight_decay=0.4)):
         variables = [variable([0.5, -0.5], name="one"), variable(np.ones((4, 2)), name="two")]
         if exclude:
@@ -178,20 +178,20 @@ def test_weight_decay_as_stock(name, definition, stock, exclude):
         for place in range(5):
             sparse = slices([[1.0, 2.0], [0.5, -1.0]], [place % 2, place % 2], [4, 2])
             optimizer.apply_gradients([(constant([1.0, -0.5]), variables[0]), (sparse, variables[1])])
-        found.append([each.numpy() for each in variables])
+        results.append([each.numpy() for each in variables])
         assert optimizer.get_config()["weight_decay"] == 0.4
-    assert difference(*found) <= 1e-5
-    assert (found[0][1][3] == 1.0).all() == bool(exclude and "var_names" in exclude)
+    assert difference(*results) <= 1e-5
+    assert (results[0][1][3] == 1.0).all() == bool(exclude and "var_names" in exclude)
 
 
 def test_weight_decay_comes_with_updates_alone():
     weight = variable([1.0])
     optimizer = everstep.accumulate(SGD(0.5), 2).bind(MODULE, weight_decay=0.5)
-    found = []
+    seen = []
     for _ in range(4):
         optimizer.apply_gradients([(constant([0.0]), weight)])
-        found.append(weight.numpy()[0])
-    assert found == [1.0, 0.75, 0.75, 0.5625]
+        seen.append(weight.numpy()[0])
+    assert seen == [1.0, 0.75, 0.75, 0.5625]
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "accumulated"])
@@ -229,19 +229,20 @@ def test_weight_decay_follows_a_schedule_as_stock():
 
 def test_loss_scale_as_stock():
     """With float16 layers. A step that is not finite moves only `iterations`, which the wrapper does itself."""
-    found = []
+    results = []
     for optimizer in (SGD(0.1, 0.9).bind(MODULE), keras.optimizers.SGD(0.1, 0.9)):
         scaled = keras.mixed_precision.LossScaleOptimizer(optimizer)
-        model = keras_suite.started(API.build(dtype=keras.mixed_precision.Policy("mixed_float16")))
+        model = keras_suite.set_start_weights(API.build(dtype=keras.mixed_precision.Policy("mixed_float16")))
         API.compile(model, scaled)
         fit(model)
-        before, scale = model.get_weights() + own(optimizer)[1:], float(scaled.loss_scale)
+        before, scale = model.get_weights() + optimizer_values(optimizer)[1:], float(scaled.loss_scale)
         model.train_on_batch(INPUTS[:8], OUTPUTS[:8] * np.inf)
-        assert same(model.get_weights() + own(optimizer)[1:], before) and float(scaled.loss_scale) == scale / 2
+        assert same(model.get_weights() + optimizer_values(optimizer)[1:], before)
+        assert float(scaled.loss_scale) == scale / 2
         model.train_on_batch(INPUTS[:8], OUTPUTS[:8])
         assert optimizer.iterations.numpy() == 10
-        found.append(model.get_weights())
-    assert difference(*found) <= 1e-5
+        results.append(model.get_weights())
+    assert difference(*results) <= 1e-5
 
 
 def test_a_step_that_is_not_finite_within_a_window():
@@ -320,12 +321,12 @@ def test_variables_in_another_order_and_without_gradient():
     optimizer.apply_gradients([(None, one), (constant([1.0]), two)])
     optimizer.apply_gradients([(constant([1.0]), two), (constant([1.0]), one)])
     assert [one.numpy().tolist(), two.numpy().tolist()] == [[0.5], [-0.25]]
-    assert own(optimizer)[1:] == [[-0.5], [-0.75]]  # in the order of the first call
+    assert optimizer_values(optimizer)[1:] == [[-0.5], [-0.75]]  # in the order of the first call
     three = variable([1.0], name="three")
-    before = own(optimizer)
+    before = optimizer_values(optimizer)
     with pytest.raises(VariableError, match="three"):
         optimizer.apply_gradients([(constant([1.0]), one), (constant([1.0]), three)])
-    assert same(own(optimizer) + [one.numpy()], before + [np.array([0.5], "float32")])
+    assert same(optimizer_values(optimizer) + [one.numpy()], before + [np.array([0.5], "float32")])
     assert optimizer.iterations.numpy() == 2  # two calls are two updates
 
 
@@ -404,23 +405,23 @@ def test_rows_stay_sparse(traced):
 def test_serialize_and_deserialize(kind):
     optimizer = keras_suite.DEFINITIONS[kind](API).bind(MODULE)
     data = json.loads(json.dumps(keras.optimizers.serialize(optimizer)))
-    found = [keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))]
+    copies = [keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))]
     with keras.utils.custom_object_scope(everstep.custom_objects(MODULE)):
-        found.append(keras.optimizers.get(data))
-    for each in found:
+        copies.append(keras.optimizers.get(data))
+    for each in copies:
         assert type(each) is type(optimizer) and each.get_config() == optimizer.get_config()
     try:
-        found = keras.optimizers.deserialize(data)
+        copy = keras.optimizers.deserialize(data)
     except (TypeError, ValueError):
-        found = None
-    assert found is None or found == "Accumulate"  # Keras 2.12 returns the name of an unknown class
+        copy = None
+    assert copy is None or copy == "Accumulate"  # Keras 2.12 returns the name of an unknown class
 
 
 def test_loss_scale_around_a_config():
     scaled = keras.mixed_precision.LossScaleOptimizer(Adam(0.1).bind(MODULE))
     data = json.loads(json.dumps(keras.optimizers.serialize(scaled)))
-    found = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))
-    assert found.inner_optimizer.definition == Adam(0.1) and found.get_config() == scaled.get_config()
+    copy = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))
+    assert copy.inner_optimizer.definition == Adam(0.1) and copy.get_config() == scaled.get_config()
 
 
 def test_a_mesh_is_refused():
@@ -469,23 +470,23 @@ def test_files_resume_bit_for_bit(kind, tmpdir):
     for name, (save, ending, _) in FORMATS.items():
         save(model, str(tmpdir.join(name)) + ending)
     API.train_on_batches(model)
-    wanted, state = model.get_weights(), own(model.optimizer)
+    expected, state = model.get_weights(), optimizer_values(model.optimizer)
     for name, (_, ending, load) in FORMATS.items():
         path = str(tmpdir.join(name)) + ending
         if load:
-            found = load(path)
+            loaded = load(path)
         else:
-            found = compiled(definition.bind(MODULE, use_ema=kind == "native rate"))
-            found.load_weights(path)
-        assert found.optimizer.get_config() == model.optimizer.get_config(), name
-        found.compile(found.optimizer, "mse", run_eagerly=True)
-        API.train_on_batches(found)
-        assert same(found.get_weights(), wanted), name
-        assert same(own(found.optimizer), state), name
+            loaded = compiled(definition.bind(MODULE, use_ema=kind == "native rate"))
+            loaded.load_weights(path)
+        assert loaded.optimizer.get_config() == model.optimizer.get_config(), name
+        loaded.compile(loaded.optimizer, "mse", run_eagerly=True)
+        API.train_on_batches(loaded)
+        assert same(loaded.get_weights(), expected), name
+        assert same(optimizer_values(loaded.optimizer), state), name
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) & {"h5", "keras", "saved model"}))
-def test_files_do_not_become_stock_without_a_word(name, tmpdir):
+def test_files_are_not_silently_loaded_as_stock(name, tmpdir):
     """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = compiled(Adam(0.01).bind(MODULE), traced=False)
     API.train_on_batches(model)
@@ -511,7 +512,7 @@ def test_a_checkpoint_in_the_middle_of_a_window(built, tmpdir):
             step()
         if path:
             status.assert_consumed()
-        return checkpoint, [one.numpy(), two.numpy()] + own(optimizer)
+        return checkpoint, [one.numpy(), two.numpy()] + optimizer_values(optimizer)
 
     path = train(4)[0].save(str(tmpdir.join("checkpoint")))
     assert same(train(3, path)[1], train(7)[1])
@@ -525,7 +526,7 @@ def with_state(definition, *shapes, **native):
     optimizer = definition.bind(MODULE, **native)
     optimizer.build([variable(np.ones(shape)) for shape in shapes])
     optimizer.iterations.assign(3)
-    return optimizer, {str(place): value for place, value in enumerate(own(optimizer))}
+    return optimizer, {str(place): value for place, value in enumerate(optimizer_values(optimizer))}
 
 
 WRONG = [
@@ -539,10 +540,10 @@ WRONG = [
 @pytest.mark.parametrize("name, wrong", WRONG, ids=[each[0] for each in WRONG])
 def test_wrong_state(name, wrong):
     right, state = with_state(Adam(), (2,), (3,))
-    before = own(right)
+    before = optimizer_values(right)
     with pytest.raises(SlotError):
         getattr(right, LOAD)(wrong()[1])
-    assert same(own(right), before)
+    assert same(optimizer_values(right), before)
     # State loaded before slots exist is kept for them. State that does not fit raises before any training.
     later, pairs = Adam().bind(MODULE), [(constant(np.ones(size)), variable(np.ones(size))) for size in (2, 3)]
     getattr(later, LOAD)(wrong()[1])
@@ -551,7 +552,7 @@ def test_wrong_state(name, wrong):
             later.apply_gradients(pairs)
         assert all((each.numpy() == 1.0).all() for _, each in pairs)
     getattr(later, LOAD)(state)
-    assert same(own(later), before)
+    assert same(optimizer_values(later), before)
     later.apply_gradients(pairs)
     assert later.iterations.numpy() == 4
 
@@ -565,7 +566,7 @@ def test_set_weights():
     for wrong in (weights[:-1], weights + [np.zeros(1)], [0.5] + weights[1:], [], ["x"] * 5, words):
         with pytest.raises(SlotError):
             optimizer.set_weights(wrong)
-        assert same(own(optimizer), weights)
+        assert same(optimizer_values(optimizer), weights)
 
 
 def test_a_checkpoint_of_a_legacy_optimizer(tmpdir):
@@ -634,7 +635,7 @@ def test_side_by_side(definition):
         dense, rows = constant(random.randn(2) + 0.3), slices(random.randn(3, 2) + 0.3, [2, 0, 2], [4, 2])
         for weights, optimizer in ways.values():
             optimizer.apply_gradients([(dense, weights[0]), (rows, weights[1])])
-    found = {name: [each.numpy() for each in weights] for name, (weights, _) in ways.items()}
-    assert difference(found[NAME], start) > 0.05
-    for name in found:
-        assert difference(found[name], found[NAME]) <= 1e-6, name
+    results = {name: [each.numpy() for each in weights] for name, (weights, _) in ways.items()}
+    assert difference(results[NAME], start) > 0.05
+    for name in results:
+        assert difference(results[name], results[NAME]) <= 1e-6, name

@@ -10,7 +10,7 @@ import harness
 import oracle
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 STEPS = 12
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
@@ -156,7 +156,7 @@ DEFINITIONS = [GlobalClip, TrustRatio, Warming, ByShape, Proximal, Swapping, Cen
 
 
 @pytest.mark.parametrize("steps", [1, 3], ids=["each-step", "accumulated"])
-@pytest.mark.parametrize("definition_class", DEFINITIONS, ids=lambda made: made.__name__)
+@pytest.mark.parametrize("definition_class", DEFINITIONS, ids=lambda value: value.__name__)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name.replace(" ", "-"))
 def test_verb(way, definition_class, steps):
     if definition_class is Peak and steps > 1:
@@ -185,9 +185,9 @@ def test_verb(way, definition_class, steps):
                 grads = {"kernel": (joined["kernel"], None), "table": (joined["table"], touched)}
                 by_hand(definition_class.__name__, weights, state, grads, (step + 1.0) / steps)
                 window = []
-        found = run.weights()
+        actual = run.weights()
         for name in SHAPES:
-            assert oracle.distance(found[name], weights[name]) <= 1e-5, name
+            assert oracle.distance(actual[name], weights[name]) <= 1e-5, name
     finally:
         run.close()
 

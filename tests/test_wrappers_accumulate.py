@@ -17,7 +17,7 @@ from test_battery import ids
 from test_catch_up import Counted
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 START = {
     "kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
@@ -92,20 +92,20 @@ def moved(seen):
     return [step for step, nothing in enumerate(same) if not nothing]
 
 
-def distance(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def distance(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_four_small_batches_are_one(way, rule):
     whole = [joined(window) for window in windows(batches(16), [4] * 4)]
-    wanted = train(way, RULES[rule], whole)[0][-1]
+    expected = train(way, RULES[rule], whole)[0][-1]
     seen, counts = train(way, everstep.accumulate(RULES[rule], steps=4), batches(16))
     assert moved(seen) == [3, 7, 11, 15] and counts == (4, 16)
     assert distance(seen[-1], START) > 0.1
-    print("{} {}: {:.1e}".format(way.name, rule, distance(seen[-1], wanted)))
-    assert distance(seen[-1], wanted) <= 1e-6
+    print("{} {}: {:.1e}".format(way.name, rule, distance(seen[-1], expected)))
+    assert distance(seen[-1], expected) <= 1e-6
 
 
 class Growing(everstep.Schedule):
@@ -121,11 +121,11 @@ def test_steps_by_a_schedule_and_a_flush_of_the_rest(way):
     sizes = [1, 2, 3, 2]
     for rule in (Adam(0.05, epsilon=1e-3), Adam(0.05, epsilon=1e-3, sparse="rows", dense_ok=True)):
         whole = [joined(window) for window in windows(batches(8), sizes)]
-        wanted = train(way, rule, whole)[0]
+        expected = train(way, rule, whole)[0]
         seen, counts = train(way, everstep.accumulate(rule, Growing()), batches(8), lambda run: run.flush() or True)
         assert moved(seen) == [0, 2, 5, 8] and counts == (4, 8)
         for step, whole in ((1, 1), (3, 2), (6, 3), (9, 4)):
-            assert distance(seen[step], wanted[whole]) <= 1e-6
+            assert distance(seen[step], expected[whole]) <= 1e-6
 
     def twice(run):
         run.flush()
@@ -144,13 +144,13 @@ def test_flush_by_rows(way, sparse):
     """A flush updates the window's rows only. With catch_up, other rows then take the updates that they missed."""
     rule = Adam(0.05, epsilon=1e-3)
     only = [dict(batch, table=(batch["table"][0][:1], np.full(1, row))) for row, batch in enumerate(batches(5))]
-    wanted = train(way, rule.replace(sparse="rows"), [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+    expected = train(way, rule.replace(sparse="rows"), [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
     if sparse == "catch_up":
-        wanted = train(way, rule, [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+        expected = train(way, rule, [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
     definition = everstep.accumulate(rule.replace(sparse=sparse), 2)
     seen, _ = train(way, definition, only, lambda run: run.flush() or True)
-    assert distance(seen[-1], wanted) <= 1e-6
-    assert distance(seen[-2], wanted) > 1e-3
+    assert distance(seen[-1], expected) <= 1e-6
+    assert distance(seen[-2], expected) > 1e-3
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -207,15 +207,15 @@ def test_an_open_window_is_saved(way):
                 runs.append(runs[-1].resumed())
             runs[-1].step(batch)
         runs[-1].flush()
-        found = runs[-1].weights(), counted(runs[-1])
+        actual = runs[-1].weights(), counted(runs[-1])
         for run in runs:
             run.close()
-        return found
+        return actual
 
-    wanted, found = ended([]), ended([5, 10])
-    assert wanted[1] == found[1] == (3, 11)
-    for name, value in wanted[0].items():
-        assert np.array_equal(value, found[0][name]), name
+    expected, actual = ended([]), ended([5, 10])
+    assert expected[1] == actual[1] == (3, 11)
+    for name, value in expected[0].items():
+        assert np.array_equal(value, actual[0][name]), name
 
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")

@@ -16,7 +16,7 @@ from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
@@ -86,7 +86,7 @@ CASES = [
 
 def by_hand(after, by_rows=False, count=STEPS):
     """Returns {name: (weights, average)} of momentum followed by `after` at each step, in float64, row by row."""
-    found = {}
+    results = {}
     for name, shape in SHAPES.items():
         rows = []
         for row in range(shape[0]):
@@ -103,8 +103,8 @@ def by_hand(after, by_rows=False, count=STEPS):
                 velocity = np.float32(0.9) * velocity - np.float32(0.1) * grad
                 value, average = after(step, value + velocity, kept)
             rows.append((value, average))
-        found[name] = tuple(np.array(part) for part in zip(*rows))
-    return found
+        results[name] = tuple(np.array(part) for part in zip(*rows))
+    return results
 
 
 def trained(way, definition, count=STEPS):
@@ -127,11 +127,11 @@ def averages(run):
     ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "",
 )
 def test_equals_the_formula(way, definition, after):
-    run, wanted = trained(way, definition), by_hand(after)
-    weights, found = run.weights(), averages(run)
+    run, expected = trained(way, definition), by_hand(after)
+    weights, averaged = run.weights(), averages(run)
     for name in SHAPES:
-        assert oracle.distance(weights[name], wanted[name][0]) <= 2e-6, name
-        assert oracle.distance(found[name], wanted[name][1]) <= 2e-6, name
+        assert oracle.distance(weights[name], expected[name][0]) <= 2e-6, name
+        assert oracle.distance(averaged[name], expected[name][1]) <= 2e-6, name
         assert np.array_equal(run.weights()[name], weights[name])
     run.close()
 
@@ -139,9 +139,9 @@ def test_equals_the_formula(way, definition, after):
 @pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
 @pytest.mark.parametrize("definition, after", [CASES[1][:2], CASES[6][:2]], ids=["average", "lookahead"])
 def test_rows_absent_are_left_as_they_are(way, definition, after):
-    run, wanted = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
-    assert oracle.distance(run.weights()["table"], wanted["table"][0]) <= 2e-6
-    assert oracle.distance(averages(run)["table"], wanted["table"][1]) <= 2e-6
+    run, expected = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
+    assert oracle.distance(run.weights()["table"], expected["table"][0]) <= 2e-6
+    assert oracle.distance(averages(run)["table"], expected["table"][1]) <= 2e-6
     run.close()
 
 
@@ -192,12 +192,12 @@ def test_training_and_nesting_inside(way):
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_averages_for_good(way):
+def test_assign_averages(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
-    wanted = averages(run)
+    expected = averages(run)
     everstep.assign_averages(run.optimizer, run.variables, session=getattr(run, "session", None))
-    found = run.weights()
-    assert all(np.array_equal(found[name], wanted[name]) for name in SHAPES)
+    actual = run.weights()
+    assert all(np.array_equal(actual[name], expected[name]) for name in SHAPES)
     run.step(next(batches()))  # training continues from there
     run.close()
 
@@ -267,9 +267,9 @@ LATE = [
 def test_missed_steps_are_taken(place, way):
     """Each target takes one of LATE in a cell, NumPy all of them."""
     for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
-        wanted = train(way, wrap(Adam(0.05)), zipf_batches(42))
-        found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
-        assert max(compare(found, wanted)) <= 2e-6
+        expected = train(way, wrap(Adam(0.05)), zipf_batches(42))
+        actual = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
+        assert max(compare(actual, expected)) <= 2e-6
 
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
@@ -293,8 +293,8 @@ def test_long_gaps():
         (lambda inner: everstep.lookahead(inner, 7), 1e-7),
         (lambda inner: everstep.lookahead(everstep.decoupled_weight_decay(inner, 0.01), 7, 0.3), 2e-3),
     ):
-        wanted, found = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
-        assert max(map(oracle.distance, found, wanted)) <= most
+        expected, actual = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
+        assert max(map(oracle.distance, actual, expected)) <= most
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_long_gaps():
         lambda inner: everstep.stochastic_weight_averaging(inner),
     ],
 )
-def test_what_rows_cannot_take_later(wrap):
+def test_averages_that_refuse_catch_up(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
         wrap(Adam(sparse="catch_up"))
 
@@ -344,20 +344,20 @@ def reference(place):
 
 def everything(run):
     """Returns weights and slots."""
-    found = {name: value for name, value in run.weights().items()}
+    values = {name: value for name, value in run.weights().items()}
     for name in SHAPES:
         for slot in run.optimizer.slot_names(run.variables[name]):
-            found[name + "/" + slot] = run.slot(name, slot)
-    return found
+            values[name + "/" + slot] = run.slot(name, slot)
+    return values
 
 
-@pytest.mark.parametrize("place, way", harness.in_turn(range(len(STACKS)), ONE_EACH), ids=ids)
+@pytest.mark.parametrize("place, way", harness.rotate(range(len(STACKS)), ONE_EACH), ids=ids)
 def test_stacks_of_three(place, way):
     run = trained(way, STACKS[place])
-    found, wanted = everything(run), reference(place)
-    assert set(found) == set(wanted)
-    for name in wanted:
-        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+    actual, expected = everything(run), reference(place)
+    assert set(actual) == set(expected)
+    for name in expected:
+        assert oracle.distance(actual[name], expected[name]) <= 5e-6, name
     run.close()
 
 
@@ -366,24 +366,24 @@ def test_a_stack_by_hand():
     weights = np.full(1, 8.0)
     inner = everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.5), 1.0), 2)
     optimizer = everstep.moving_average(inner, 0.5).bind(np)
-    for wanted, average in ((4.0, 6.0), (5.0, 5.5)):  # 8 -> 4; 4 -> 2, half the way back to 8
+    for expected, average in ((4.0, 6.0), (5.0, 5.5)):  # 8 -> 4; 4 -> 2, half the way back to 8
         optimizer.apply_gradients([(np.zeros(1), weights)])
-        assert weights == wanted and optimizer.get_slot(weights, "moving_average/average") == average
+        assert weights == expected and optimizer.get_slot(weights, "moving_average/average") == average
 
 
-@pytest.mark.parametrize("place, way", harness.in_turn((0, 3), ONE_EACH), ids=ids)
+@pytest.mark.parametrize("place, way", harness.rotate((0, 3), ONE_EACH), ids=ids)
 def test_save_and_resume_in_the_middle_is_exact(place, way):
     through = trained(way, STACKS[place])
-    wanted = everything(through)
+    expected = everything(through)
     through.close()
     half = trained(way, STACKS[place], 5)  # in the middle of a period and of a window
     other = half.resumed()
     for batch in list(batches())[5:]:
         other.step(batch)
-    found = everything(other)
+    actual = everything(other)
     half.close()
     other.close()
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -398,13 +398,13 @@ def test_state_moves_from_numpy(way):
         )
         for batch in list(batches())[5:]:
             run.step(batch)
-        found = everything(run)
+        actual = everything(run)
         for name, value in reference(place).items():
-            assert oracle.distance(found[name], value) <= 5e-6, name
+            assert oracle.distance(actual[name], value) <= 5e-6, name
         run.close()
 
 
-@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda value: type(value).__name__)
 def test_configs_make_equal_definitions(definition):
     assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
     for way in ONE_EACH:
@@ -476,10 +476,10 @@ def test_equals_exponential_moving_average(way):
     ours = trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp"))
     for batch in batches():
         stock.step(batch)
-    found = averages(ours)
+    actual = averages(ours)
     for name in SHAPES:
-        wanted = stock.session.run(stock.averages.average(stock.variables[name]))
-        assert oracle.distance(found[name], wanted) <= 1e-6
+        expected = stock.session.run(stock.averages.average(stock.variables[name]))
+        assert oracle.distance(actual[name], expected) <= 1e-6
     ours.close()
     stock.close()
 

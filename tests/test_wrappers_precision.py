@@ -17,7 +17,7 @@ from test_capture import dtypes_of_ways, numpy_dtype
 from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 
 
@@ -139,7 +139,7 @@ def slopes(way, definition, slopes, wrap=lambda optimizer: optimizer):
     """Trains a variable of ones on the loss `slope * sum(variable)` with the API's own `minimize`."""
     if way.target == "get_updates":
         K = way.module.backend
-        harness.start_anew(way.module)
+        harness.clear_session(way.module)
         variable, slope = K.variable(np.ones(2)), K.placeholder(())
         optimizer = wrap(definition.bind(way.module))
         symbolic = getattr(K, "symbolic", lambda function: function)
@@ -186,8 +186,8 @@ MINIMIZING = [way for way in WAYS if way.target != "arrays" and "function" not i
 @pytest.mark.parametrize("way", MINIMIZING, ids=ids)
 def test_minimize_scales_the_loss(way):
     definition = everstep.loss_scale(SGD(0.1, momentum=0.5), initial_scale=2.0**10, growth_interval=1)
-    found = slopes(way, definition, [1.0, np.inf, 1.0, 1.0])
-    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+    value = slopes(way, definition, [1.0, np.inf, 1.0, 1.0])
+    np.testing.assert_allclose(value, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
 
 
 def native_scaling(way):
@@ -202,18 +202,18 @@ def native_scaling(way):
         tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
         train = getattr(tf.train, "experimental", None)
         name = "MixedPrecisionLossScaleOptimizer"
-        made, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
-        made = made or getattr(getattr(tf, "mixed_precision", None), name, None)
+        wrapper, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
+        wrapper = wrapper or getattr(getattr(tf, "mixed_precision", None), name, None)
         scale = scale or getattr(getattr(tf, "mixed_precision", None), "DynamicLossScale", None)
-        return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+        return wrapper and (lambda optimizer: wrapper(optimizer, scale(1024.0)))
     package = sys.modules[way.module.__name__.split(".optimizers")[0]]
     precision = getattr(package, "mixed_precision", None)
-    made = getattr(precision, "LossScaleOptimizer", None)
-    if made:
-        return lambda optimizer: made(optimizer, initial_scale=1024.0)
-    made = getattr(getattr(precision, "experimental", None), "LossScaleOptimizer", None)
+    wrapper = getattr(precision, "LossScaleOptimizer", None)
+    if wrapper:
+        return lambda optimizer: wrapper(optimizer, initial_scale=1024.0)
+    wrapper = getattr(getattr(precision, "experimental", None), "LossScaleOptimizer", None)
     scale = getattr(getattr(tf.train, "experimental", None), "DynamicLossScale", None)
-    return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+    return wrapper and (lambda optimizer: wrapper(optimizer, scale(1024.0)))
 
 
 @pytest.mark.parametrize("way", [way for way in MINIMIZING if native_scaling(way)], ids=ids)
@@ -222,8 +222,8 @@ def test_the_api_s_own_loss_scaling_around_ours(way):
         with pytest.raises(VariableError, match="is a ref variable"):  # it steps in a branch: in TF 2 a function
             slopes(way, SGD(0.1), [1.0], native_scaling(way))
         return
-    found = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))
-    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+    value = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))
+    np.testing.assert_allclose(value, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
 
 
 # 16-bit variables.
@@ -249,14 +249,14 @@ def halves(way, definition, dtype="float16", count=40):
 def test_copies_hold_what_16_bits_lose(way):
     start = {name: value.astype("float16").astype("float32") for name, value in START.items()}
     for inner in (SGD(1e-5), everstep.decoupled_weight_decay(Adam(1e-5), 0.1)):
-        wanted = halves_in_float32(way, inner, start)
-        found, copies = halves(way, everstep.master_copies(inner))
+        expected = halves_in_float32(way, inner, start)
+        actual, copies = halves(way, everstep.master_copies(inner))
         lost, _ = halves(way, inner)
         for name in START:
-            assert copies[name].dtype == np.float32 and found[name].dtype == np.float16
-            assert oracle.distance(copies[name], wanted[name]) <= 1e-6
-            assert np.array_equal(found[name], copies[name].astype("float16"))
-            assert np.abs(wanted[name] - start[name]).max() > 1e-4
+            assert copies[name].dtype == np.float32 and actual[name].dtype == np.float16
+            assert oracle.distance(copies[name], expected[name]) <= 1e-6
+            assert np.array_equal(actual[name], copies[name].astype("float16"))
+            assert np.abs(expected[name] - start[name]).max() > 1e-4
             assert np.array_equal(lost[name], START[name].astype("float16"))
 
 
@@ -266,9 +266,9 @@ def halves_in_float32(way, definition, start):
         values, rows = batch["table"]
         kernel, values = (value.astype("float16").astype("float32") for value in (batch["kernel"], values))
         run.step({"kernel": kernel, "table": (values, rows)})
-    found = run.weights()
+    weights = run.weights()
     run.close()
-    return found
+    return weights
 
 
 BRAIN = [way for way, dtype in dtypes_of_ways() if dtype == "bfloat16"]
@@ -290,28 +290,28 @@ def test_copies_of_bfloat16(way):
     lost, run = after(SGD(2.0**-10))
     assert np.array_equal(lost, np.ones((2, 3)))
     run.close()
-    found, run = after(everstep.master_copies(SGD(2.0**-10)))
+    actual, run = after(everstep.master_copies(SGD(2.0**-10)))
     copy = run.slot("w", "master/value")
     assert copy.dtype == np.float32 and np.array_equal(copy, np.full((2, 3), 1 - 16 * 2.0**-10))
-    assert np.array_equal(found, copy.astype(kind).astype("float32")) and found[0, 0] < 1
+    assert np.array_equal(actual, copy.astype(kind).astype("float32")) and actual[0, 0] < 1
     run.close()
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_what_changes_the_variable_changes_the_copy(way):
+def test_copies_include_changes_by_outer_wrappers(way):
     """The copy includes the change of a decay around it. float32 variables have no copy."""
     decay = lambda definition: everstep.decoupled_weight_decay(definition, 1e-4, times_rate=False)  # noqa: E731
-    around, wanted = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
-    found, copies = halves(way, around)
-    assert distance(copies, wanted) <= 1e-3 and distance(copies, START) > 4e-3
+    around, expected = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
+    actual, copies = halves(way, around)
+    assert distance(copies, expected) <= 1e-3 and distance(copies, START) > 4e-3
     assert halves(way, everstep.master_copies(SGD(1e-4)), "float32")[1] is None
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_all_of_it_together(way):
+def test_scaling_accumulation_clipping_and_copies_together(way):
     """Scaled, accumulated and clipped, with copies: float16 is as near to float32 as its gradients are."""
     rule = everstep.accumulate(everstep.clip(everstep.master_copies(Adam(1e-3)), global_norm=1.0), 4)
-    found, copies = halves(way, rule)
-    wanted = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
-    assert distance(copies, wanted) <= 1e-3
-    assert distance(wanted, START) > 5e-3
+    actual, copies = halves(way, rule)
+    expected = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
+    assert distance(copies, expected) <= 1e-3
+    assert distance(expected, START) > 5e-3

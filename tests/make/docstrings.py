@@ -27,20 +27,20 @@ def told(value):
 
 def meaning(entry):
     """Returns the arguments that make the definition equal to the stock optimizer, in words."""
-    own = entry.definition.declarations
+    declarations = entry.definition.declarations
     options = ["{}={}".format(name, told(value)) for name, value in sorted(entry.fixed.items())
-               if value != own[name].default]
+               if value != declarations[name].default]
     by_momentum = entry.sparse({"momentum": 0.9}), entry.sparse({})
     if by_momentum[0] != by_momentum[1]:
         options.append('sparse="{}" where momentum is given'.format(by_momentum[0]))
     elif by_momentum[1] != "exact":
         options.append('sparse="{}"'.format(by_momentum[1]))
     defaults = ["{}={!r}".format(entry.names[theirs], value) for theirs, value in sorted(entry.defaults.items())
-                if value is not REQUIRED and value != own[entry.names[theirs]].default]
+                if value is not REQUIRED and value != declarations[entry.names[theirs]].default]
     parts = [", ".join(options) or "the defaults"]
     parts += ["its own default: " + ", ".join(defaults)] if defaults else []
-    alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
-    parts += [part for part in (entry.note, entry.differs if alone else None) if part]
+    unique = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
+    parts += [part for part in (entry.note, entry.differs if unique else None) if part]
     return "; ".join(parts)
 
 
@@ -62,33 +62,33 @@ def rows_of(definition):
 
 def renewed(text, definition):
     """Returns a module's text with its stock optimizers' rows taken from the table."""
-    found = TABLE.search(text)
+    match = TABLE.search(text)
     homes = tuple({entry.home for entry in STOCK if entry.definition is definition})
     kept, ours = [], True
-    for line in found.group(2).splitlines():
+    for line in match.group(2).splitlines():
         left = line.strip()[2:]
         ours = ours if left.startswith(" ") else left.startswith(homes)  # an indented row belongs to the one above it
         kept += [] if ours else [line]
-    made = []
+    rows = []
     for left, right in rows_of(definition):
         lefts = textwrap.wrap(left, WIDTHS[0], subsequent_indent="  ", break_on_hyphens=False)
         rights = textwrap.wrap(right, WIDTHS[1])
         for place in range(max(len(lefts), len(rights))):
             pair = [part[place] if place < len(part) else "" for part in (lefts, rights)]
-            made.append("    | {} | {} |".format(pair[0].ljust(WIDTHS[0]), pair[1].ljust(WIDTHS[1])))
-    return text[: found.start(2)] + "\n".join(made + kept) + "\n" + text[found.end(2) :]
+            rows.append("    | {} | {} |".format(pair[0].ljust(WIDTHS[0]), pair[1].ljust(WIDTHS[1])))
+    return text[: match.start(2)] + "\n".join(rows + kept) + "\n" + text[match.end(2) :]
 
 
 def stale():
     """Returns {path: new text} of the modules whose rows are stale."""
-    found = {}
+    stale_texts = {}
     for definition in {entry.definition for entry in STOCK}:
         path = os.path.join(OPTIMIZERS, definition.__module__.rpartition(".")[2] + ".py")
         with io.open(path, encoding="ascii") as file:
             text = file.read()
         if renewed(text, definition) != text:
-            found[os.path.normpath(path)] = renewed(text, definition)
-    return found
+            stale_texts[os.path.normpath(path)] = renewed(text, definition)
+    return stale_texts
 
 
 if __name__ == "__main__":

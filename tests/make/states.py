@@ -44,8 +44,8 @@ STOCK = {"tf_train-tf1.4": test_continue.TRAIN, "tf_train-tf1.15": test_continue
 
 
 def is_here(packages, python):
-    found = test_grid.versions()
-    return found["python"] == python and all(found.get(name, "").startswith(packages[name]) for name in packages)
+    versions = test_grid.versions()
+    return versions["python"] == python and all(versions.get(name, "").startswith(packages[name]) for name in packages)
 
 
 def folder_of(name):
@@ -79,7 +79,7 @@ def write_grid(name, way):
 def stock_run(way, optimizer, arguments):
     settings = dict(arguments)
     rate = settings.pop("learning_rate")
-    return way.run(lambda: stock.made(way, optimizer, rate, settings), test_continue.start(), test_grid.KINDS)
+    return way.run(lambda: stock.make_stock(way, optimizer, rate, settings), test_continue.start(), test_grid.KINDS)
 
 
 def write_train(name, way, runs):
@@ -100,9 +100,9 @@ def keras_model(keras, optimizer):
     """Returns a model with a linear loss, so that its inputs and targets are its gradients."""
     layers = keras.layers
     rows, inputs = layers.Input((1,), dtype="int32"), layers.Input((4,))
-    found = layers.Flatten()(layers.Embedding(6, 3, input_length=1, name="unique")(rows))
-    model = keras.models.Model([rows, inputs], [found, layers.Dense(3, name="dense")(inputs)])
-    model.compile(optimizer, lambda wanted, found: keras.backend.sum(wanted * found, axis=-1))
+    outputs = layers.Flatten()(layers.Embedding(6, 3, input_length=1, name="unique")(rows))
+    model = keras.models.Model([rows, inputs], [outputs, layers.Dense(3, name="dense")(inputs)])
+    model.compile(optimizer, lambda expected, outputs: keras.backend.sum(expected * outputs, axis=-1))
     start = test_continue.start()
     model.set_weights([start[name] for name in names_of(model)])
     return model
@@ -133,7 +133,7 @@ def write_keras(name, keras):
 
 
 def main():
-    ways = {way.name: way for way in harness.here()}
+    ways = {way.name: way for way in harness.all_ways()}
     for name, way, packages, python in GRID:
         if is_here(packages, python) and way in ways:
             write_grid(name, ways[way])
