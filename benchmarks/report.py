@@ -1,4 +1,4 @@
-"""Writes the tables and pictures of docs/speed.md from benchmarks/baseline.json: python benchmarks/report.py"""
+"""Writes the tables and pictures of docs/speed_tables.md from benchmarks/baseline.json: python benchmarks/report.py"""
 import json
 import os
 

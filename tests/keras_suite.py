@@ -511,7 +511,7 @@ class Keras2Tests(object):
         assert difference(weights[0], weights[2]) <= 2e-6
 
 
-class DecayInRule(everstep.Definition):
+class OwnDecay(everstep.Definition):
     """A rule with its own weight decay, which the learning rate does not scale."""
 
     learning_rate = everstep.hyper(0.1)
@@ -530,7 +530,7 @@ class NewKerasTests(object):
 
     def test_weight_decay_of_a_definition(self):
         api = self.api
-        optimizer, weight = DecayInRule().bind(api.module), api.variable([1.0])
+        optimizer, weight = OwnDecay().bind(api.module), api.variable([1.0])
         step = api.stepper(optimizer, [(api.tensor([0.0]), weight)])
         step()
         assert api.number(weight) == 0.75
@@ -541,11 +541,11 @@ class NewKerasTests(object):
         api.step(optimizer, [1.0], weight)
         np.testing.assert_allclose(api.number(weight), 0.1875 - 0.1, rtol=1e-6)
         copy = api.round_trip(optimizer)
-        assert copy.definition == DecayInRule(weight_decay=0.5)
+        assert copy.definition == OwnDecay(weight_decay=0.5)
         assert api.number(copy.weight_decay) == 0.5
         api.step(copy, [0.0], weight)
         np.testing.assert_allclose(api.number(weight), 0.04375, rtol=1e-6)
-        for definition in (DecayInRule(), everstep.accumulate(DecayInRule(), 2)):
+        for definition in (OwnDecay(), everstep.accumulate(OwnDecay(), 2)):
             with pytest.raises(DefinitionError, match="weight_decay of its own"):
                 definition.bind(api.module, weight_decay=0.1)
 

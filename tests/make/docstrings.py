@@ -39,8 +39,8 @@ def meaning(entry):
                 if value is not REQUIRED and value != declarations[entry.names[theirs]].default]
     parts = [", ".join(options) or "the defaults"]
     parts += ["its own default: " + ", ".join(defaults)] if defaults else []
-    unique = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
-    parts += [part for part in (entry.note, entry.differs if unique else None) if part]
+    alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
+    parts += [part for part in (entry.note, entry.differs if alone else None) if part]
     return "; ".join(parts)
 
 
