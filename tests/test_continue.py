@@ -68,7 +68,7 @@ def spelled(optimizer, arguments):
 
 
 def keras_batches():
-    """Returns the batches as a layer computes them: the loss is a mean over 4 rows, and the bias sums over its rows."""
+    """Returns the batches as a Keras layer sees them: with a mean loss, the bias gets the mean of 4 rows."""
     return [dict(batch, bias=batch["dense"].mean(0, dtype="float32")) for batch in BATCHES]
 
 
@@ -98,7 +98,7 @@ def read(name, converted=tensorflow is None, **how):
     return everstep.read_checkpoint(path_of(name, ".ckpt"), **(how or {"optimizer": FILES[name]["optimizer"]}))
 
 
-def ended(way, name, state):
+def final_weights(way, name, state):
     """Restores a state, trains the second half and returns the weights."""
     definition = everstep.Definition.from_config(state.definition)
     if not way.sparse and definition.sparse != "exact":
@@ -122,7 +122,7 @@ def ended(way, name, state):
         run.close()
 
 
-def wanted_of(name, state):
+def expected_weights(name, state):
     """Returns the expected weights at the end."""
     facts = FILES[name]
     weights = {each: np.float32(values) for each, values in facts["weights"].items()}
@@ -137,7 +137,7 @@ def wanted_of(name, state):
 
 
 def check(name, way, state, label=None):
-    actual, expected = ended(way, name, state), wanted_of(name, state)
+    actual, expected = final_weights(way, name, state), expected_weights(name, state)
     by_rows = state.definition["sparse"] != "exact" and not way.sparse  # a dense gradient has no absent rows
     compared = [each for each in expected if not by_rows or KINDS[each] == harness.DENSE]
     for each in compared:

@@ -54,7 +54,7 @@ def stock_name(name, way):
     return CASES[name]["tf_train" if way.target == "tf_train" else "keras"]
 
 
-def ended(way, make, rate, rates):
+def final_weights(way, make, rate, rates):
     """Returns the weights after 100 steps with `make(rate)`. On tf.train a changing rate is a variable."""
     rate_variables = []
 
@@ -81,14 +81,14 @@ def ended(way, make, rate, rates):
         trained.close()
 
 
-def remembered(key, *arguments):
+def cached_weights(key, *arguments):
     """Caches the weights of a run by key."""
-    if key not in _remembered:
-        _remembered[key] = ended(*arguments)
-    return _remembered[key]
+    if key not in _cache:
+        _cache[key] = final_weights(*arguments)
+    return _cache[key]
 
 
-_remembered = {}
+_cache = {}
 
 
 def stock_weights(name, way):
@@ -97,7 +97,7 @@ def stock_weights(name, way):
     def make(rate):
         return stock.make_stock(way, stock_name(name, way), rate, settings["arguments"])
 
-    return remembered((name, way.name), way, make, settings["rate"], settings["rates"])
+    return cached_weights((name, way.name), way, make, settings["rate"], settings["rates"])
 
 
 def weights_of(definition, way, rates):
@@ -107,7 +107,7 @@ def weights_of(definition, way, rates):
     def make(rate):
         return definition.replace(learning_rate=rate).bind(way.module)
 
-    return remembered((definition, tuple(rates), way.name), way, make, definition.learning_rate, rates)
+    return cached_weights((definition, tuple(rates), way.name), way, make, definition.learning_rate, rates)
 
 
 def definition_of(name, way):
