@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 import keras_suite
 from everstep.errors import SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
@@ -410,11 +411,13 @@ def test_serialize_and_deserialize(kind):
         copies.append(keras.optimizers.get(data))
     for each in copies:
         assert type(each) is type(optimizer) and each.get_config() == optimizer.get_config()
-    try:
-        copy = keras.optimizers.deserialize(data)
-    except (TypeError, ValueError):
-        copy = None
-    assert copy is None or copy == "Accumulate"  # Keras 2.12 returns the name of an unknown class
+    assert keras.optimizers.deserialize(data).definition == optimizer.definition
+    with harness.unregistered(MODULE):
+        try:
+            copy = keras.optimizers.deserialize(data)
+        except (TypeError, ValueError):
+            copy = None
+    assert copy is None or "Accumulate" in copy  # Keras 2.12 returns the name of an unknown class
 
 
 def test_loss_scale_around_a_config():
@@ -492,7 +495,7 @@ def test_files_are_not_silently_loaded_as_stock(name, tmpdir):
     API.train_on_batches(model)
     save, ending, load = FORMATS[name]
     save(model, str(tmpdir.join("model")) + ending)
-    with pytest.raises((TypeError, ValueError), match="everstep"):
+    with harness.unregistered(MODULE), pytest.raises((TypeError, ValueError), match="everstep"):
         keras.models.load_model(str(tmpdir.join("model")) + ending)
     assert load(str(tmpdir.join("model")) + ending).optimizer.definition == Adam(0.01)
 

@@ -10,11 +10,23 @@ from everstep.errors import GradientError
 
 
 class IndexedSlices(object):
-    """A sparse gradient for NumPy arrays: `values[i]` belongs to row `indices[i]`; equal indices add up.
+    """A sparse gradient for NumPy arrays: `values[i]` is the gradient of row `indices[i]`. Equal indices add up.
 
     Args:
-        values: array of shape (n,) + shape[1:] of the variable.
-        indices: n whole numbers, each the number of a row.
+        values: an array of shape (n,) + variable.shape[1:], or a list of rows.
+        indices: a vector of n whole numbers, each the number of a row.
+
+    Raises:
+        GradientError: indices is no vector of whole numbers, or values has another number of rows.
+
+    >>> import numpy, everstep
+    >>> table = numpy.zeros((3, 2))
+    >>> grad = everstep.IndexedSlices(numpy.ones((2, 2)), [0, 2])
+    >>> everstep.optimizers.SGD(1.0).bind(numpy).apply_gradients([(grad, table)])
+    >>> table
+    array([[-1., -1.],
+           [ 0.,  0.],
+           [-1., -1.]])
     """
 
     def __init__(self, values, indices):

@@ -7,6 +7,7 @@ from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
 from everstep.compat.engine.step import as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, in_parts, member
+from everstep.compat.targets.copying import copied_array
 from everstep.errors import GradientError, HyperTypeError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat, is_tensor
 
@@ -144,6 +145,11 @@ class ArraysTarget(Target):
                 self.slot(variable, name)
         return []
 
+    # Copies.
+
+    def copied_variable(self, variable, memo):
+        return copied_array(variable, memo)
+
     # The step.
 
     def scale_loss(self, loss):
@@ -204,7 +210,7 @@ class ArraysTarget(Target):
     @classmethod
     def from_config(cls, config):
         definition, native = cls.split_config(config)
-        return cls.from_definition(definition, **native)
+        return cls.class_for(definition).from_definition(definition, **native)
 
 
 def _checked_grad(grad, variable):

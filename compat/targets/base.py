@@ -8,6 +8,7 @@ compute_gradients, apply_gradients, get_updates, ...) come after `scale_loss`; t
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.targets.construction import Construction
+from everstep.compat.targets.copying import Copying
 from everstep.compat.targets.stepping import Stepping
 
 MYPY = False
@@ -19,7 +20,7 @@ REQUIRED = "target works_on unsupported base_class start hyper read_hyper set_hy
 REQUIRED += "check_given make_state update".split()
 
 
-class Target(Construction, Stepping):
+class Target(Copying, Construction, Stepping):
     """What all targets share. A variable is as the user gives it; a name of a hyper, scalar or slot is a flat one.
 
     Facts:
@@ -83,6 +84,12 @@ class Target(Construction, Stepping):
         calls_per_update(): what the counter of updates moves by at an update.
         not_carried(): why a State would lack something now, or None.
 
+    Copies:
+        trained(): a list of the variables that there is state for.
+        copied_variable(variable, memo): the variable that a deep copy trains.
+        state_to_copy(): counters, scalars and slots as arrays, or None.
+        take_state(state, variables), keep_state(state): gives it to variables; keeps it for those of the first step.
+
     Step:
         scale_loss(loss): the loss to take gradients of.
         update(variable, function, grad): calls `function(variable, grad)` where the variable lives; returns operations.
@@ -105,8 +112,6 @@ class Target(Construction, Stepping):
     target = ""
     works_on = ""
     unsupported = ()  # type: tuple[Any, ...]
-    definition_class = None  # type: Any
-    native_base = None  # type: Any
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]
     takes_gradients = False

@@ -23,6 +23,8 @@ of int64, are of Keras's own integer: int32.
 """
 from __future__ import absolute_import, division, print_function
 
+import copy
+
 import numpy as np
 
 from everstep.compat.backends.on_keras import KerasBackend
@@ -138,6 +140,9 @@ class Keras3Target(NewStyleTarget):
         variables = list(variables)
         if variables:  # the HDF5 loader builds on a model's own variables; all are of its layers
             super(Keras3Target, self).build(variables)
+
+    def __copy__(self):
+        return copy.deepcopy(self)  # as stock, which Keras copies by saving and loading it
 
     def set_weights(self, weights):
         if self._is_built():

@@ -303,6 +303,7 @@ class Stepping(Hypers):
         if not self._checked:
             self.definition.check_variables([self.record(variable) for variable in variables])
             self.__dict__["_checked"] = True
+            self.take_carried(variables)
 
     def check_repeat(self, variables):
         """A definition that counts calls needs all its variables in one call; a second group would count twice."""
