@@ -224,6 +224,8 @@ def test_two_definitions_of_one_name(name):
 def trained_model(keras, optimizer):
     harness.clear_session(keras)
     model = small_model.build(keras, optimizer())
+    if small_model.keras_major(keras) >= 3:  # 3.15 cannot read the "mse" of its own HDF5 files
+        model.compile(model.optimizer, keras.losses.MeanSquaredError())
     for _ in range(3):
         model.train_on_batch(small_model.IDS, small_model.TARGETS)
     return model

@@ -1,4 +1,4 @@
-"""NumPy arrays, updated in place."""
+"""The backend for NumPy arrays, which are updated in place."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -45,7 +45,7 @@ class IndexedSlices(object):
 
 
 def _sigmoid(x):
-    half = x / 2  # keeps exp from overflowing on either side
+    half = x / 2  # tanh does not overflow, as exp(-x) would
     return (np.tanh(half) + 1) / 2
 
 
@@ -57,7 +57,7 @@ NUMPY = ops_table(
 
 
 class _NumpyOps(object):
-    """The table as attributes, on plain arrays: what an oracle or a schedule's call runs a rule with."""
+    """The ops on plain arrays, as attributes. A schedule that is called, and oracles in tests, run a rule with them."""
 
     def __getattr__(self, name):
         if name not in NAMES:
@@ -69,14 +69,14 @@ numpy_ops = _NumpyOps()
 
 
 class NumpyBackend(Backend):
-    """Arrays that are updated in place."""
+    """NumPy arrays, updated in place."""
 
     name = "NumPy"
     ops = NUMPY
     unsupported = GRAPHS + ("concat_flat", "split")
 
     def __init__(self):
-        self._written = []  # (array, place, old value) of the running step
+        self._written = []  # (array, index, old value) of each write of the running step
 
     def constant(self, number, dtype):
         return np.asarray(number, dtype)
@@ -97,9 +97,9 @@ class NumpyBackend(Backend):
         return variable
 
     def write(self, variable, value, rows=None):
-        place = Ellipsis if rows is None else rows
-        self._written.append((variable, place, np.array(variable[place])))
-        variable[place] = value
+        index = Ellipsis if rows is None else rows
+        self._written.append((variable, index, np.array(variable[index])))
+        variable[index] = value
 
     def add(self, variable, value):
         self.write(variable, variable + value)
@@ -116,8 +116,8 @@ class NumpyBackend(Backend):
         try:
             yield
         except BaseException:
-            for array, place, old in reversed(self._written):
-                array[place] = old
+            for array, index, old in reversed(self._written):
+                array[index] = old
             raise
         finally:
             self._written = []
@@ -144,15 +144,15 @@ class NumpyBackend(Backend):
         return np.unique(rows)
 
     def sum_duplicates(self, values, indices):
-        rows, place = np.unique(indices, return_inverse=True)
-        summed = np.zeros((len(rows),) + values.shape[1:], values.dtype)
-        np.add.at(summed, place.reshape(-1), values)
-        return summed, rows
+        rows, segments = np.unique(indices, return_inverse=True)
+        sums = np.zeros((len(rows),) + values.shape[1:], values.dtype)
+        np.add.at(sums, segments.reshape(-1), values)
+        return sums, rows
 
     def scatter_to_dense(self, values, rows, count):
-        whole = np.zeros((count,) + values.shape[1:], values.dtype)
-        whole[rows] = values
-        return whole
+        dense = np.zeros((count,) + values.shape[1:], values.dtype)
+        dense[rows] = values
+        return dense
 
     def rows_equal(self, marks, mark):
         return np.flatnonzero(marks.reshape(-1) == mark)
