@@ -1,7 +1,7 @@
-"""tox loads this file beside tox.ini, before it looks for a Python.
+"""Puts the Pythons of pyenv and uv on PATH. tox loads this file beside tox.ini, before it looks for a Python.
 
-It looks on PATH alone. pyenv puts only shims there, which fail for every version that is not the global one, so a
-matrix of twenty cells would skip nineteen; uv puts nothing there. What they have installed goes to the end of PATH.
+tox looks only on PATH. pyenv puts only shims there, which fail for every version that is not the global one, so a
+matrix of twenty cells would skip nineteen; uv puts nothing there. Their Pythons go to the end of PATH.
 """
 import glob
 import os

@@ -1,9 +1,9 @@
-"""What a step costs against the API's own optimizers: python -m benchmarks [MEASURE ...]
+"""CPU time of a step, relative to the API's own optimizers: python -m benchmarks [MEASURE ...]
 
-Measures this checkout in each environment of `CELLS` that is there; --make makes the others first, as the matrix does.
-Prints a table, and writes benchmarks/results.json, ratios.png and rows.png. Ratios are compared with those in
-benchmarks/baseline.json: one that is more than a quarter worse ends it with 1. --new-baseline stores these ratios, and
-the pictures in docs/.
+Measures this checkout in each environment of `CELLS` that exists; --make creates the others first, with the matrix.
+Prints a table, and writes benchmarks/results.json, ratios.png and rows.png. Compares the ratios with those in
+benchmarks/baseline.json, and exits with 1 if one is more than a quarter worse. --new-baseline stores the ratios, and
+writes the pictures to docs/.
 
 A measure is dense, strategies, sparse, flat, lazy, eager or peers, or one of these with a target and a case:
 dense/tf_train/A.
@@ -19,7 +19,7 @@ from benchmarks import report
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-CELLS = {  # what measures in each
+CELLS = {  # the script that measures in each cell
     "py37-tf1.15-k2.3": "worker.py",
     "py39-tf2.10": "worker.py",
     "py311-tf2.15": "worker.py",
@@ -27,13 +27,13 @@ CELLS = {  # what measures in each
     "py313-k3jax": "backends.py",
     "py311-k3torch": "backends.py",
 }
-PEERS = {  # what others have for the same, installed beside an environment and not into it
+PEERS = {  # packages with optimizers to compare with, installed beside a cell's environment
     "py37-tf1.15-k2.3": ["keras-adamw==1.38"],
     "py39-tf2.10": ["tensorflow-addons==0.19.0", "typeguard==2.13.3"],
     "py311-tf2.15": ["tensorflow-addons==0.23.0", "typeguard==2.13.3"],
     "py313-k3jax": ["optax==0.2.8"],
 }
-WORSE = 1.25  # what the machine's own unrest may make of a ratio
+WORSE = 1.25  # a worse ratio is not noise
 
 
 def main():
@@ -50,14 +50,14 @@ def main():
     subprocess.run([sys.executable, os.path.join(ROOT, "matrix", "link_farm.py")], check=True)
     results = []
     for cell, python in pythons.items():
-        for found in _measured(cell, python, options):
-            results.append(dict(found, cell=cell))
+        for result in _measured(cell, python, options):
+            results.append(dict(result, cell=cell))
             _print(results[-1], header=len(results) == 1)
             _write("results.json", results)
     baseline = _read("baseline.json")
     drawn, folder = results, HERE
     if options.new_baseline:
-        kept = [each for each in baseline if _key(each) not in {_key(found) for found in results}]
+        kept = [each for each in baseline if _key(each) not in {_key(result) for result in results}]
         drawn, folder = sorted(kept + results, key=_key), os.path.join(ROOT, "docs")
         _write("baseline.json", drawn)
         report.write_tables(drawn)
@@ -81,11 +81,11 @@ def _options():
 
 
 def _pythons(options):
-    """{cell: its interpreter} of those that are there."""
-    found = {cell: os.path.join(ROOT, ".tox", cell, "bin", "python") for cell in CELLS}
-    found.update(given.split("=", 1) for given in options.python)
-    wanted = options.cell or list(found)
-    return {cell: python for cell, python in found.items() if cell in wanted and os.path.exists(python)}
+    """Returns {cell: path of its interpreter} of the environments that exist."""
+    paths = {cell: os.path.join(ROOT, ".tox", cell, "bin", "python") for cell in CELLS}
+    paths.update(given.split("=", 1) for given in options.python)
+    chosen = options.cell or list(paths)
+    return {cell: python for cell, python in paths.items() if cell in chosen and os.path.exists(python)}
 
 
 def _measured(cell, python, options):
@@ -106,7 +106,7 @@ def _measured(cell, python, options):
 
 
 def _peers(cell, python):
-    """The folder with what others have for an environment, filled when first asked for."""
+    """Returns the folder with a cell's PEERS. Installs them on first use."""
     folder = os.path.join(ROOT, ".tox", "peers", cell)
     if cell in PEERS and not os.path.isdir(folder):
         options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--target", folder]
@@ -115,39 +115,39 @@ def _peers(cell, python):
     return folder
 
 
-def _key(found):
-    return found["cell"], found["kind"], found["target"], found["case"]
+def _key(result):
+    return result["cell"], result["kind"], result["target"], result["case"]
 
 
-def _print(found, header):
+def _print(result, header):
     form = "{:17} {:6} {:18} {:13} {:18} {:>9} {:>6} {:>7} {:>9} {:>7}"
     if header:
         heads = "environment", "", "target", "case", "optimizer", "ms a step", "ratio", "first s", "nodes/var"
         print(form.format(*heads + ("B/param",)))
-    for label, seconds in found["seconds"].items():
+    for label, seconds in result["seconds"].items():
         print(
             form.format(
-                found["cell"],
-                found["kind"],
-                found["target"],
-                found["case"],
+                result["cell"],
+                result["kind"],
+                result["target"],
+                result["case"],
                 label,
                 "{:.3f}".format(1e3 * seconds),
-                "{:.3g}".format(found["ratios"][label]),
-                "{:.2f}".format(found["first"][label]),
-                "-" if found["nodes"][label] is None else "{:.0f}".format(found["nodes"][label]),
-                "-" if found["peak"][label] is None else "{:.1f}".format(found["peak"][label]),
+                "{:.3g}".format(result["ratios"][label]),
+                "{:.2f}".format(result["first"][label]),
+                "-" if result["nodes"][label] is None else "{:.0f}".format(result["nodes"][label]),
+                "-" if result["peak"][label] is None else "{:.1f}".format(result["peak"][label]),
             ),
             flush=True,
         )
 
 
 def _worse(results, before):
-    for found in results:
-        for label, ratio in found["ratios"].items():
-            old = before.get(_key(found), {}).get(label)
+    for result in results:
+        for label, ratio in result["ratios"].items():
+            old = before.get(_key(result), {}).get(label)
             if old is not None and label != "native" and ratio > WORSE * old:
-                yield "{} {}: {:.2f} of native, and {:.2f} before".format(" ".join(_key(found)), label, ratio, old)
+                yield "{} {}: {:.2f} of native, and {:.2f} before".format(" ".join(_key(result)), label, ratio, old)
 
 
 def _read(name):
@@ -160,7 +160,7 @@ def _read(name):
 
 def _write(name, results):
     with open(os.path.join(HERE, name), "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(found, sort_keys=True) for found in results) + "\n]\n")
+        file.write("[\n" + ",\n".join(json.dumps(result, sort_keys=True) for result in results) + "\n]\n")
 
 
 if __name__ == "__main__":

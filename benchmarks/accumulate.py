@@ -1,8 +1,8 @@
-"""What a step that only accumulates costs: python benchmarks/accumulate.py
+"""CPU time of a step that only accumulates: python benchmarks/accumulate.py
 
-CPU seconds of a step of `everstep.accumulate(Adam(), k)` that does not update, over those of a step of `Adam()`, on
-dense variables and on an embedding (the rows of a batch are added to a table), in each way that the environment trains;
-steps of both take turns, so that what else the machine does meets both alike. On JAX buffers are donated, as in `fit`.
+Compares a step of `everstep.accumulate(Adam(), k)` that does not update with a step of `Adam()`, on dense variables and
+on an embedding (where the rows of a batch are added to a table), in each way of the environment. Steps of both
+alternate, so that other load on the machine affects both. On JAX buffers are donated, as in `fit`.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -29,7 +29,7 @@ clock = getattr(time, "process_time", None) or time.clock
 
 
 class Case(object):
-    """Steps of one definition on one variable, and a small one whose value waits for what is still under way."""
+    """Steps of one definition on a large variable. Reading a small variable's slot waits for unfinished work."""
 
     def __init__(self, way, name, definition):
         random, shape = np.random.RandomState(0), SHAPES[name]
@@ -54,23 +54,23 @@ class Case(object):
 
 
 def ratio(way, name, definition):
-    """Medians of (a step that accumulates, a whole step)."""
+    """Returns the median seconds of (a step that accumulates, a whole step)."""
     if way.target == "get_updates":  # a second model clears the session of the first
         cases = []
-        for made in (definition, ADAM):
-            case = Case(way, name, made)
+        for rule in (definition, ADAM):
+            case = Case(way, name, rule)
             cases.append([case.seconds() for _ in range(ROUNDS)])
             case.run.close()
         return np.median(cases, axis=1)
-    cases = [Case(way, name, made) for made in (definition, ADAM)]
-    found = np.median([[case.seconds() for case in cases] for _ in range(ROUNDS)], axis=0)
+    cases = [Case(way, name, rule) for rule in (definition, ADAM)]
+    medians = np.median([[case.seconds() for case in cases] for _ in range(ROUNDS)], axis=0)
     for case in cases:
         case.run.close()
-    return found
+    return medians
 
 
 def main():
-    for way in harness.of_frameworks() or [harness.NUMPY]:
+    for way in harness.framework_ways() or [harness.NUMPY]:
         for name in sorted(SHAPES):
             for label, definition in sorted(WRAPPED.items()):
                 if name == "dense" or way.sparse:

@@ -1,4 +1,4 @@
-"""As benchmarks/worker.py, for Keras 3 on JAX and on torch: against stock Keras, and beside it optax and torch.optim.
+"""Like benchmarks/worker.py, for Keras 3 on JAX and torch: compares with stock Keras, and with optax and torch.optim.
 
     KERAS_BACKEND=jax python backends.py MEASURE ...
 """
@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 import everstep
-from timing import DENSE, DiffGrad, asked, gradients, report, wanted
+from timing import DENSE, DiffGrad, asked, gradients, report, selected
 
 BACKEND = os.environ["KERAS_BACKEND"]
 
@@ -17,7 +17,7 @@ BACKEND = os.environ["KERAS_BACKEND"]
 class JaxCase(object):
     """A jitted step on donated buffers, as in `fit`."""
 
-    nodes = None  # there is no graph
+    nodes = None  # JAX has no graph
 
     def __init__(self, make, shapes):
         import jax
@@ -32,12 +32,12 @@ class JaxCase(object):
     def begin(self, optimizer):
         variables = [keras.Variable(np.zeros(shape, "float32")) for shape in self.shapes]
         optimizer.build(variables)
-        own, weights = [each.value for each in optimizer.variables], [each.value for each in variables]
+        optimizer_values, weights = [each.value for each in optimizer.variables], [each.value for each in variables]
 
         def apply(state, grads):
             return optimizer.stateless_apply(state[1], grads, state[0])
 
-        return (weights, own), apply
+        return (weights, optimizer_values), apply
 
     def run(self, steps):
         for _ in range(steps):
@@ -52,16 +52,16 @@ class OptaxCase(JaxCase):
         weights = [self.jax.numpy.zeros(shape, "float32") for shape in self.shapes]
 
         def apply(state, grads):
-            updates, own = optimizer.update(grads, state[1], state[0])
-            return optax.apply_updates(state[0], updates), own
+            updates, optimizer_values = optimizer.update(grads, state[1], state[0])
+            return optax.apply_updates(state[0], updates), optimizer_values
 
         return (weights, optimizer.init(weights)), apply
 
 
 class TorchCase(object):
-    """Keras on torch, call by call."""
+    """Keras on torch, in eager mode."""
 
-    nodes = None  # there is no graph
+    nodes = None  # torch has no graph
 
     def __init__(self, make, shapes):
         import torch
@@ -101,7 +101,7 @@ class TorchOptimCase(TorchCase):
 
 def cases(shapes):
     run = JaxCase if BACKEND == "jax" else TorchCase
-    found = {
+    optimizers = {
         "native": run(keras.optimizers.Adam, shapes),
         "everstep": run(lambda: everstep.optimizers.Adam().bind(keras), shapes),
         "DiffGrad": run(lambda: DiffGrad().bind(keras), shapes),
@@ -110,29 +110,29 @@ def cases(shapes):
         if BACKEND == "jax":
             import optax
 
-            found["optax"] = OptaxCase(lambda: optax.adam(1e-3), shapes)
+            optimizers["optax"] = OptaxCase(lambda: optax.adam(1e-3), shapes)
         else:
             import torch
 
-            found["torch.optim"] = TorchOptimCase(lambda own: torch.optim.Adam(own), shapes)
-            found["torch.optim, fused"] = TorchOptimCase(lambda own: torch.optim.Adam(own, fused=True), shapes)
+            optimizers["torch.optim"] = TorchOptimCase(lambda v: torch.optim.Adam(v), shapes)
+            optimizers["torch.optim, fused"] = TorchOptimCase(lambda v: torch.optim.Adam(v, fused=True), shapes)
     except ImportError:
         pass
-    return found
+    return optimizers
 
 
 def measure(names):
     target = "keras3, " + BACKEND
     for case, shapes in DENSE.items():
-        if wanted(names, "dense", target, case):
+        if selected(names, "dense", target, case):
             yield "dense", target, case, cases(shapes)
-    if BACKEND == "torch" and wanted(names, "strategies", target):
+    if BACKEND == "torch" and selected(names, "strategies", target):
         makes = {"native": {"flattened": False}, "flattened": None}
-        found = {
+        optimizers = {
             label: TorchCase(lambda given=given: DiffGrad().bind(keras, lowering=given), DENSE["C"])
             for label, given in makes.items()
         }
-        yield "strategies", target, "flattened", found
+        yield "strategies", target, "flattened", optimizers
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What an embedding on a parameter server costs: python benchmarks/cluster.py (TF 1.4 to 1.15)
+"""Cost of an embedding on a parameter server: python benchmarks/cluster.py (TF 1.4 to 1.15)
 
-One parameter server and one worker, two processes on this machine, with `tf.train.Server`. A step looks rows of a table
-up, takes gradients of them and updates. Prints, for each definition, CPU time of the server and of the worker, bytes
-between them, and how long a checkpoint takes to write and to read: the unit costs of docs/scale.md.
+Runs one parameter server and one worker, two processes on this machine, with `tf.train.Server`. A step looks up rows of
+a table, takes their gradients and updates. Prints, for each definition, CPU time of the server and of the worker, bytes
+sent between them, and the time to write and to read a checkpoint: the unit costs of docs/scale.md.
 """
 import json
 import os
@@ -39,10 +39,10 @@ def main():
 def serve(cluster):
     import tensorflow as tf
 
-    made = tf.train.Server(tf.train.ClusterSpec(json.loads(cluster)), job_name="ps", task_index=0)
+    server = tf.train.Server(tf.train.ClusterSpec(json.loads(cluster)), job_name="ps", task_index=0)
     print("ready")
     sys.stdout.flush()
-    made.join()
+    server.join()
 
 
 def _measure(cluster, server):
@@ -53,7 +53,7 @@ def _measure(cluster, server):
     tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
     tf.logging.set_verbosity(tf.logging.ERROR)
     spec = tf.train.ClusterSpec(cluster)
-    made = tf.train.Server(spec, job_name="worker", task_index=0)
+    worker = tf.train.Server(spec, job_name="worker", task_index=0)
     rules = everstep.optimizers
     definitions = [
         ("SGD, rows", rules.SGD(sparse="rows")),
@@ -68,23 +68,23 @@ def _measure(cluster, server):
     print(form.format(*heads + ("read",)))
     for name, definition in definitions:
         with tf.Graph().as_default():
-            print(form.format(name, *_one(tf, spec, made, server, definition, once="once" in name)))
+            print(form.format(name, *_one(tf, spec, worker, server, definition, once="once" in name)))
             sys.stdout.flush()
 
 
-def _one(tf, spec, made, server, definition, once):
+def _one(tf, spec, worker, server, definition, once):
     placed = tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:0", cluster=spec))
     with placed:
         table = tf.get_variable("table", (ROWS, COLUMNS), initializer=tf.zeros_initializer())
         rows = tf.placeholder(tf.int64, (LOOKED_UP,))
         different, places = tf.unique(rows) if once else (rows, tf.range(LOOKED_UP))
-        found = tf.gather(tf.nn.embedding_lookup(table, different), places)
-        step = definition.bind(tf.train).minimize(tf.reduce_sum(found * found + found), var_list=[table])
+        values = tf.gather(tf.nn.embedding_lookup(table, different), places)
+        step = definition.bind(tf.train).minimize(tf.reduce_sum(values * values + values), var_list=[table])
         saver = tf.train.Saver(sharded=True)
     random, folder = np.random.RandomState(0), tempfile.mkdtemp()
     batches = [random.zipf(1.2, LOOKED_UP) % ROWS for _ in range(STEPS)]
     try:
-        with tf.Session(made.target) as session:
+        with tf.Session(worker.target) as session:
             session.run(tf.global_variables_initializer())
             for batch in batches[:3]:
                 session.run(step, {rows: batch})
@@ -117,14 +117,14 @@ def _one(tf, spec, made, server, definition, once):
 
 
 def _cpu(process):
-    """Seconds of user and system time of a process, all threads."""
+    """Returns the seconds of user and system time of a process, all threads."""
     with open("/proc/{}/stat".format(process)) as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return TICK * (int(fields[11]) + int(fields[12]))
 
 
 def _sent():
-    """Bytes that went over the loopback device."""
+    """Returns the bytes sent over the loopback device."""
     with open("/proc/net/dev") as file:
         return next(int(line.split(":")[1].split()[0]) for line in file if line.strip().startswith("lo:"))
 

@@ -1,7 +1,7 @@
-"""What memory a large file takes to convert: python benchmarks/large_state.py [DIRECTORY]
+"""Memory use when converting a large file: python benchmarks/large_state.py [DIRECTORY]
 
-A model of embeddings, 128 MiB each, trained for one step of Adam and saved: 1.9 GB. Each line is a process of
-`everstep convert` between formats, with the most memory that it ever held. Needs Keras 3, h5py and 6 GB of disk.
+Trains a model of embeddings, 128 MiB each, for one step of Adam and saves it: 1.9 GB. Each line is a process of
+`everstep convert` between formats, with its peak memory. Needs Keras 3, h5py and 6 GB of disk.
 """
 import os
 import shutil
@@ -45,7 +45,7 @@ def convert(source, target, *options):
 
 def main(folder):
     saved, state, again = (os.path.join(folder, name) for name in ("saved.keras", "run.npz", "again.keras"))
-    # In a process of its own: the peak of one is where those that it starts begin.
+    # Run it in a child process: a child's peak memory starts at its parent's.
     subprocess.run([sys.executable, __file__, "save", saved], stderr=subprocess.DEVNULL, check=True)
     print("{:24} {:>8} {:>8} {:>8} {:>8} {:>8}".format("", "MB read", "written", "peak MiB", "at start", "seconds"))
     convert(saved, state, "--to", "everstep")
@@ -56,8 +56,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["save"]:
         save_model(sys.argv[2])
         sys.exit()
-    made = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
+    scratch = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
     try:
-        main(made)
+        main(scratch)
     finally:
-        shutil.rmtree(made)
+        shutil.rmtree(scratch)

@@ -1,8 +1,8 @@
-"""How optimizers are measured: what benchmarks/worker.py and benchmarks/backends.py share.
+"""Measures optimizers: shared by benchmarks/worker.py and benchmarks/backends.py.
 
-Every figure is a ratio of CPU time (user and system, all threads): steps of two optimizers on variables of their own
-take turns in one process, so that what else the machine does meets both alike, and the ratio is the median of the
-rounds. Gradients are given; what is measured is the apply step alone.
+Every figure is a ratio of CPU time (user and system, all threads). Steps of two optimizers, each on its own variables,
+alternate in one process, so that other load on the machine affects both. The ratio is the median of the rounds.
+Gradients are constant, so only the apply step is measured.
 """
 import json
 import sys
@@ -13,12 +13,12 @@ import numpy as np
 import everstep
 
 DENSE = {"A": [(10000000,)], "B": [(100000,)] * 100, "C": [(1000,)] * 300}
-ROUNDS, SECONDS = 7, 0.12  # the steps of a round take about so long
-BATCHES = 256  # of rows, one after the other: with the same in every step none would have a step to catch up
+ROUNDS, SECONDS = 7, 0.12  # the steps of a round take about this long
+BATCHES = 256  # of rows, used in turn: with one batch no row would ever have a step to catch up
 
 
 class DiffGrad(everstep.Definition):
-    """A rule that no framework has a kernel for."""
+    """A rule for which no framework has a kernel."""
 
     learning_rate = everstep.hyper(1e-3)
     m = everstep.slot()
@@ -34,7 +34,7 @@ class DiffGrad(everstep.Definition):
 
 
 def gradients(shapes, sparse, random, batch=1024):
-    """(values, rows of each batch, or None) for each variable."""
+    """Yields (values, rows of each batch or None) for each variable."""
     for shape in shapes:
         if sparse:
             rows = random.zipf(1.2, (BATCHES, batch)) % shape[0]
@@ -50,7 +50,7 @@ def seconds(case, steps):
 
 
 def interleaved(cases):
-    """{label: median of its seconds}, {label: median of the rounds' ratios to the first}."""
+    """Returns ({label: median seconds}, {label: median ratio of a round to the first label})."""
     for case in cases.values():
         case.run(2)
     steps = {label: max(1, min(200, int(SECONDS / max(seconds(case, 2), 1e-6)))) for label, case in cases.items()}
@@ -65,10 +65,10 @@ def interleaved(cases):
 
 
 def temporaries(case):
-    """The bytes that a step has in memory at most above what is there between steps; None where the system hides it."""
+    """Returns the peak memory of a step in bytes, beyond the memory between steps; None if the system hides it."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the peak starts anew
+            file.write("5")  # resets the peak
         before = _memory("VmRSS")
         case.run(1)
         return max(0, _memory("VmHWM") - before)
@@ -81,23 +81,23 @@ def _memory(name):
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
 
 
-def wanted(names, *own):
-    """Whether a measure is among those asked for, each some of its parts: dense/tf_train/A, sparse/keras3."""
-    return not names or any(all(part in own for part in name.split("/")) for name in names)
+def selected(names, *parts):
+    """Returns whether the user asked for a measure. A name is some of its parts: dense/tf_train/A, sparse/keras3."""
+    return not names or any(all(part in parts for part in name.split("/")) for name in names)
 
 
 def report(measures):
-    """Prints a line of JSON for each of (kind, target, case, {label: what runs steps})."""
+    """Prints a line of JSON for each of (kind, target, case, {label: case to run})."""
     for kind, target, case, cases in measures:
         parameters = sum(int(np.prod(shape)) for shape in next(iter(cases.values())).shapes)
-        found = dict(kind=kind, target=target, case=case, peak={})
-        found["seconds"], found["ratios"] = interleaved(cases)
-        for label, made in cases.items():
-            most = temporaries(made)
-            found["peak"][label] = None if most is None else most / parameters
-        found["first"] = {label: made.first for label, made in cases.items()}
-        found["nodes"] = {label: made.nodes for label, made in cases.items()}
-        print(json.dumps(found))
+        figures = dict(kind=kind, target=target, case=case, peak={})
+        figures["seconds"], figures["ratios"] = interleaved(cases)
+        for label, run in cases.items():
+            most = temporaries(run)
+            figures["peak"][label] = None if most is None else most / parameters
+        figures["first"] = {label: run.first for label, run in cases.items()}
+        figures["nodes"] = {label: run.nodes for label, run in cases.items()}
+        print(json.dumps(figures))
         sys.stdout.flush()
         del cases
 

@@ -1,9 +1,9 @@
-"""Bytes that each definition keeps and moves for a parameter: python benchmarks/traffic.py [--check]
+"""Memory traffic of each definition, in bytes per parameter: python benchmarks/traffic.py [--check]
 
-Writes the table in docs/memory.md from the definitions themselves; --check only says whether it is current. A fused
-update (a kernel, a compiled function) reads the gradient, and reads and writes the variable and each slot, once. One
-operation at a time, each operation reads what it is given and writes its result; what stays in the cache is not counted
-off, so that is the most that it can be. Needs NumPy alone.
+Writes the table in docs/memory.md from the definitions themselves; --check only tells if it is current. A fused update
+(a kernel, a compiled function) reads the gradient once, and reads and writes the variable and each slot once. Operation
+by operation, each one reads its arguments and writes its result. Cached values are not subtracted, so that figure is an
+upper bound. Needs only NumPy.
 """
 import os
 import sys
@@ -26,11 +26,11 @@ FLOAT = 4
 
 def rows():
     for name in everstep.optimizers.__all__:
-        made = getattr(everstep.optimizers, name)
-        if issubclass(made, Composite):
+        definition_class = getattr(everstep.optimizers, name)
+        if issubclass(definition_class, Composite):
             continue
         for label, settings in [(name, {})] + ([(name + ", momentum", {"momentum": 0.9})] if name == "SGD" else []):
-            definition = made(**settings)
+            definition = definition_class(**settings)
             slots = list(flat(definition, "slot").values())
             whole = [slot for _, slot in slots if slot.shape is None]
             fused = FLOAT * (1 + 2 * (1 + len(whole)))
@@ -40,13 +40,13 @@ def rows():
 
 
 def one_by_one(definition):
-    """Bytes for each parameter where every operation goes to memory."""
+    """Returns the bytes per parameter if every operation goes to memory."""
     variable, grad = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     step = Step(dry_run._DryRun(definition=definition), [(grad, variable)])
     work = VariableView.of_gradient(step, variable, grad)
-    with np.errstate(all="ignore"):  # some rules divide by what a step would measure first
+    with np.errstate(all="ignore"):  # some rules divide by values that a step would measure first
         program = work.program(step.trace(work))
-    wide = {}  # which values are of the variable's size
+    wide = {}  # {node: True if it has the variable's size}
     moved = 0
     for place, node in enumerate(program.nodes):
         if node[0] in ("input", "constant", "outside"):

@@ -1,8 +1,8 @@
-"""Measures in one environment what `python -m benchmarks` asks for, and prints a line of JSON for each figure.
+"""Takes the measurements of `python -m benchmarks` in one environment, and prints a line of JSON for each.
 
     python worker.py MEASURE ...
 
-How is said in benchmarks/timing.py.
+benchmarks/timing.py tells how.
 """
 import importlib
 import os
@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from timing import BATCHES, DENSE, DiffGrad, asked, gradients, report, wanted
+from timing import BATCHES, DENSE, DiffGrad, asked, gradients, report, selected
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -26,7 +26,7 @@ TF = tuple(map(int, tf.__version__.split(".")[:2]))
 
 
 class GraphCase(object):
-    """An optimizer in a graph of its own."""
+    """An optimizer in a new graph."""
 
     def __init__(self, make, shapes, sparse, resource_variables):
         self.shapes, graph, random = shapes, tf.Graph(), np.random.RandomState(0)
@@ -74,7 +74,7 @@ class GraphCase(object):
 
 
 class KerasCase(GraphCase):
-    """`get_updates`, on gradients that are given."""
+    """`get_updates`, on given gradients."""
 
     def build(self, make, pairs):
         import keras
@@ -88,9 +88,9 @@ class KerasCase(GraphCase):
     def make_session(self, graph):
         import keras
 
-        made = v1.Session(graph=graph)
-        keras.backend.set_session(made)
-        return made
+        session = v1.Session(graph=graph)
+        keras.backend.set_session(session)
+        return session
 
 
 class FunctionCase(object):
@@ -132,7 +132,7 @@ class FunctionCase(object):
 
 
 class EagerCase(FunctionCase):
-    """An optimizer called step by step."""
+    """An optimizer in eager mode."""
 
     def run(self, steps):
         for _ in range(steps):
@@ -140,7 +140,7 @@ class EagerCase(FunctionCase):
 
 
 class Target(object):
-    """One API of this environment: how an optimizer is run on it."""
+    """One API of this environment, and how to run an optimizer on it."""
 
     def __init__(self, name, module, run, native):
         self.name, self.module, self.run, self.native = name, module, run, native
@@ -201,11 +201,11 @@ def dense(target, case):
         forbidden = dict.fromkeys(("kernel", "compiled", "flattened", "chunks"), False)
         makes["plain"] = target.bind(ADAM(), lowering=forbidden)
     if target.name == "tf_train, resource" and case == "B" and TF < (2, 0):
-        makes["XLA"] = target.bind(ADAM(), lowering={"kernel": False, "compiled": True})  # by choice in sessions
+        makes["XLA"] = target.bind(ADAM(), lowering={"kernel": False, "compiled": True})  # opt-in for sessions
     return {label: target.run(make, shapes, False) for label, make in makes.items()}
 
 
-# Where a strategy is meant to pay: the case that it is measured on, and the rule.
+# The case and the rule on which each strategy should pay.
 STRATEGIES = {
     "kernel": ("B", ADAM()),
     "flattened": ("C", DiffGrad()),
@@ -216,7 +216,7 @@ STRATEGIES = {
 
 
 def strategies(target):
-    """What an update costs with each strategy that is taken, by what it costs with the strategy forbidden."""
+    """Yields the cases of each strategy in use: with it, and with it forbidden."""
     in_sessions = TF < (2, 0) or target.name.startswith("tf_train")
     for name, (case, definition) in STRATEGIES.items():
         if name in (("compiled",) if in_sessions else ("chunks", "in_place")):
@@ -237,7 +237,7 @@ def sparse(target, rows):
 
 
 def flat(target, meaning):
-    """One way to take sparse gradients, on tables of different sizes: the ratio is to the smallest."""
+    """One sparse mode on tables of different sizes: ratios are relative to the smallest."""
     make = target.bind(ADAM(sparse=meaning))
     return {str(rows): target.run(make, [(rows, COLUMNS)], True) for rows in TABLES}
 
@@ -257,10 +257,10 @@ def lazy(target):
         cases = {"native": make}
         for meaning in ("rows", "exact"):
             cases[meaning] = target.bind(same.replace(sparse=meaning))
-        yield name, {label: target.run(made, shapes, True) for label, made in cases.items()}
+        yield name, {label: target.run(maker, shapes, True) for label, maker in cases.items()}
 
 
-# What people use on an API beside its own optimizers: (module, class, options) by target, where it is installed.
+# Popular optimizers for an API beside its own: (module, class, options, ours) by target, if installed.
 LAZY_ADAM = {
     "tf_train": [("tensorflow.contrib.opt", "LazyAdamOptimizer", {})],
     "optimizer_v2": [("tensorflow_addons.optimizers", "LazyAdam", {})],
@@ -293,47 +293,47 @@ PEERS = {
 
 
 def _first(named):
-    """What makes the first of some classes that is there; None where there is none."""
+    """Returns a function that creates the first class that is installed, or None."""
     for module, name, options in named:
         try:
-            found = getattr(importlib.import_module(module), name)
+            optimizer_class = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
             continue
-        return lambda: found(**options)
+        return lambda: optimizer_class(**options)
     return None
 
 
 def peers(target):
-    """The rules of others, and ours in their place."""
+    """Rules of other libraries, and ours in their place."""
     for module, name, options, definition in PEERS.get(target.name, ()):
         make = _first([(module, name, options)])
         if make:
             cases = {"native": make, "everstep": target.bind(definition)}
-            yield name, {label: target.run(made, DENSE["B"], False) for label, made in cases.items()}
+            yield name, {label: target.run(maker, DENSE["B"], False) for label, maker in cases.items()}
 
 
 def measure(names):
     for target in targets():
-        target.run(target.native, [(2,)], False)  # what a process does once is in no one's first step
+        target.run(target.native, [(2,)], False)  # keep one-time work of the process out of all first steps
         for case in DENSE:
-            if wanted(names, "dense", target.name, case):
+            if selected(names, "dense", target.name, case):
                 yield "dense", target.name, case, dense(target, case)
         for rows in TABLES:
-            if wanted(names, "sparse", target.name, str(rows)):
+            if selected(names, "sparse", target.name, str(rows)):
                 yield "sparse", target.name, str(rows), sparse(target, rows)
         for meaning in ("rows", "catch_up"):
-            if wanted(names, "flat", target.name, meaning):
+            if selected(names, "flat", target.name, meaning):
                 yield "flat", target.name, meaning, flat(target, meaning)
-        if target.run is FunctionCase and wanted(names, "eager", target.name, "C"):
+        if target.run is FunctionCase and selected(names, "eager", target.name, "C"):
             cases = {"native": target.native, "kernel": target.bind(ADAM()), "DiffGrad": target.bind(DiffGrad())}
             yield "eager", target.name, "C", {k: EagerCase(make, DENSE["C"], False) for k, make in cases.items()}
-        if target.name.startswith("tf_train") and wanted(names, "lazy", target.name):
+        if target.name.startswith("tf_train") and selected(names, "lazy", target.name):
             for name, cases in lazy(target):
                 yield "lazy", target.name, name, cases
-        if wanted(names, "strategies", target.name):
+        if selected(names, "strategies", target.name):
             for name, cases in strategies(target):
                 yield "strategies", target.name, name, cases
-        if wanted(names, "peers", target.name):
+        if selected(names, "peers", target.name):
             for name, cases in peers(target):
                 yield "peers", target.name, name, cases
 

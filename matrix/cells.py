@@ -1,5 +1,7 @@
-"""Reads the matrix's two tables: cells.ini, and known_failures.ini. Any Python and no dependency, so that the tests of
-the oldest cell read the same tables as the newest tool."""
+"""Reads the two tables of the matrix, cells.ini and known_failures.ini.
+
+Runs on any Python without dependencies, so that tests in the oldest cell read the same tables as the newest tool.
+"""
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -12,14 +14,14 @@ except ImportError:  # Python 2
     from ConfigParser import RawConfigParser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KINDS = ("numpy", "lint")  # what a cell is when it has no TensorFlow
+KINDS = ("numpy", "lint")  # the kind of a cell without TensorFlow
 
 Cell = namedtuple("Cell", "name python kind group holds packages no_deps index env install parts")
 KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
 
 
 def read():
-    """{name: Cell}, in the order of the file. `pins` of packages are lists like ["tensorflow==1.4.1"]."""
+    """Returns {name: Cell}, in the order of the file. Packages are lists like ["tensorflow==1.4.1"]."""
     path = os.path.join(HERE, "cells.ini")
     cells = OrderedDict()
     for name, values in _sections(path, required=("group", "holds", "packages"),
@@ -41,24 +43,24 @@ def read():
 
 
 def _parts(path, name, text):
-    """({1, 2}, 3) of "1 2 of 3"."""
-    found = re.match(r"([\d ]+) of (\d+)\Z", text)
-    parts, of = (set(map(int, found.group(1).split())), int(found.group(2))) if found else (set(), 0)
+    """Returns ({1, 2}, 3) for "1 2 of 3"."""
+    match = re.match(r"([\d ]+) of (\d+)\Z", text)
+    parts, of = (set(map(int, match.group(1).split())), int(match.group(2))) if match else (set(), 0)
     if not parts or not parts.issubset(range(1, of + 1)):
         raise ValueError("%s: cell %r has parts = %s; needed is something like 1 2 of 3" % (path, name, text))
     return parts, of
 
 
 def pins(cell):
-    """{what is imported: its version} of the packages that a cell pins."""
-    found = dict(package.split("==") for package in cell.packages + cell.no_deps)
-    if "tensorflow-cpu" in found:
-        found["tensorflow"] = found.pop("tensorflow-cpu")
-    return found
+    """Returns {import name: version} of the packages that a cell pins."""
+    versions = dict(package.split("==") for package in cell.packages + cell.no_deps)
+    if "tensorflow-cpu" in versions:
+        versions["tensorflow"] = versions.pop("tensorflow-cpu")
+    return versions
 
 
 def no_deps_arguments(cell):
-    """What `pip install` is given for a cell's no_deps."""
+    """Returns the arguments of `pip install` for a cell's no_deps."""
     return ["--no-deps"] + (["--extra-index-url", cell.index] if cell.index else []) + cell.no_deps
 
 
@@ -69,7 +71,7 @@ def known_failures():
 
 
 def matches(pattern, name):
-    """Whether `name` fits `pattern`, where only * is special: the [] of fnmatch are part of pytest's test names."""
+    """Returns whether `name` fits `pattern`. Only * is special: pytest's test names contain the [] of fnmatch."""
     return re.match(re.escape(pattern).replace(r"\*", ".*") + r"\Z", name) is not None
 
 

@@ -11,12 +11,12 @@ HEAD = u"# Generated: do not edit. Edit matrix/cells.ini (or matrix/generate.py)
 
 TOX = HEAD + u"""
 [tox]
-# The last tox and virtualenv that make a Python 2.7 as well as a 3.13; a newer tox installs these for itself and hands
-# over. Newer ones skip 2.7 without a word: https://virtualenv.pypa.io/en/latest/changelog.html (20.22.0).
+# The last tox and virtualenv that support both Python 2.7 and 3.13. A newer tox installs these and runs them. Newer
+# ones skip 2.7 silently: https://virtualenv.pypa.io/en/latest/changelog.html (20.22.0).
 requires =
     tox==4.5.1.1
     virtualenv==20.21.1
-# Skipped and named; matrix/run.py --strict makes a missing one a failure.
+# tox skips and names missing Pythons; matrix/run.py --strict makes them failures.
 skip_missing_interpreters = true
 env_list =
     {quick}
@@ -24,18 +24,18 @@ labels =
     full = {all}
 
 [testenv]
-# Built once, by the Python that runs tox: a build environment per cell could not have a current setuptools.
+# Build once, with the Python that runs tox: old cells cannot install a current setuptools.
 package = wheel
 wheel_build_env = .pkg
 deps = -r {{tox_root}}/matrix/constraints/{{env_name}}.txt
 constrain_package_deps = true
 set_env =
     EVERSTEP_CELL = {{env_name}}
-    # What the battery measures, for matrix/report.py.
+    # The battery's results, for matrix/report.py.
     EVERSTEP_TABLE = {{work_dir}}/results/{{env_name}}.json
-    # No ~/.keras/keras.json of the user's decides the backend or the float type.
+    # Keeps the user's ~/.keras/keras.json from choosing the backend or the float type.
     KERAS_HOME = {{env_tmp_dir}}
-    # The seeds that virtualenv carries: a newer virtualenv on the same machine may have cached ones that are too new.
+    # Use virtualenv's bundled pip and setuptools: a newer virtualenv may have cached versions that are too new.
     VIRTUALENV_PIP = embed
     VIRTUALENV_SETUPTOOLS = embed
     VIRTUALENV_WHEEL = embed
@@ -44,12 +44,12 @@ set_env =
     PIP_PREFER_BINARY = 1
     # Cells run side by side in one checkout.
     PYTHONDONTWRITEBYTECODE = 1
-    # pip for 2.7 and 3.6 takes packages that are too new for it from an extra index that does not publish what Python
-    # they require, so configuration files are not read there. PIP_INDEX_URL in the environment still is.
+    # pip for 2.7 and 3.6 installs packages that are too new from an extra index that does not publish the required
+    # Python, so it reads no configuration files there. It still reads PIP_INDEX_URL.
     py27,py36: PIP_CONFIG_FILE = /dev/null
-    # What cells.ini sets.
+    # env in cells.ini.
     {env}
-# EVERSTEP_FULL and its like, which the tests read.
+# The tests read EVERSTEP_FULL and others.
 pass_env = EVERSTEP_*
 commands = pytest -p no:cacheprovider --durations=5 --junitxml={{work_dir}}/results/{{env_name}}.xml {{posargs}}
 """
@@ -84,7 +84,7 @@ commands = python -m benchmarks --make {posargs}
 
 
 def generated():
-    """{path: text} of every file that this writes."""
+    """Returns {path: text} of every generated file."""
     table = cells.read()
     quick = [cell.name for cell in table.values() if cell.group == "quick"]
     env = [u"%s: %s = %s" % (cell.name, name, value) for cell in table.values() for name, value in cell.env.items()]
@@ -105,7 +105,7 @@ def generated():
 
 
 def stale(files):
-    """Paths whose text on disk is not what it should be, or that should not be there at all."""
+    """Returns the paths whose text is out of date, or that should not exist."""
     folder = os.path.join(cells.HERE, "constraints")
     there = [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     return sorted(path for path in set(files).union(there) if _read(path) != files.get(path))

@@ -1,4 +1,4 @@
-"""Lays api/, compat/ and optimizers/ out in .dev/ as they are installed, for tools that do not read setup.cfg's map."""
+"""Links api/, compat/ and optimizers/ into .dev/ as the installed package, for tools that ignore setup.cfg's map."""
 import pathlib
 
 root = pathlib.Path(__file__).resolve().parent.parent

@@ -1,6 +1,6 @@
-"""Writes battery.md, stock.md and grid.md from what the cells measured: .tox/results/, left by a run of the matrix.
+"""Writes battery.md, stock.md and grid.md from the measurements of a run of the matrix in .tox/results/.
 
-Run it after `python matrix/run.py` (or with EVERSTEP_FULL=1 for the whole product): python matrix/report.py
+Run it after `python matrix/run.py` (or with EVERSTEP_FULL=1 for every combination): python matrix/report.py
 """
 import json
 import os
@@ -13,73 +13,73 @@ CASES = (
     ["dense", "unique", "duplicates", "accumulated"]
     + ["rate set", "schedule", "float64", "float16", "1M elements"]
 )
-HEAD = """# What the battery measured
+HEAD = """# Results of the battery
 
-Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|wanted|` of any
-variable or slot against the float64 oracle, after 100 steps; bounds in docs/numbers.md. Empty: not in the quick
-battery's cover.
+Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|expected|` of any
+variable or slot from the float64 oracle, after 100 steps; bounds in docs/numbers.md. Empty: the quick battery does not
+run it.
 """
 KINDS = ("dense", "unique", "duplicates")
 APART = ("stock, apart", "migrated, apart")
-STOCK = """# How far `from_native` is from stock
+STOCK = """# Differences between `from_native` and stock
 
-Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|wanted|` of any
-variable after 100 steps, over all cells: what `everstep.from_native(stock)` makes, bound to the same API, against the
-stock optimizer itself. More than 4e-6 is stock's own fault, and why stands in docs/from_native.md.
+Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|expected|` of any
+variable after 100 steps, over all cells: `everstep.from_native(stock)`, bound to the same API, compared with the stock
+optimizer itself. Every difference above 4e-6 is stock's own fault; docs/from_native.md explains each.
 """
-GRID = """# How far a run is that one API began and another ended
+GRID = """# Differences of runs that one API began and another continued
 
-Generated: do not edit; run the matrix, then `python matrix/report.py`. Down: who trained 50 steps and wrote
-`everstep.capture`'s state; across: in which way the other 50 were made. Largest `max|difference| / max|wanted|` of any
-variable, definition and cell, from 100 steps of the writer without a break; 0 is bit for bit. tests/test_grid.py holds
-each to 1e-5, and to twice what the two are apart when neither is interrupted.
+Generated: do not edit; run the matrix, then `python matrix/report.py`. Rows: the API that trained 50 steps and wrote
+`everstep.capture`'s state. Columns: the way that trained the other 50. Largest `max|difference| / max|expected|` of any
+variable, definition and cell, from 100 uninterrupted steps of the writer; 0 is bit for bit. tests/test_grid.py limits
+each to 1e-5, and to twice the difference between the two APIs' uninterrupted runs.
 """
 GRID_COLUMNS = ("continued", "uninterrupted")
-MIGRATED = "largest of any cell, on another API: stock optimizers of one name, and the migrated definition"
+MIGRATED = "largest of any cell, on another API: the stock optimizer of that name, and the migrated definition"
 
 
 def measured():
-    """{cell: {(way, definition): {case: value}}} of the cells that have run."""
-    found = {}
+    """Returns {cell: {(way, definition): {case: value}}} of the cells that have run."""
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".json")
         if os.path.exists(path):
             with open(path) as file:
                 for definition, way, case, value in json.load(file):
-                    found.setdefault(cell, {}).setdefault((way, definition), {})[case] = value
-    return found
+                    rows.setdefault(cell, {}).setdefault((way, definition), {})[case] = value
+    return rows
 
 
 def distances():
-    """{(way, stock optimizer): {kind of gradients: largest of any cell}}."""
-    found = {}
+    """Returns {(way, stock optimizer): {kind of gradients: largest of any cell}}."""
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".stock.json")
         if os.path.exists(path):
             with open(path) as file:
                 for name, way, kind, far in json.load(file):
-                    row = found.setdefault((way, name), {})
+                    row = rows.setdefault((way, name), {})
                     row[kind] = max(far, row.get(kind, 0))
-    return found
+    return rows
 
 
 def migrations():
-    """{(from, to, stock optimizer): {"stock, apart" or "migrated, apart": largest of any cell}}."""
-    found = {}
+    """Returns {(from, to, stock optimizer): {"stock, apart" or "migrated, apart": largest of any cell}}."""
+    rows = {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".migration.json")
         if os.path.exists(path):
             with open(path) as file:
                 for name, first, second, apart, far in json.load(file):
-                    row = found.setdefault((first, second, name), {})
+                    row = rows.setdefault((first, second, name), {})
                     for column, value in zip(APART, (apart, far)):
                         if value is not None:
                             row[column] = max(value, row.get(column, 0))
-    return found
+    return rows
 
 
 def continued():
-    """({writer: {way: largest}}, {definition: {column: largest}}) of what one API began and another ended."""
+    """Returns ({writer: {way: largest}}, {definition: {column: largest}}) of the runs of tests/test_grid.py."""
     grid, definitions = {}, {}
     for cell in cells.read():
         path = os.path.join(RESULTS, cell + ".grid.json")
@@ -94,10 +94,10 @@ def continued():
     return grid, definitions
 
 
-def largest(found):
-    """{(way, cells it ran in): {case: value}}, the largest of any definition and cell."""
+def largest(results):
+    """Returns {(way, number of cells): {case: value}}, the largest of any definition and cell."""
     ran, worst = {}, {}
-    for cell, rows in found.items():
+    for cell, rows in results.items():
         for (way, _), values in rows.items():
             ran.setdefault(way, []).append(cell)
             for case, value in values.items():
@@ -105,9 +105,9 @@ def largest(found):
     return {(way, str(len(set(ran[way])))): worst[way] for way in worst}
 
 
-def tables(found):
-    yield from table("largest of any definition", ("way", "cells"), largest(found))
-    for cell, rows in found.items():
+def tables(results):
+    yield from table("largest of any definition", ("way", "cells"), largest(results))
+    for cell, rows in results.items():
         yield from table(cell, ("way", "definition"), rows)
 
 

@@ -11,14 +11,14 @@ import importlib.util
 import os
 import sys
 
-# From top to bottom; + stands between rooms side by side.
+# From top to bottom. + separates rooms on the same level.
 ORDER = """api > compat.state > compat.stock > compat.targets > compat.engine > compat.backends
     > optimizers + optimizers.wrappers > optimizers.contract > errors"""
 LEVELS = {room.strip(): level for level, rooms in enumerate(ORDER.split(">")) for room in rooms.split("+")}
 
 
 def imports(path, modules):
-    """The modules that a file imports, each as often as it does; inside functions too."""
+    """Yields the modules that a file imports, once for each import; inside functions too."""
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     for node in ast.walk(tree):
@@ -33,18 +33,18 @@ def imports(path, modules):
 
 
 def room_of(module):
-    """A module's package. Those at the top, but errors, are the API."""
+    """Returns a module's package. Modules at the top belong to the API, except for errors."""
     name = module.partition(".")[2]
     inside = [room for room in LEVELS if f"{name}.".startswith(f"{room}.")]
     return max(inside, key=len, default=name if name.startswith("compat") else "api")
 
 
 def reached(graph, start):
-    found, waiting = set(), [start]
+    modules, waiting = set(), [start]
     while waiting:
-        new = set(graph[waiting.pop()]) - found
-        found, waiting = found | new, waiting + list(new)
-    return found
+        new = set(graph[waiting.pop()]) - modules
+        modules, waiting = modules | new, waiting + list(new)
+    return modules
 
 
 def main():

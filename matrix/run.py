@@ -1,7 +1,7 @@
 """Runs the matrix: python3 matrix/run.py
 
-Needs nothing but a Python 3.8 or newer with pip; all that it makes is under .tox/. Cells run through tox, a few at a
-time, and each environment is deleted after its cell (all 56 together take some 40 GB). Logs stay: .tox/logs/<cell>.log.
+Needs only Python 3.8 or newer with pip. Writes only below .tox/. Runs cells through tox, a few at a time, and deletes
+each environment after its cell (all 56 together take some 40 GB). Logs stay in .tox/logs/<cell>.log.
 """
 import argparse
 import collections
@@ -22,7 +22,7 @@ import cells
 ROOT = os.path.dirname(cells.HERE)
 WORK = os.path.join(ROOT, ".tox")
 RUNNER = os.path.join(WORK, "runner")  # the newest tox
-PINNED = os.path.join(WORK, ".tox")  # the tox that tox.ini requires, where the newest one puts it: provision_tox_env
+PINNED = os.path.join(WORK, ".tox")  # where the newest tox installs the one of tox.ini: provision_tox_env
 
 Result = collections.namedtuple("Result", "cell status versions passed failed skipped seconds")
 OK, FAILED, MISSING = "ok", "FAILED", "no such Python"
@@ -36,7 +36,7 @@ def main():
     packages = _prepare()
     _say("tox is ready, the wheel and the sdist are built: %d s" % (time.time() - start))
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing goes on behind it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no process stays behind
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         matrix = Matrix(packages, options)
         try:
@@ -73,7 +73,7 @@ def _chosen(options):
 
 
 def _longest_first(chosen):
-    """So that no long cell is left running alone at the end: newer frameworks have more APIs to test."""
+    """Starts long cells first, so that none runs alone at the end. Newer frameworks have more APIs to test."""
     return sorted(reversed(chosen), key=lambda cell: cell.kind != "framework")
 
 
@@ -81,17 +81,17 @@ def _say(text):
     print(time.strftime("%H:%M:%S ") + text, flush=True)
 
 
-# Before the first cell
+# Preparation
 
 def _prepare():
-    """Installs tox, builds what the cells install: {"wheel": path, "sdist": path}."""
+    """Installs tox and builds everstep. Returns {"wheel": path, "sdist": path}."""
     if not _works([_python(RUNNER), "-c", "import build, tox"]):
         _step("make an environment for tox", _make_runner)
     dist = os.path.join(WORK, "dist")
     shutil.rmtree(dist, ignore_errors=True)
-    # The wheel is built from the sdist, so that a file missing there is missed in every cell.
+    # Build the wheel from the sdist, so that every cell misses a file that the sdist lacks.
     _step("build everstep", lambda log: _call([_python(RUNNER), "-m", "build", "--outdir", dist, ROOT], log))
-    # The cells are run by the pinned tox itself, because the newest holds a lock while it waits for that one.
+    # Run the cells with the pinned tox itself: the newest tox holds a lock while it waits for the pinned one.
     _step("set tox up", lambda log: _call([_python(RUNNER), "-m", "tox", "list"], log))
     packages = sorted(os.path.join(dist, name) for name in os.listdir(dist))
     return {"wheel" if name.endswith(".whl") else "sdist": name for name in packages}
@@ -109,7 +109,7 @@ def _make_runner(log):
     pip = [_python(RUNNER), "-m", "pip"]
     try:
         _call([sys.executable, "-m", "venv", "--clear", RUNNER], log)
-    except subprocess.CalledProcessError:  # Debian's Python without python3-venv has no pip to put into it
+    except subprocess.CalledProcessError:  # Debian's Python without python3-venv cannot install pip
         _call([sys.executable, "-m", "venv", "--clear", "--without-pip", RUNNER], log)
         pip = [sys.executable, "-m", "pip", "--python", _python(RUNNER)]
     _call(pip + ["install", "build", "tox"], log)
@@ -143,7 +143,7 @@ class Matrix:
         log = os.path.join(WORK, "logs", cell.name + ".log")
         counts = os.path.join(WORK, "results", cell.name + ".xml")
         if os.path.exists(counts):
-            os.remove(counts)  # of an earlier run, and not to be taken for this one's
+            os.remove(counts)  # left by an earlier run
         _say("%-18s starts: %s" % (cell.name, cell.holds))
         with self.sdist if cell.install == "sdist" else contextlib.nullcontext():
             start = time.time()
@@ -190,7 +190,7 @@ class Matrix:
 
 
 def _kill(process):
-    """Ends a tox with all that it started."""
+    """Kills a tox and all its child processes."""
     if os.name == "nt":
         process.kill()
     elif process.poll() is None:
@@ -201,8 +201,8 @@ def _kill(process):
 def _result(cell, passed, log, counts, seconds):
     with open(log, errors="replace") as file:
         text = file.read()
-    found = re.search(r"^cell %s: (.*)$" % re.escape(cell.name), text, re.M)
-    versions = dict(item.split(" ", 1) for item in found.group(1).split(", ")) if found else {}
+    match = re.search(r"^cell %s: (.*)$" % re.escape(cell.name), text, re.M)
+    versions = dict(item.split(" ", 1) for item in match.group(1).split(", ")) if match else {}
     if "could not find python interpreter" in text:
         return Result(cell, MISSING, versions, None, None, None, seconds)
     if not os.path.exists(counts):
@@ -220,7 +220,7 @@ def _tail(path, lines=60):
     return "%s, its last lines:\n    %s" % (os.path.relpath(path, ROOT), "    ".join(tail))
 
 
-# After the last
+# The report
 
 def _report(results, options, seconds):
     rows = [("cell", "python", "framework", "keras", "passed", "failed", "skipped", "seconds", "status")]

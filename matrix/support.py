@@ -1,4 +1,4 @@
-"""Writes the README's support table from the targets' declarations; `--check` only says whether it is current."""
+"""Writes the README's support table from the targets' declarations; `--check` only tells if it is current."""
 import io
 import os
 import sys

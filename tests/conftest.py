@@ -1,8 +1,8 @@
-"""What every test runs under: the cell it is in, checked; warnings as errors; known failures as strict xfails.
+"""Checks that the cell has the versions that it pins, turns warnings into errors, and marks known failures as xfails.
 
-`@pytest.mark.shared`, on a test or a module: a cell runs those of its cases that are in the cell's `parts` in
-matrix/cells.ini, so that the matrix takes less than an hour. `shared(False)` takes a test of such a module out again.
-Outside of a cell, and with EVERSTEP_FULL=1, all cases run.
+`@pytest.mark.shared`, on a test or a module, splits its cases over the cells of the matrix, so that the matrix takes
+less than an hour: a cell runs those in its `parts` of matrix/cells.ini. `shared(False)` exempts one test of such a
+module. Outside of a cell, and with EVERSTEP_FULL=1, all cases run.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -16,7 +16,7 @@ import zlib
 
 import pytest
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow reads it on import
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "matrix"))
 
@@ -27,9 +27,9 @@ pytest.register_assert_rewrite("keras_suite")
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
-HERE = {}  # what is installed here: {name: version, or None where there is none}
+INSTALLED = {}  # {package: installed version, or None if it is not installed}
 
-# What does not turn into an error: (filter, why it is not ours to mend). The module is the one that warns.
+# Warnings that do not become errors: (filter, why we cannot fix it). The module is the one that warns.
 OTHERS = "(tensorflow|keras|tf_keras|jax|wrapt|gast|astunparse|google|h5py|flatbuffers|tensorboard|pkg_resources)"
 ALLOWED = [
     ("ignore::DeprecationWarning:" + OTHERS, "old frameworks use what a newer Python or NumPy gave up"),
@@ -50,11 +50,11 @@ def pytest_configure(config):
 
 
 def pytest_sessionstart(session):
-    # Before any test, so that what a framework warns of while it is imported is not taken for a test's doing.
+    # Import the frameworks before any test, so that no test fails for a warning that an import emits.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("numpy", "packaging") + FRAMEWORKS:
-            HERE[name] = _version(name)
+            INSTALLED[name] = _version(name)
     table = cells.read()
     if CELL and CELL not in table:
         pytest.exit("EVERSTEP_CELL is %s, which matrix/cells.ini does not have" % CELL, returncode=3)
@@ -67,7 +67,7 @@ def _version(name):
     try:
         return importlib.import_module(name).__version__
     except ImportError as error:
-        # One that is there but does not import is not the same as none.
+        # A package that is installed but does not import is broken, not missing.
         missing = getattr(error, "name", str(error).split()[-1])  # Python 2: "No module named keras"
         return None if missing == name else "broken (%s)" % error
     except Exception as error:
@@ -76,25 +76,25 @@ def _version(name):
 
 def _not_as_pinned(cell):
     pins = cells.pins(cell)
-    expected = {name: pins[name] for name in HERE if name in pins}
+    expected = {name: pins[name] for name in INSTALLED if name in pins}
     expected["python"] = cell.python
     for name in ("tensorflow", "jax", "torch"):
         expected.setdefault(name, None)
     if cell.kind == "numpy":
         expected.setdefault("keras", None)
-    found = dict(HERE, python="%d.%d" % sys.version_info[:2])
-    return ["%s is %s, should be %s" % (name, found[name] or "absent", expected[name] or "absent")
-            for name in sorted(expected) if found[name] != expected[name]]
+    installed = dict(INSTALLED, python="%d.%d" % sys.version_info[:2])
+    return ["%s is %s, should be %s" % (name, installed[name] or "absent", expected[name] or "absent")
+            for name in sorted(expected) if installed[name] != expected[name]]
 
 
 def pytest_collection_modifyitems(config, items):
     parts, of = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
-    own, others = [], []
+    selected, deselected = [], []
     for item in items:
-        is_own = not _is_shared(item) or zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
-        (own if is_own else others).append(item)
-    items[:] = own
-    config.hook.pytest_deselected(items=others)
+        is_selected = not _is_shared(item) or zlib.crc32(item.nodeid.encode("utf-8")) % of + 1 in parts
+        (selected if is_selected else deselected).append(item)
+    items[:] = selected
+    config.hook.pytest_deselected(items=deselected)
     for entry in cells.known_failures():
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
@@ -102,18 +102,18 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _is_shared(item):
-    shared = item.get_closest_marker("shared")  # a test's own goes before its module's
+    shared = item.get_closest_marker("shared")  # a mark on the test goes before one on its module
     return shared is not None and False not in shared.args
 
 
 def pytest_terminal_summary(terminalreporter):
-    versions = ["%s %s" % (name, HERE[name]) for name in sorted(HERE) if HERE[name]]
+    versions = ["%s %s" % (name, INSTALLED[name]) for name in sorted(INSTALLED) if INSTALLED[name]]
     terminalreporter.write_line("cell %s: python %s, %s"
                                 % (CELL or "(none)", platform.python_version(), ", ".join(versions)))
 
 
 def pytest_collection_finish():
-    """What is imported stays: the collector need not walk through a million objects of a framework again and again."""
+    """Freezes all imported objects, so that the collector does not walk a million framework objects again and again."""
     gc.collect()
     if hasattr(gc, "freeze"):  # Python 3.7 and newer
         gc.freeze()

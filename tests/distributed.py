@@ -1,6 +1,6 @@
-"""Trains on a distribution engine, in a process of its own: `python distributed.py JOB [KEY=VALUE ...]`.
+"""Runs one distributed training job in its own process: `python distributed.py JOB [KEY=VALUE ...]`.
 
-Prints one line of JSON. tests/test_distribution.py starts these processes, compares what they found and stops them.
+Prints one line of JSON. tests/test_distribution.py starts these processes, compares their results and stops them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -20,9 +20,9 @@ WEIGHTS = random.normal(size=(WIDTH, OUTPUTS)).astype("float32")
 
 
 def definitions():
-    """What each job trains, those of ONLY; epsilon is large where rounding would decide the sign of a step."""
+    """Returns {name: definition} to train; ONLY selects some. A large epsilon keeps rounding from deciding signs."""
     chosen = os.environ.get("ONLY")
-    return {name: made for name, made in _definitions().items() if not chosen or name in chosen.split("; ")}
+    return {name: definition for name, definition in _definitions().items() if not chosen or name in chosen.split("; ")}
 
 
 def _definitions():
@@ -41,13 +41,13 @@ def _definitions():
 
 
 def batch(step):
-    """(numbers of words, targets); few words, so that the replicas share some."""
+    """Returns (word ids, targets). There are few words, so that replicas share some."""
     random = np.random.RandomState(step + 10)
     return random.randint(0, WORDS, BATCH).astype("int64"), random.normal(size=(BATCH, OUTPUTS)).astype("float32")
 
 
 def two_devices(tf):
-    """Two CPUs of this machine's one."""
+    """Splits this machine's CPU into two virtual devices."""
     config = tf.config if hasattr(tf.config, "set_logical_device_configuration") else tf.config.experimental
     one = getattr(config, "LogicalDeviceConfiguration", None) or config.VirtualDeviceConfiguration
     split = getattr(config, "set_logical_device_configuration", None) or config.set_virtual_device_configuration
@@ -55,20 +55,20 @@ def two_devices(tf):
 
 
 def modules(tf):
-    """The Keras APIs of this TensorFlow by name, one or both of them."""
-    found = [("keras", tf.keras)]
+    """Returns [(name, module)] of the Keras APIs in this TensorFlow: one or two."""
+    apis = [("keras", tf.keras)]
     try:
         from tf_keras.optimizers import legacy
     except ImportError:
         legacy = getattr(tf.keras.optimizers, "legacy", None)
-    if hasattr(getattr(legacy, "Adam", None), "add_slot"):  # that of Keras 3 has nothing in it but a warning
-        found.append(("legacy", legacy))
+    if hasattr(getattr(legacy, "Adam", None), "add_slot"):  # in Keras 3 the class only warns
+        apis.append(("legacy", legacy))
     chosen = os.environ.get("MODULE")
-    return [found[int(chosen) % len(found)]] if chosen else found
+    return [apis[int(chosen) % len(apis)]] if chosen else apis
 
 
 class Model(object):
-    """An embedding and a layer, trained on batches of which each replica takes its part."""
+    """An embedding and a dense layer. Each replica trains on its part of a batch."""
 
     def __init__(self, tf, module, definition, strategy=None):
         self.tf, self.strategy = tf, strategy or tf.distribute.get_strategy()
@@ -79,14 +79,14 @@ class Model(object):
             self.optimizer = definition.bind(module)
             if hasattr(self.optimizer, "build"):
                 self.optimizer.build([self.table, self.weights])
-        self.share = None  # how much of a batch is this process's, and which part; by default that of the replica
+        self.share = None  # (batch size of this process, its index); by default each replica takes its share
         run = getattr(self.strategy, "run", None) or self.strategy.experimental_run_v2
         self.function = tf.function(lambda words, targets: run(self.step, args=(words, targets)))
 
     def step(self, words, targets):
         tf, context = self.tf, self.tf.distribute.get_replica_context()
         share = BATCH // self.strategy.num_replicas_in_sync
-        task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")  # the first versions count within a process
+        task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")  # early versions count within a process
         first = share * (task["index"] if task else tf.cast(context.replica_id_in_sync_group, "int32"))
         if self.share:
             share, first = self.share[0], self.share[0] * self.share[1]
@@ -94,10 +94,10 @@ class Model(object):
         native = [v.value if self.keras3 else v for v in (self.table, self.weights)]
 
         def loss():
-            found = tf.matmul(tf.nn.embedding_lookup(native[0], words), native[1])
-            return tf.reduce_sum(tf.square(found - targets)) / BATCH
+            outputs = tf.matmul(tf.nn.embedding_lookup(native[0], words), native[1])
+            return tf.reduce_sum(tf.square(outputs - targets)) / BATCH
 
-        if self.share:  # Horovod adds gradients up where it takes them itself
+        if self.share:  # Horovod sums gradients only where it computes them itself
             self.optimizer.minimize(loss, native)
             return
         with tf.GradientTape() as tape:
@@ -115,38 +115,38 @@ class Model(object):
         return [each.numpy() for v in native for each in self.strategy.experimental_local_results(v)]
 
 
-def apart(found, wanted):
-    """The largest difference; `found` may have each variable several times, once for each replica."""
-    each = len(found) // len(wanted)
-    return max(float(np.abs(value - wanted[place // each]).max()) for place, value in enumerate(found))
+def largest_difference(values, expected):
+    """Returns the largest difference. `values` may hold each variable several times, once for each replica."""
+    each = len(values) // len(expected)
+    return max(float(np.abs(value - expected[place // each]).max()) for place, value in enumerate(values))
 
 
 def replicas(kinds):
-    """MirroredStrategy and CentralStorageStrategy on two devices, against one replica on the whole batches."""
+    """Compares MirroredStrategy and CentralStorageStrategy on two devices with one replica on the whole batches."""
     import tensorflow as tf
 
     two_devices(tf)
     devices = ["CPU:0", "CPU:1"]
-    made = {
+    strategies = {
         "mirrored": lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice()),
         "central": lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0"),
     }
-    found = {}
+    differences = {}
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
-            alone = Model(tf, module, definition).train(range(STEPS))
+            single = Model(tf, module, definition).train(range(STEPS))
             for kind in kinds.split(","):
-                both = Model(tf, module, definition, made[kind]()).train(range(STEPS))
-                found["{} {} {}".format(target, kind, name)] = apart(both.values(), alone.values())
-    return found
+                both = Model(tf, module, definition, strategies[kind]()).train(range(STEPS))
+                differences["{} {} {}".format(target, kind, name)] = largest_difference(both.values(), single.values())
+    return differences
 
 
 def resumed():
-    """Saved in the middle by one strategy, and continued by another, in each of two ways."""
+    """Saves halfway under one strategy and resumes under another, by capture and by checkpoint."""
     import tensorflow as tf
 
     two_devices(tf)
-    devices, found = ["CPU:0", "CPU:1"], {}
+    devices, differences = ["CPU:0", "CPU:1"], {}
     mirrored = lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())  # noqa: E731
     definition = definitions()["accumulate(Adam)"]
     for target, module in modules(tf):
@@ -154,14 +154,14 @@ def resumed():
         for before, after in ((mirrored, None), (None, mirrored)):
             first = Model(tf, module, definition, before and before()).train(range(3))
             second = Model(tf, module, definition, after and after())
-            held = [[model.table, model.weights] for model in (first, second)]
-            everstep.restore(second.optimizer, everstep.capture(first.optimizer, held[0]), held[1])
-            for old, new in zip(*held):
+            variables = [[model.table, model.weights] for model in (first, second)]
+            everstep.restore(second.optimizer, everstep.capture(first.optimizer, variables[0]), variables[1])
+            for old, new in zip(*variables):
                 new.assign(old.numpy() if hasattr(old, "numpy") else old.value.numpy())
             label = "{} {}".format(target, "out of mirrored" if before else "into mirrored")
-            found[label + " by capture"] = apart(second.train(range(3, STEPS)).values(), whole)
+            differences[label + " by capture"] = largest_difference(second.train(range(3, STEPS)).values(), whole)
             if target == "keras" and first.keras3:
-                continue  # whose optimizers are in no tf.train.Checkpoint
+                continue  # its optimizers cannot be in a tf.train.Checkpoint
             third = Model(tf, module, definition, after and after())
             path = os.path.join(os.environ["FOLDER"], label.replace(" ", "_"))
             first = Model(tf, module, definition, before and before()).train(range(3))
@@ -170,48 +170,48 @@ def resumed():
                 for model in (first, third)
             )
             read.restore(saved.save(path))
-            found[label + " by checkpoint"] = apart(third.train(range(3, STEPS)).values(), whole)
-    return found
+            differences[label + " by checkpoint"] = largest_difference(third.train(range(3, STEPS)).values(), whole)
+    return differences
 
 
 def multi_worker():
-    """One of the processes of a MultiWorkerMirroredStrategy; TF_CONFIG says which."""
+    """Runs one process of a MultiWorkerMirroredStrategy; TF_CONFIG says which."""
     import tensorflow as tf
 
     kind = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)
     strategy = (kind or tf.distribute.experimental.MultiWorkerMirroredStrategy)()
-    found = {}
+    values = {}
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
             both = Model(tf, module, definition, strategy).train(range(STEPS))
-            found["{} {}".format(target, name)] = [value.tolist() for value in both.values()]
-    return found
+            values["{} {}".format(target, name)] = [value.tolist() for value in both.values()]
+    return values
 
 
-def alone():
+def single_process():
     import tensorflow as tf
 
     return {
-        "{} {}".format(target, name): [v.tolist() for v in Model(tf, module, made).train(range(STEPS)).values()]
+        "{} {}".format(target, name): [v.tolist() for v in Model(tf, module, definition).train(range(STEPS)).values()]
         for target, module in modules(tf)
-        for name, made in sorted(definitions().items())
+        for name, definition in sorted(definitions().items())
     }
 
 
 def server(task, cluster):
-    """A process of a cluster that others give work to; it runs until it is stopped."""
+    """Serves a cluster's requests until the process is stopped."""
     import tensorflow as tf
 
     kind, number = task.split(":")
     make = getattr(tf.train, "Server", None) or tf.distribute.Server
-    made = make(tf.train.ClusterSpec(json.loads(cluster)), job_name=kind, task_index=int(number), protocol="grpc")
+    tf_server = make(tf.train.ClusterSpec(json.loads(cluster)), job_name=kind, task_index=int(number), protocol="grpc")
     print(json.dumps("ready"))
     sys.stdout.flush()
-    made.join()
+    tf_server.join()
 
 
 def coordinator(cluster):
-    """The process that gives work to the workers of a ParameterServerStrategy."""
+    """Dispatches steps to the workers of a ParameterServerStrategy."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -220,33 +220,34 @@ def coordinator(cluster):
     kind = getattr(tf.distribute, "ParameterServerStrategy", None)
     strategy = (kind or tf.distribute.experimental.ParameterServerStrategy)(resolver)
     places = getattr(tf.distribute, "coordinator", None) or tf.distribute.experimental.coordinator
-    found = {}
+    results = {}
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
             model = Model(tf, module, definition, strategy)
             dispatch = places.ClusterCoordinator(strategy)
             for step in range(STEPS):
                 dispatch.schedule(model.function, args=tuple(map(tf.constant, batch(step))))
-                dispatch.join()  # so that the steps are in order, and the numbers those of one process
-            found["{} {}".format(target, name)] = [value.tolist() for value in model.values()]
-            found["{} {} updates".format(target, name)] = int(model.optimizer.iterations.numpy())
-    return found
+                dispatch.join()  # one step at a time, so that the result is that of one process
+            results["{} {}".format(target, name)] = [value.tolist() for value in model.values()]
+            results["{} {} updates".format(target, name)] = int(model.optimizer.iterations.numpy())
+    return results
 
 
 def train_worker(task, cluster, sync, steps):
-    """A worker of a TF 1 cluster: gradients of 1, on rows of a table twice; prints each step that is done.
+    """Runs a worker of a TF 1 cluster: gradients of 1, twice on one row of a table. Prints each step that is done.
 
-    It does so many steps, with `sync` so many as there are updates of both workers, or until there is a file `enough`.
-    SGD has a kernel for all but rows. Lion has none, and its change is the same in whatever order its slot is moved.
+    It stops after `steps` steps (with `sync`, after `steps` updates of both workers together), or once a file `enough`
+    exists. SGD has a kernel, except for `sparse="rows"`. Lion has none, and its update does not depend on the order in
+    which workers write its slot.
     """
     import tensorflow as tf
 
     tf, number = getattr(tf.compat, "v1", tf), int(task.split(":")[1])
     spec = tf.train.ClusterSpec(json.loads(cluster))
-    made = tf.train.Server(spec, job_name="worker", task_index=number)
+    tf_server = tf.train.Server(spec, job_name="worker", task_index=number)
     definitions = [everstep.optimizers.SGD(0.125)]
     definitions += [everstep.optimizers.Lion(0.125, sparse="rows")] if sync == "no" else []
-    operations, own, hooks = [], [], []
+    operations, states, hooks = [], [], []
     with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:{}".format(number), cluster=spec)):
         counter = tf.train.get_or_create_global_step()
         rows = tf.IndexedSlices(tf.ones((2, 2)), tf.constant([1, 1], tf.int64), tf.constant([4, 2], tf.int64))
@@ -260,27 +261,27 @@ def train_worker(task, cluster, sync, steps):
                 hooks.append(optimizer.make_session_run_hook(number == 0))
             count = None if operations else counter
             operations.append(optimizer.apply_gradients([(tf.ones(3), weights), (rows, table)], global_step=count))
-            own.append([bound.counter("updates"), weights, table])
+            states.append([bound.counter("updates"), weights, table])
     config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:{}".format(number)])
-    with tf.train.MonitoredTrainingSession(made.target, number == 0, hooks=hooks, config=config) as session:
+    with tf.train.MonitoredTrainingSession(tf_server.target, number == 0, hooks=hooks, config=config) as session:
         print(json.dumps("ready"))
         sys.stdout.flush()
         done, enough = 0, os.path.join(os.environ["FOLDER"], "enough")
-        # In step, what a worker does may be an update of both; one alone would wait for the other for ever.
+        # With `sync`, one worker's step may complete the last update. The other would then wait forever.
         while (session.run(counter) if sync == "yes" else done) < int(steps) and not os.path.exists(enough):
             session.run(operations)
             done += 1
             print(json.dumps(done))
             sys.stdout.flush()
-        found = session.run([counter, own])
-        print(json.dumps([found[0].tolist(), [[value.tolist() for value in each] for each in found[1]]]))
+        results = session.run([counter, states])
+        print(json.dumps([results[0].tolist(), [[value.tolist() for value in each] for each in results[1]]]))
         sys.stdout.flush()
         if os.environ.get("STAY"):
-            time.sleep(600)  # the chief, whose end would be that of the others
+            time.sleep(600)  # stays alive: the other workers stop when the chief does
 
 
 def estimator(replicas):
-    """tf.estimator with a RunConfig: tf.train's API in one process, or OptimizerV2 on two devices."""
+    """Trains a tf.estimator with a RunConfig: tf.train's API in one process, or OptimizerV2 on two devices."""
     import tensorflow
 
     tf, folder = getattr(tensorflow.compat, "v1", tensorflow), os.path.join(os.environ["FOLDER"], "estimator")
@@ -299,8 +300,8 @@ def estimator(replicas):
     def model(features, labels, mode):
         table = tf.get_variable("table", initializer=TABLE, use_resource=several)
         weights = tf.get_variable("weights", initializer=WEIGHTS, use_resource=several)
-        found = tf.matmul(tf.nn.embedding_lookup(table, features), weights)
-        loss = tf.reduce_sum(tf.square(found - labels)) / BATCH
+        outputs = tf.matmul(tf.nn.embedding_lookup(table, features), weights)
+        loss = tf.reduce_sum(tf.square(outputs - labels)) / BATCH
         definition = definitions()["Adam"]
         if several:
             optimizer = definition.bind(getattr(tensorflow.keras.optimizers, "legacy", tensorflow.keras))
@@ -311,15 +312,16 @@ def estimator(replicas):
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
 
     config = tf.estimator.RunConfig(model_dir=folder, save_checkpoints_steps=3, **settings)
-    made = tf.estimator.Estimator(model, config=config)
-    made.train(lambda: inputs() if several else inputs().make_one_shot_iterator().get_next(), max_steps=STEPS)
-    values = [made.get_variable_value(name) for name in ("table", "weights")]
+    trained = tf.estimator.Estimator(model, config=config)
+    trained.train(lambda: inputs() if several else inputs().make_one_shot_iterator().get_next(), max_steps=STEPS)
+    values = [trained.get_variable_value(name) for name in ("table", "weights")]
     start = {"table": TABLE, "weights": WEIGHTS}
-    return {"Adam": apart(values, by_numpy(start)), "global_step": int(made.get_variable_value("global_step"))}
+    steps = int(trained.get_variable_value("global_step"))
+    return {"Adam": largest_difference(values, by_numpy(start)), "global_step": steps}
 
 
 def by_numpy(start):
-    """What Adam makes of the table and the weights, by the definition on arrays."""
+    """Returns the table and the weights after training with Adam on NumPy arrays."""
     table, weights = start["table"].copy(), start["weights"].copy()
     optimizer = definitions()["Adam"].bind(np)
     for words, targets in map(batch, range(STEPS)):
@@ -330,26 +332,26 @@ def by_numpy(start):
 
 
 def horovod():
-    """One of the processes of Horovod, whose optimizer is around ours; its own launcher says which."""
+    """Runs one process of Horovod, which wraps our optimizer. Horovod's launcher sets the rank."""
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
     hvd.init()
-    found = {}
+    values = {}
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
             model = Model(tf, module, definition)
             model.optimizer = hvd.DistributedOptimizer(model.optimizer, op=hvd.Sum)
             model.share = BATCH // hvd.size(), hvd.rank()
-            found["{} {}".format(target, name)] = [value.tolist() for value in model.train(range(STEPS)).values()]
-    print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "found": found}))
+            values["{} {}".format(target, name)] = [value.tolist() for value in model.train(range(STEPS)).values()]
+    print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "values": values}))
 
 
 def jax_devices():
-    """Keras 3 on JAX, data parallel on two virtual devices, against one device."""
+    """Compares Keras 3 on JAX, data parallel on two virtual devices, with one device."""
     import keras
 
-    found = {}
+    differences = {}
     for name, definition in sorted(definitions().items()):
         if definition.sparse != "exact":
             continue  # gradients are dense there
@@ -368,13 +370,13 @@ def jax_devices():
                 model.train_on_batch(words, targets)
             values.append(model.get_weights())
             where = len(model.weights[0].value.sharding.device_set)
-        found[name] = apart(values[1], values[0])
-        found[name + " devices"] = where
-    return found
+        differences[name] = largest_difference(values[1], values[0])
+        differences[name + " devices"] = where
+    return differences
 
 
 JOBS = dict(
-    alone=alone,
+    single_process=single_process,
     coordinator=coordinator,
     estimator=estimator,
     horovod=horovod,

@@ -1,7 +1,7 @@
-"""One way to train with any bound optimizer: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
+"""Trains any bound optimizer in a uniform way: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
 
-Gradients are given from outside, so that all targets get the same. Each class below is one way in which one target is
-used; `here()` lists those that this environment has.
+Tests pass gradients in, so that every target gets the same ones. A *way* is one mode of one target: eager, in a
+function, in a session. Each subclass of `Run` is one way; `all_ways()` lists those of this environment.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -21,26 +21,26 @@ import numpy as np
 import everstep
 from everstep.compat.targets import detect, native_classes
 
-FULL = bool(os.environ.get("EVERSTEP_FULL"))  # all that the quick battery's cells share between them
-# What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
+FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this cell's share
+# Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.
 TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
-# stock: what gives the native classes, by name; sparse: whether gradients can be
+# stock: the module or namespace with the native classes; sparse: whether gradients may be sparse
 Way = namedtuple("Way", "name target module run stock sparse")
 
 DENSE, SPARSE, NONE = "dense", "sparse", "none"
 
 
-_kept = []  # sessions that Keras has done with
+_kept = []  # old sessions, kept until their callables are collected
 
 
-def start_anew(keras):
-    """`clear_session`, without the crash of TF 1.6 to 1.12: a callable that is collected after its session."""
+def clear_session(keras):
+    """Clears the Keras session. Avoids a crash of TF 1.6 to 1.12, when a callable is collected after its session."""
     backend = keras.backend
     tf = sys.modules.get("tensorflow")
     if tf is not None and tf.__version__.split(".")[:2] in [["1", minor] for minor in "6 7 8 9 10 11 12".split()]:
         if len(_kept) > 30:
-            gc.collect()  # the callables first
+            gc.collect()  # collects the callables before their sessions
             del _kept[:-1]
         _kept.append(backend.get_session())
     backend.clear_session()
@@ -48,7 +48,7 @@ def start_anew(keras):
 
 @contextlib.contextmanager
 def unregistered(module):
-    """As in a process that has bound nothing: the loaders of the module's API know no class of ours."""
+    """Hides our classes from the API's loaders, as in a process that has not bound any definition."""
     table = native_classes.registry_of(detect.find(module).base).get_custom_objects()
     ours = {name: value for name, value in table.items() if hasattr(value, "definition_class")}
     for name in ours:
@@ -60,7 +60,13 @@ def unregistered(module):
 
 
 class Run(object):
-    """Args: make: gives the optimizer; start: {name: array}; kinds: {name: DENSE, SPARSE or NONE}."""
+    """One model in training.
+
+    Args:
+        make: a function that returns the bound optimizer.
+        start: {name: array}, the start values of the variables.
+        kinds: {name: DENSE, SPARSE or NONE}, the kinds of their gradients.
+    """
 
     def __init__(self, make, start, kinds):
         self.make, self.kinds, self.names = make, kinds, sorted(start)
@@ -71,11 +77,11 @@ class Run(object):
         return [name for name in self.names if self.kinds[name] != NONE]
 
     def flush(self):
-        """Brings every row up to date."""
+        """Applies all deferred updates of all rows."""
         self.optimizer.flush()
 
     def catch_up(self, name, rows):
-        """Brings the rows that are read next up to date."""
+        """Applies the deferred updates of the rows that are read next."""
         self.optimizer.catch_up(self.variables[name], rows)
 
     def close(self):
@@ -104,7 +110,7 @@ class ArraysRun(Run):
         self.optimizer.learning_rate = rate
 
     def in_order(self):
-        """The variables that are trained; arrays have names by the order in which they are first seen."""
+        """Returns the trained variables in order: a state names arrays by the order in which steps first saw them."""
         return OrderedDict((name, self.variables[name]) for name in self.trained())
 
     def resumed(self):
@@ -115,7 +121,7 @@ class ArraysRun(Run):
 
 
 class GraphRun(Run):
-    """A TF1 graph and session; `apply` says how the optimizer is given the pairs."""
+    """A TF 1 graph and its session. Subclasses define `apply`, which passes the pairs to the optimizer."""
 
     resource = True
 
@@ -208,13 +214,13 @@ class V2SessionRun(GraphRun):
         return self.optimizer.apply_gradients(pairs)
 
     def set_rate(self, rate):
-        # Graph variables are set through their session, which K.set_value would not know.
+        # Set a graph variable in its own session: K.set_value uses another one.
         initializer = self.optimizer.learning_rate.initializer
         self.session.run(initializer, {initializer.inputs[1]: rate})
 
 
 class EagerRun(Run):
-    """TF 2, a call at a time."""
+    """TF 2 in eager mode."""
 
     folder = None
 
@@ -250,7 +256,7 @@ class EagerRun(Run):
         self.optimizer.learning_rate = rate
 
     def resumed(self):
-        # Slots are restored when they are made, so the file has to stay until the run is closed.
+        # Slots are restored when they are created, so the file has to stay until the run is closed.
         self.folder = tempfile.mkdtemp()
         path = self.checkpoint().write(os.path.join(self.folder, "model"))
         other = type(self)(self.make, self.start, self.kinds)
@@ -282,13 +288,13 @@ class FunctionRun(EagerRun):
 
 
 class GetUpdatesRun(Run):
-    """A bare K.function, whose loss has the gradients that are fed."""
+    """A plain K.function. Its loss is linear, so that its gradients are those that are fed."""
 
     keras = None
 
     def build(self):
         K = self.keras.backend
-        start_anew(self.keras)
+        clear_session(self.keras)
         symbolic = getattr(K, "symbolic", lambda function: function)
         self.variables = {
             name: K.variable(self.start[name], dtype=str(self.start[name].dtype), name=name) for name in self.names
@@ -322,11 +328,11 @@ class GetUpdatesRun(Run):
 
     def flush(self):
         operation = self.optimizer.flush()
-        if operation is not None:  # on TF 2 variables are eager
+        if operation is not None:  # None on TF 2, where variables are eager
             self.keras.backend.get_session().run(operation)
 
     def catch_up(self, name, rows):
-        if self.optimizer.backend.eager:  # the variables of Keras on TF 2
+        if self.optimizer.backend.eager:  # Keras on TF 2
             self.optimizer.catch_up(self.variables[name], rows)
             return
         if not hasattr(self, "catching_up"):
@@ -351,7 +357,7 @@ class GetUpdatesRun(Run):
 
 
 class KerasRun(Run):
-    """Keras 3 on any backend, a call at a time."""
+    """Keras 3 on any backend, in eager mode."""
 
     keras = None
     sparse = False
@@ -366,7 +372,7 @@ class KerasRun(Run):
             self.optimizer.build([self.variables[name] for name in self.names])
 
     def precision(self):
-        """JAX has no float64 unless it is asked for."""
+        """Enables float64 on JAX, which has it off by default."""
         doubles = any(value.dtype == "float64" for value in self.start.values())
         if self.keras.backend.backend() != "jax" or not doubles:
             return contextlib.nullcontext()
@@ -392,7 +398,7 @@ class KerasRun(Run):
 
     def apply(self, grads):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Gradients do not exist")  # for the variable that has none, on purpose
+            warnings.filterwarnings("ignore", "Gradients do not exist")  # one variable has none on purpose
             self.optimizer.apply(grads, [self.variables[name] for name in self.names])
 
     def step(self, grads):
@@ -420,7 +426,7 @@ class KerasRun(Run):
 
 
 class KerasFunctionRun(KerasRun):
-    """In a tf.function."""
+    """Keras 3 in a tf.function."""
 
     def build(self):
         import tensorflow as tf
@@ -433,7 +439,7 @@ class KerasFunctionRun(KerasRun):
 
 
 class KerasJitRun(KerasRun):
-    """On JAX, `stateless_apply` in a jitted function; the state lives outside of the variables."""
+    """Keras 3 on JAX: `stateless_apply` in a jitted function, with the state held outside of the variables."""
 
     def build(self):
         import jax
@@ -442,52 +448,53 @@ class KerasJitRun(KerasRun):
         self.function = jax.jit(self.stateless)
         self.state = None
 
-    def stateless(self, own, grads, values):
+    def stateless(self, optimizer_values, grads, values):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Gradients do not exist")
-            return self.optimizer.stateless_apply(own, grads, values)
+            return self.optimizer.stateless_apply(optimizer_values, grads, values)
 
     def step(self, grads):
         with self.precision():
             trained = [self.variables[name] for name in self.names]
-            own, values = ([variable.value for variable in group] for group in (self.optimizer.variables, trained))
-            values, own = self.function(own, self.tensors(grads), values)
-            for variable, value in list(zip(trained, values)) + list(zip(self.optimizer.variables, own)):
+            groups = self.optimizer.variables, trained
+            optimizer_values, values = ([variable.value for variable in group] for group in groups)
+            values, optimizer_values = self.function(optimizer_values, self.tensors(grads), values)
+            for variable, value in list(zip(trained, values)) + list(zip(self.optimizer.variables, optimizer_values)):
                 variable.assign(value)
 
 
-def _way(name, found, run, stock, sparse=True):
-    return Way(name, found.target.name, found.module, run, stock, sparse)
+def _way(name, api, run, stock, sparse=True):
+    return Way(name, api.target.name, api.module, run, stock, sparse)
 
 
-def here():
-    """The ways in which this environment can train, each once; the same objects at every call."""
+def all_ways():
+    """Returns every way of this environment once, the same objects at every call."""
     if not _ways:
-        _ways.extend(_found_here())
+        _ways.extend(_find_ways())
     return list(_ways)
 
 
 _ways = []
 
 
-def _found_here():
+def _find_ways():
     ways, bases = [], set()
     for name, module in detect.known_modules():
         if module is None:
             continue
         try:
-            found = detect.find(module)
+            api = detect.find(module)
         except everstep.errors.TargetError:
             continue
-        if found.base in bases:
+        if api.base in bases:
             continue
-        bases.add(found.base)
-        ways.extend(_ways_of(name, found))
+        bases.add(api.base)
+        ways.extend(_ways_of_api(name, api))
     return ways
 
 
 def one_of_each_target(ways, turn=TURN):
-    """For each target one of its ways, which take turns."""
+    """Picks one way of each target, by rotation."""
     targets_here = []
     for way in ways:
         if way.target not in targets_here:
@@ -496,54 +503,54 @@ def one_of_each_target(ways, turn=TURN):
     return [group[turn % len(group)] for group in grouped]
 
 
-def part(some, each_of, turn=TURN):
-    """Those of some cases that this cell has, one in so many; all with EVERSTEP_FULL=1."""
-    return some if FULL else some[turn % each_of :: each_of]
+def share(cases, each_of, turn=TURN):
+    """Returns every n-th of some cases, this cell's share; all of them with EVERSTEP_FULL=1."""
+    return cases if FULL else cases[turn % each_of :: each_of]
 
 
-def in_turn(some, ways):
-    """(one of `some`, way) for each way: over the matrix all of them on all ways."""
+def rotate(cases, ways):
+    """Pairs each way with one of some cases, by rotation: over the matrix every case meets every way."""
     if FULL:
-        return [(one, way) for one in some for way in ways]
-    return [(some[place % len(some)], way) for place, way in enumerate(ways, TURN)]
+        return [(case, way) for case in cases for way in ways]
+    return [(cases[place % len(cases)], way) for place, way in enumerate(ways, TURN)]
 
 
-def of_frameworks():
-    return [way for way in here() if way.target != "arrays"]
+def framework_ways():
+    return [way for way in all_ways() if way.target != "arrays"]
 
 
-def _ways_of(name, found):
-    target, module = found.target.name, found.module
+def _ways_of_api(name, api):
+    target, module = api.target.name, api.module
     if target == "arrays":
-        return [_way("numpy", found, ArraysRun, None)]
+        return [_way("numpy", api, ArraysRun, None)]
     stock = getattr(module, "optimizers", module)
     if target == "keras3":
-        return _ways_of_keras3(found, stock)
+        return _ways_of_keras3(api, stock)
     import tensorflow as tf
 
     eager = getattr(tf, "executing_eagerly", lambda: False)()
     if target == "tf_train":
         ways = [
-            _way("tf_train ref", found, TrainRefRun, module),
-            _way("tf_train resource", found, TrainResourceRun, module),
+            _way("tf_train ref", api, TrainRefRun, module),
+            _way("tf_train resource", api, TrainResourceRun, module),
         ]
-        return ways + ([_way("tf_train eager", found, EagerRun, module)] if eager else [])
+        return ways + ([_way("tf_train eager", api, EagerRun, module)] if eager else [])
     if target == "optimizer_v2":
-        ways = [_way("optimizer_v2 session", found, V2SessionRun, stock)]
+        ways = [_way("optimizer_v2 session", api, V2SessionRun, stock)]
         if eager:
-            ways.append(_way("optimizer_v2 eager", found, EagerRun, stock))
-            ways.append(_way("optimizer_v2 function", found, FunctionRun, stock))
+            ways.append(_way("optimizer_v2 eager", api, EagerRun, stock))
+            ways.append(_way("optimizer_v2 function", api, FunctionRun, stock))
         return ways
     if target == "update_step":
         return [
-            _way("update_step eager", found, EagerRun, stock),
-            _way("update_step function", found, FunctionRun, stock),
+            _way("update_step eager", api, EagerRun, stock),
+            _way("update_step function", api, FunctionRun, stock),
         ]
     run = type(str("GetUpdatesRun"), (GetUpdatesRun,), {"keras": module})
-    return [_way("get_updates " + name.replace("tensorflow", "tf"), found, run, stock)]
+    return [_way("get_updates " + name.replace("tensorflow", "tf"), api, run, stock)]
 
 
-def _ways_of_keras3(found, stock):
+def _ways_of_keras3(api, stock):
     import keras
 
     backend = keras.backend.backend()
@@ -552,23 +559,23 @@ def _ways_of_keras3(found, stock):
     runs += [("function", KerasFunctionRun)] if backend == "tensorflow" else []
     runs += [("jit", KerasJitRun)] if backend == "jax" else []
     return [
-        _way("keras3 %s %s" % (backend, how), found, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
+        _way("keras3 %s %s" % (backend, how), api, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
         for how, run in runs
     ]
 
 
-# The quickest first: a call at a time is slow.
+# The fastest first: eager mode is slow.
 QUICK = (TrainResourceRun, FunctionRun, GetUpdatesRun, KerasJitRun, KerasFunctionRun, ArraysRun, V2SessionRun, KerasRun)
 
 
 def quickest():
-    """Of each target the quickest way."""
-    found = {}
+    """Returns the fastest way of each target."""
+    fastest = {}
     for run in QUICK:
-        for way in here():
+        for way in all_ways():
             if issubclass(way.run, run):
-                found.setdefault(way.target, way)
-    return [found[target] for target in sorted(found)]
+                fastest.setdefault(way.target, way)
+    return [fastest[target] for target in sorted(fastest)]
 
 
-NUMPY = next(way for way in here() if way.target == "arrays")
+NUMPY = next(way for way in all_ways() if way.target == "arrays")

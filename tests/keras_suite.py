@@ -1,6 +1,6 @@
-"""What the suites of the Keras targets share: an API under test with a small model, and tests that each must pass.
+"""The tests that every Keras target must pass, and `Api`: a Keras under test with a small model.
 
-A suite makes an API of the Keras that it finds, and takes tests over by a class of its own:
+A test module creates an `Api` for its Keras and inherits the tests:
 
     class TestShared(keras_suite.SharedTests, keras_suite.Keras2Tests):
         api = API
@@ -29,18 +29,18 @@ from everstep.errors import (
 from everstep.optimizers import SGD, Adam, QHAdam
 
 
-def modules_here(*names):
-    """{target: [(name, module)]} of this environment, each native base once; of modules with these names, if given."""
-    found, bases = {}, set()
+def available_modules(*names):
+    """Returns {target: [(name, module)]} of this environment, each native base class once; `names` selects modules."""
+    modules, bases = {}, set()
     for name, module in detect.known_modules():
         try:
-            speaks = detect.find(module) if module is not None and name in (names or (name,)) else None
+            api = detect.find(module) if module is not None and name in (names or (name,)) else None
         except TargetError:
             continue
-        if speaks and speaks.base not in bases:
-            bases.add(speaks.base)
-            found.setdefault(speaks.target.name, []).append((name, module))
-    return found
+        if api and api.base not in bases:
+            bases.add(api.base)
+            modules.setdefault(api.target.name, []).append((name, module))
+    return modules
 
 
 def difference(some, others):
@@ -53,31 +53,33 @@ def same(some, others):
 
 
 class Api(object):
-    """A Keras under test. Subclasses say how values go in and out, and what its model is.
+    """A Keras under test. Subclasses convert values and build the model.
 
-    Args: module: what `bind` gets; keras: what has its layers.
+    Args:
+        module: the module that `bind` gets.
+        keras: the package that has its layers.
     """
 
-    BOUND = 2e-6  # of differences from stock
+    BOUND = 2e-6  # the largest difference from stock that is allowed
     ADAM_RATE = 0.01
-    compile_options = {}  # with which a model is trained against stock
-    native = {}  # keywords of `bind` that are kept in a config, beside those that every Keras has
-    wrong_native = []  # (keywords that `bind` refuses, what the error says), beside decay and nonsense
-    initial_epoch = {}  # what `fit` has to be told after BackupAndRestore
+    compile_options = {}  # extra arguments of `compile` in comparisons with stock
+    native = {}  # keywords of `bind` that the config keeps, beside those that every Keras has
+    wrong_native = []  # (keywords that `bind` refuses, words of the error), beside decay and nonsense
+    initial_epoch = {}  # arguments that `fit` needs after BackupAndRestore
 
     def __init__(self, module, keras):
-        found = detect.find(module)
-        self.module, self.keras, self.target, self.base = module, keras, found.target.name, found.base
+        api = detect.find(module)
+        self.module, self.keras, self.target, self.base = module, keras, api.target.name, api.base
 
     def stock(self, name, *arguments, **more):
-        """A native optimizer. The keras packages 2.6 to 2.8 do not export its class."""
+        """Creates a native optimizer. The keras packages 2.6 to 2.8 do not export its class."""
         optimizers = getattr(self.module, "optimizers", self.module)
         return (getattr(optimizers, name, None) or type(optimizers.get(name.lower())))(*arguments, **more)
 
-    def both(self, rule, **native):
-        """Our optimizer of a rule of RULES, and stock's."""
+    def ours_and_stock(self, rule, **native):
+        """Returns our optimizer and stock's, for one of RULES."""
         definition, arguments = RULES[rule][0], dict({"learning_rate": self.ADAM_RATE}, **RULES[rule][1])
-        leaves_rows = self.target == "optimizer_v2" and "momentum" in arguments  # those that have no gradient
+        leaves_rows = self.target == "optimizer_v2" and "momentum" in arguments  # as stock does
         ours = definition(sparse="rows" if leaves_rows else "exact", **arguments)
         return ours.bind(self.module, **native), self.stock(definition.__name__, **dict(arguments, **native))
 
@@ -91,8 +93,8 @@ class Api(object):
         self.stepper(optimizer, [(self.tensor(grad), weight)])()
 
     def compiled(self, optimizer, dense=False, traced=True, **more):
-        """The same model each time. What is not about training in graphs is faster without."""
-        model = started(self.build(dense))
+        """Returns a compiled model, the same each time. `traced=False` is faster where graphs do not matter."""
+        model = set_start_weights(self.build(dense))
         self.compile(model, optimizer, traced, **more)
         return model
 
@@ -104,20 +106,24 @@ class Api(object):
             model.train_on_batch(self.inputs(model)[:8], self.OUTPUTS[:8])
 
     def round_trip(self, optimizer):
-        """The optimizer after it was serialized to JSON."""
+        """Serializes an optimizer to JSON and back."""
         data = json.loads(json.dumps(self.keras.optimizers.serialize(optimizer)))
         return self.keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(self.module))
 
 
-def started(model):
-    """Sets the weights that a model starts with."""
+def set_start_weights(model):
+    """Sets fixed start weights and returns the model."""
     random = np.random.RandomState(1)
     model.set_weights([random.randn(*weight.shape).astype("float32") * 0.5 for weight in model.get_weights()])
     return model
 
 
 class Keras2(Api):
-    """tf.keras and tf_keras, with an OptimizerV2 or a new-style optimizer. Args: name: of detect.known_modules."""
+    """tf.keras and tf_keras, with an OptimizerV2 or a new-style optimizer.
+
+    Args:
+        name: the module's name in detect.known_modules.
+    """
 
     RANDOM = np.random.RandomState(0)
     ROWS, SIZE = 6, 4
@@ -157,14 +163,14 @@ class Keras2(Api):
     def set_value(self, hyper, value):
         self.K.set_value(hyper, value)
 
-    def own(self, optimizer):
-        """The values of the optimizer's variables."""
+    def optimizer_values(self, optimizer):
+        """Returns the values of the optimizer's variables."""
         if self.target == "optimizer_v2":
             return optimizer.get_weights()
         return [each.numpy() for each in optimizer._variables]  # `variables` is a method in some versions
 
     def stepper(self, optimizer, pairs):
-        """A function that takes one step with these pairs, as often as it is called."""
+        """Returns a function that applies these pairs once per call."""
 
         def step():
             return optimizer.apply_gradients(pairs)
@@ -180,7 +186,7 @@ RULES = {
     "nesterov": (SGD, {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
     "plain": (SGD, {"learning_rate": 0.1}),
 }
-RATES = {  # all of them 0.8 / (1 + n)
+RATES = {  # all of them 0.8 / (1 + t), where t counts updates from 0
     "everstep": lambda api: everstep.InverseTimeDecay(0.8, rate=1.0),
     "native": lambda api: api.schedule(),
     "piecewise": lambda api: api.keras.optimizers.schedules.PiecewiseConstantDecay(
@@ -203,16 +209,16 @@ class SharedTests(object):
     @pytest.mark.parametrize("rule", sorted(RULES))
     @pytest.mark.parametrize("dense", [False, True], ids=["embedding", "dense"])
     def test_fit_and_train_on_batch_as_stock(self, rule, dense):
-        api, found = self.api, []
-        for optimizer in api.both(rule):
+        api, weights = self.api, []
+        for optimizer in api.ours_and_stock(rule):
             model = api.compiled(optimizer, dense, **api.compile_options)
             start = model.get_weights()
             api.fit(model)
             api.train_on_batches(model)
-            found.append(model.get_weights())
+            weights.append(model.get_weights())
             assert isinstance(optimizer, api.base) and api.number(optimizer.iterations) == 18
-        assert difference(found[0], start) > 0.05
-        assert difference(*found) <= api.BOUND
+        assert difference(weights[0], start) > 0.05
+        assert difference(*weights) <= api.BOUND
 
     # Hypers.
 
@@ -220,7 +226,7 @@ class SharedTests(object):
         api = self.api
         weight, optimizer = api.variable([0.0]), Adam(0.5).bind(api.module)
         assert api.number(optimizer.learning_rate) == api.number(optimizer.lr) == 0.5
-        optimizer.learning_rate = 1.0  # before anything is built
+        optimizer.learning_rate = 1.0  # before the first step
         assert api.number(optimizer.learning_rate) == api.number(optimizer.lr) == 1.0
         step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
 
@@ -229,7 +235,7 @@ class SharedTests(object):
             step()
             return before - api.number(weight)
 
-        # Equal gradients: Adam's step is the rate, but for epsilon.
+        # With equal gradients Adam's step is the learning rate, except for epsilon.
         assert change() == pytest.approx(1.0, rel=1e-4)
         optimizer.lr = 0.25
         assert change() == pytest.approx(0.25, rel=1e-4)
@@ -242,13 +248,13 @@ class SharedTests(object):
         optimizer.beta_1 = 0.0
         assert api.number(optimizer.beta_1) == 0.0
         assert optimizer.get_config()["beta_1"] == 0.0
-        if api.target == "update_step":  # what the first step makes is made outside of the function
+        if api.target == "update_step":  # the first step creates its variables outside of the function
             assert step.experimental_get_tracing_count() == 1
 
     @pytest.mark.parametrize("bad", BAD_NUMBERS)
     def test_wrong_values_change_nothing(self, bad):
         optimizer = SGD(0.5).bind(self.api.module)
-        for name in ("learning_rate", "lr", "momentum"):  # reading the rate makes its variable, for the second turn
+        for name in ("learning_rate", "lr", "momentum"):  # the first read creates the rate's variable
             with pytest.raises((HyperTypeError, HyperValueError)):
                 setattr(optimizer, name, bad)
             assert self.api.number(optimizer.lr) == 0.5
@@ -258,7 +264,7 @@ class SharedTests(object):
     @pytest.mark.parametrize("rate", sorted(RATES))
     @pytest.mark.parametrize("accumulated", [1, 2])
     def test_schedules_see_the_number_of_updates(self, rate, accumulated):
-        """0-based, as in stock."""
+        """The count starts at 0, as in stock."""
         api, definition = self.api, SGD(RATES[rate](self.api))
         definition = definition if accumulated == 1 else everstep.accumulate(definition, accumulated)
         optimizer, weight = definition.bind(api.module), api.variable([0.0])
@@ -268,7 +274,7 @@ class SharedTests(object):
                 step()
             values.append(api.number(weight))
         np.testing.assert_allclose(-np.diff(values), [0.8, 0.4, 0.8 / 3], rtol=1e-6)
-        if api.target != "optimizer_v2":  # as in stock: the schedule, the last step's rate, the next one's
+        if api.target != "optimizer_v2":  # as in stock: Keras 3 shows the next step's rate, others the last one's
             assert api.number(optimizer.learning_rate) == pytest.approx(0.2 if api.target == "keras3" else 0.8 / 3)
 
     def test_a_schedule_of_another_api(self):
@@ -302,17 +308,17 @@ class SharedTests(object):
         plateau = callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1e9)
         api.fit(model, batch=32, epochs=2, callbacks=[plateau])
         np.testing.assert_allclose(api.number(optimizer.learning_rate), 0.0125, rtol=1e-6)
-        assert optimizer.get_config()["learning_rate"] == 0.0125  # what float32 holds, in the fewest digits
+        assert optimizer.get_config()["learning_rate"] == 0.0125  # the float32 value in the fewest digits
 
     # Config.
 
     def test_config_is_exact(self):
         definition, native = Adam(0.001, beta_1=0.8, amsgrad=True), dict(self.api.native, clipnorm=1.5, name="mine")
         optimizer, weight = definition.bind(self.api.module, **native), self.api.variable([1.0])
-        wanted = dict(native, learning_rate=0.001, beta_1=0.8, beta_2=0.999)
-        for _ in range(2):  # before and after the variables are there
+        expected = dict(native, learning_rate=0.001, beta_1=0.8, beta_2=0.999)
+        for _ in range(2):  # before and after the first step, which creates the variables
             config = optimizer.get_config()
-            assert {name: config[name] for name in wanted} == wanted
+            assert {name: config[name] for name in expected} == expected
             copy = type(optimizer).from_config(json.loads(json.dumps(config)))
             assert copy.definition == definition and copy.get_config() == config
             assert type(copy) is Adam.native_class(self.api.module)
@@ -338,11 +344,11 @@ class SharedTests(object):
                 Adam().bind(self.api.module, **native)
 
     def test_custom_objects(self):
-        found = everstep.custom_objects(self.api.module)
-        assert found["Adam"] is found["adam"] is Adam.native_class(self.api.module)
-        assert found["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
+        objects = everstep.custom_objects(self.api.module)
+        assert objects["Adam"] is objects["adam"] is Adam.native_class(self.api.module)
+        assert objects["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
 
-    # What a step is given.
+    # Arguments of a step.
 
     @pytest.mark.parametrize("bad", [-1.0, "1", True, float("nan")])
     @pytest.mark.parametrize("name", ["clipnorm", "weight_decay"])
@@ -352,7 +358,7 @@ class SharedTests(object):
             SGD().bind(self.api.module, **{name: bad})
 
     def test_nothing_to_train(self):
-        """An empty list is nothing, as a model without trainable variables needs it."""
+        """An empty list is allowed: a model may have no trainable variables."""
         optimizer = SGD(0.1).bind(self.api.module)
         optimizer.apply_gradients([])
         if self.api.target == "keras3":
@@ -361,7 +367,7 @@ class SharedTests(object):
 
 
 class FrameSpy(everstep.Definition):
-    """Remembers the names of the functions that are running when its rule runs."""
+    """Records the names of the functions on the stack when its rule runs."""
 
     learning_rate = everstep.hyper(0.1)
     seen = []
@@ -375,7 +381,7 @@ class FrameSpy(everstep.Definition):
         return hyper.learning_rate * grad, {}
 
 
-GIVEN = {
+HYPER_FORMS = {
     "tensor": lambda api: api.tensor(0.5),
     "variable": lambda api: api.variable(0.5),
     "callable": lambda api: lambda: 0.5,
@@ -403,7 +409,7 @@ BAD_PAIRS = {
 
 
 class Keras2Tests(object):
-    """Of tf.keras and tf_keras before Keras 3."""
+    """Tests for tf.keras and tf_keras, before Keras 3."""
 
     def needs_eager(self):
         if not self.api.eager:
@@ -412,7 +418,7 @@ class Keras2Tests(object):
     @pytest.mark.parametrize("way", ["eager", "function", "minimize", "minimize in a function"])
     def test_custom_loop_as_stock(self, way):
         self.needs_eager()
-        api, tf, found = self.api, self.api.tf, []
+        api, tf, weights = self.api, self.api.tf, []
         for optimizer in (Adam(0.05).bind(api.module), api.stock("Adam", 0.05)):
             model = api.compiled(optimizer)
 
@@ -431,12 +437,12 @@ class Keras2Tests(object):
             step = tf.function(step) if "function" in way else step
             for _ in range(5):
                 step()
-            found.append(model.get_weights())
+            weights.append(model.get_weights())
             assert api.number(optimizer.iterations) == 5
-        assert difference(*found) <= api.BOUND
+        assert difference(*weights) <= api.BOUND
 
     def test_autograph_leaves_the_engine_alone(self):
-        """What autograph rewrites it names tf__something; only the user's own function may be."""
+        """Autograph renames what it rewrites to tf__something. It must rewrite the user's function alone."""
         self.needs_eager()
         said, handler = [], logging.Handler()
         handler.emit = lambda record: said.append(record.getMessage())
@@ -454,10 +460,10 @@ class Keras2Tests(object):
         assert [name for name in FrameSpy.seen[-1] if name.startswith("tf__")] == ["tf__step"]
         assert not said
 
-    @pytest.mark.parametrize("given", sorted(GIVEN))
+    @pytest.mark.parametrize("given", sorted(HYPER_FORMS))
     @pytest.mark.parametrize("name", ["learning_rate", "momentum"])
-    def test_hypers_that_decide_for_themselves(self, name, given):
-        api, hyper, weight = self.api, GIVEN[given](self.api), self.api.variable([0.0])
+    def test_hypers_that_cannot_be_set(self, name, given):
+        api, hyper, weight = self.api, HYPER_FORMS[given](self.api), self.api.variable([0.0])
         optimizer = SGD(**dict({"learning_rate": 0.5, "momentum": 0.5}, **{name: hyper})).bind(api.module)
         step = api.stepper(optimizer, [(api.tensor([1.0]), weight)])
         step()
@@ -472,9 +478,9 @@ class Keras2Tests(object):
             step()
             assert api.array(weight).tolist() == [-1.625 if name == "learning_rate" else -1.75]
         if "schedule" not in given:
-            wanted = 0.0 if given == "variable" else 0.5
-            assert optimizer.get_config()[name] == wanted
-            assert name == "momentum" or api.number(optimizer.learning_rate) == wanted
+            expected = 0.0 if given == "variable" else 0.5
+            assert optimizer.get_config()[name] == expected
+            assert name == "momentum" or api.number(optimizer.learning_rate) == expected
         elif name == "momentum" or api.target == "optimizer_v2":
             assert getattr(optimizer, name) is hyper
         else:
@@ -482,7 +488,7 @@ class Keras2Tests(object):
 
     @pytest.mark.parametrize("name", sorted(BAD_PAIRS))
     def test_bad_pairs(self, name):
-        """It is our own error, and nothing has changed."""
+        """Raises an everstep error, and changes nothing."""
         make, error, words = BAD_PAIRS[name]
         pairs, optimizer = make(self.api), SGD(0.1, momentum=0.9).bind(self.api.module)
         variables = [each[1] for each in pairs if isinstance(each, tuple) and hasattr(each[1], "assign")]
@@ -490,7 +496,7 @@ class Keras2Tests(object):
         with pytest.raises(error, match=words):
             optimizer.apply_gradients(pairs)
         assert same([self.api.array(each) for each in variables], before)
-        assert self.api.own(optimizer) == ([] if self.api.target == "optimizer_v2" else [0])
+        assert self.api.optimizer_values(optimizer) == ([] if self.api.target == "optimizer_v2" else [0])
 
     def test_under_a_strategy_of_one_replica(self):
         self.needs_eager()
@@ -508,7 +514,7 @@ class Keras2Tests(object):
 
 
 class OwnDecay(everstep.Definition):
-    """Has a weight decay of its own: not times the rate."""
+    """A rule with its own weight decay, which the learning rate does not scale."""
 
     learning_rate = everstep.hyper(0.1)
     weight_decay = everstep.hyper(0.25)
@@ -518,11 +524,11 @@ class OwnDecay(everstep.Definition):
 
 
 class Interruption(Exception):
-    """Stands for what ends a process."""
+    """Simulates the end of the process."""
 
 
 class NewKerasTests(object):
-    """Of new-style optimizers and Keras 3."""
+    """Tests for new-style optimizers and Keras 3."""
 
     def test_weight_decay_of_a_definition(self):
         api = self.api
@@ -568,5 +574,5 @@ class NewKerasTests(object):
         run(**api.initial_epoch)
         whole, half, resumed = models
         assert same(resumed.get_weights(), whole.get_weights())
-        assert same(api.own(resumed.optimizer), api.own(whole.optimizer))
+        assert same(api.optimizer_values(resumed.optimizer), api.optimizer_values(whole.optimizer))
         assert not same(half.get_weights(), whole.get_weights())

@@ -1,4 +1,4 @@
-"""What a definition should do, in NumPy float64, through code that shares with the engine the rule alone."""
+"""A reference implementation in NumPy float64. It shares only the rules with the engine, no code of it."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -11,13 +11,13 @@ from everstep.optimizers.contract.trees import flatten
 
 
 class Values(object):
-    """Values by name; those of the definitions inside in dictionaries of their own."""
+    """Values by name, as attributes; those of a child definition are a nested `Values`."""
 
     def __init__(self, **values):
         self.__dict__.update(values)
 
     def scaled(self, name, factor):
-        """The same with every value of that name, here and inside, times a factor."""
+        """Returns a copy in which every value of that name, at any level, is multiplied by `factor`."""
         return Values(**{
             key: value.scaled(name, factor) if isinstance(value, Values) else value * factor if key == name else value
             for key, value in self.__dict__.items()
@@ -25,20 +25,20 @@ class Values(object):
 
 
 def nested(values, shared):
-    """`Values` of nested dictionaries, with what is the same at every level."""
+    """Turns nested dictionaries into nested `Values`. Each level also gets the values of `shared`."""
     return Values(**dict(shared, **{
         name: nested(value, shared) if isinstance(value, dict) else value for name, value in values.items()
     }))
 
 
 def trajectory(definition, start, batches, rates=None, accumulate=1):
-    """The weights and slots after a run.
+    """Trains and returns the weights and slots.
 
     Args:
-        definition: a definition; with definitions inside it, of `sparse="exact"` alone.
+        definition: a definition; one with children has to be `sparse="exact"`.
         start: {name: array}.
-        batches: a list with, for each step, {name: dense array, (values, indices) or None}, or a function that makes
-            that of the weights.
+        batches: for each step {name: dense array, (values, indices) or None}, or a function of the weights that
+            returns this.
         rates: {step: learning rate set before that step}.
         accumulate: number of steps whose mean gradient makes one update.
 
@@ -65,53 +65,53 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
         hypers = _hypers(definition, updates)
         grads = {}
         for name in weights:
-            found = [batch[name] for batch in window if batch[name] is not None]
-            if found:
-                grads[name] = _joined(found, weights[name], accumulate)
+            window_grads = [batch[name] for batch in window if batch[name] is not None]
+            if window_grads:
+                grads[name] = _mean_gradient(window_grads, weights[name], accumulate)
         window = []
         shared = {"pending": np.float64(pending), "updates": np.float64(updates)}
 
-        before, sums, everything = _merged(hypers, scalars), {}, {}
+        before, sums, all_totals = _merge(hypers, scalars), {}, {}
         for name, (grad, rows) in grads.items():
-            part, value, present = _part(rules[name], weights[name], slots[name], rows)
-            seen = nested(before, dict(shared, **_places(records[name])))
+            part, value, present = _select_rows(rules[name], weights[name], slots[name], rows)
+            seen = nested(before, dict(shared, **_positions(records[name])))
             measured = rules[name].measure(numpy_ops, grad[part], value, nested(present, {}), seen)
-            sums[name], totals = _without_totals(measured)
-            everything = _added(everything, totals)
-        sums = {name: _merged(own, everything) for name, own in sums.items()}
-        whole = nested(_merged(before, everything), shared)
+            sums[name], totals = _split_totals(measured)
+            all_totals = _add_totals(all_totals, totals)
+        sums = {name: _merge(local, all_totals) for name, local in sums.items()}
+        whole = nested(_merge(before, all_totals), shared)
         if not definition.should_accept(numpy_ops, whole):
-            scalars = _merged(scalars, definition.reject(numpy_ops, nested(scalars, {}), whole))
+            scalars = _merge(scalars, definition.reject(numpy_ops, nested(scalars, {}), whole))
             pending -= 1
             continue
         for name, (grad, rows) in grads.items():
-            part, value, present = _part(rules[name], weights[name], slots[name], rows)
-            seen = nested(_merged(before, sums[name]), dict(shared, **_places(records[name])))
+            part, value, present = _select_rows(rules[name], weights[name], slots[name], rows)
+            seen = nested(_merge(before, sums[name]), dict(shared, **_positions(records[name])))
             collected = rules[name].collect(numpy_ops, grad[part], nested(present, {}), seen)
-            slots[name] = _written(slots[name], collected, part, weights[name])
+            slots[name] = _write_slots(slots[name], collected, part, weights[name])
         should_update = definition.should_update(numpy_ops, whole)
         if not should_update and definition.stages == 1:
             continue
         t = np.float64(updates + 1)
-        new = _merged(scalars, definition.advance(numpy_ops, nested(scalars, {}), whole, t))
+        new = _merge(scalars, definition.advance(numpy_ops, nested(scalars, {}), whole, t))
         for name, (grad, rows) in grads.items():
-            part, value, present = _part(rules[name], weights[name], slots[name], rows)
-            seen = nested(_merged(_merged(before, new), sums[name]), dict(shared, **_places(records[name])))
+            part, value, present = _select_rows(rules[name], weights[name], slots[name], rows)
+            seen = nested(_merge(_merge(before, new), sums[name]), dict(shared, **_positions(records[name])))
             change, changed = rules[name].update(numpy_ops, grad[part], value, nested(present, {}), seen, t)
             weights[name][part] = change.value if isinstance(change, assign) else value - change
-            slots[name] = _written(slots[name], changed, part, weights[name])
+            slots[name] = _write_slots(slots[name], changed, part, weights[name])
         if should_update:
             scalars, updates, pending = new, updates + 1, 0
     return weights, {name: flatten(rules[name], "slot", slots[name], "update") for name in weights}
 
 
 def _declared(definition, kind, value):
-    """What each declaration of a kind comes to, nested as definitions are."""
-    found = {name: _declared(inside, kind, value) for name, inside in definition.children().items()}
+    """Returns {name: value(...)} of every declaration of a kind, with a nested dictionary for each child."""
+    values = {name: _declared(inside, kind, value) for name, inside in definition.children().items()}
     for name, declaration in definition.declarations.items():
         if declaration.kind == kind:
-            found[name] = value(definition, declaration)
-    return found
+            values[name] = value(definition, declaration)
+    return values
 
 
 def _hypers(definition, updates):
@@ -123,16 +123,16 @@ def _hypers(definition, updates):
 
 
 def _slots(rule, record, value):
-    found = {name: _slots(inside, record, value) for name, inside in rule.active().items()}
+    slots = {name: _slots(inside, record, value) for name, inside in rule.active().items()}
     for name, slot in rule.declarations.items():
         if slot.kind == "slot" and slot.exists(rule):
             initial = slot.initial_value(rule)
-            found[name] = value.copy() if initial is VARIABLE else np.full(slot.shape_for(record), initial)
-    return found
+            slots[name] = value.copy() if initial is VARIABLE else np.full(slot.shape_for(record), initial)
+    return slots
 
 
-def _places(record):
-    """The numbers that `hyper.row_number` and `hyper.place_in_row` are."""
+def _positions(record):
+    """Returns `hyper.row_number` and `hyper.place_in_row` of a variable."""
     rows, size = record.shape[:1], int(np.prod(record.shape[1:], dtype=int))
     return {
         "row_number": np.arange(rows[0], dtype=np.int32).reshape((-1,) + (1,) * len(record.shape[1:])) if rows else 0,
@@ -140,8 +140,8 @@ def _places(record):
     }
 
 
-def _joined(grads, value, count):
-    """The mean gradient, whole, and the rows that are in it."""
+def _mean_gradient(grads, value, count):
+    """Returns the mean gradient as a dense array, and the rows that are present, or None if it is dense."""
     dense, rows = np.zeros_like(value), set()
     for grad in grads:
         if isinstance(grad, tuple):
@@ -153,8 +153,8 @@ def _joined(grads, value, count):
     return dense / count, np.array(sorted(rows)) if isinstance(grads[0], tuple) else None
 
 
-def _part(rule, value, slots, rows):
-    """(the rows that a rule is given, or `...`; the variable's part; the parts of its slots)."""
+def _select_rows(rule, value, slots, rows):
+    """Returns (the rows to update or `...`, those rows of the variable, those rows of its slots)."""
     part = rows if rule.sparse == "rows" and rows is not None and rule.locality != "variable" else Ellipsis
 
     def of(array):
@@ -165,45 +165,45 @@ def _part(rule, value, slots, rows):
     return part, value[part].copy(), of(slots)
 
 
-def _written(slots, new, part, variable):
-    made = dict(slots)
+def _write_slots(slots, new, part, variable):
+    written = dict(slots)
     for name, array in new.items():
         if isinstance(array, dict):
-            made[name] = _written(slots[name], array, part, variable)
+            written[name] = _write_slots(slots[name], array, part, variable)
             continue
-        made[name] = slots[name].copy()
-        made[name][part if slots[name].shape[:1] == variable.shape[:1] else Ellipsis] = array
-    return made
+        written[name] = slots[name].copy()
+        written[name][part if slots[name].shape[:1] == variable.shape[:1] else Ellipsis] = array
+    return written
 
 
-def _merged(one, other):
-    made = dict(one)
+def _merge(one, other):
+    merged = dict(one)
     for name, value in other.items():
-        made[name] = _merged(one.get(name, {}), value) if isinstance(value, dict) else value
-    return made
+        merged[name] = _merge(one.get(name, {}), value) if isinstance(value, dict) else value
+    return merged
 
 
-def _without_totals(measured):
-    """(what was measured of one variable alone, what is added up over all)."""
-    own, totals = {}, {}
+def _split_totals(measured):
+    """Splits measured values into (those of one variable, totals to sum over all variables)."""
+    local, totals = {}, {}
     for name, value in measured.items():
         if isinstance(value, dict):
-            own[name], totals[name] = _without_totals(value)
+            local[name], totals[name] = _split_totals(value)
         else:
-            (totals if isinstance(value, total) else own)[name] = getattr(value, "value", value)
-    return own, totals
+            (totals if isinstance(value, total) else local)[name] = getattr(value, "value", value)
+    return local, totals
 
 
-def _added(one, other):
-    made = dict(one)
+def _add_totals(one, other):
+    sums = dict(one)
     for name, value in other.items():
-        made[name] = _added(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
-    return made
+        sums[name] = _add_totals(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
+    return sums
 
 
-def distance(found, wanted):
-    """max|difference| / max|wanted|, the measure of "the same"."""
-    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-    assert found.shape == wanted.shape, (found.shape, wanted.shape)
-    size = np.abs(wanted).max()
-    return float(np.abs(found - wanted).max() / size) if size else float(np.abs(found).max())
+def distance(actual, expected):
+    """Returns max|actual - expected| / max|expected|, the error measure of all tests."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    size = np.abs(expected).max()
+    return float(np.abs(actual - expected).max() / size) if size else float(np.abs(actual).max())

@@ -1,26 +1,27 @@
 """The model of tests/files: an embedding and a kernel, with fixed weights, batch and targets, in every Keras.
 
-tests/make/files.py trains and saves it; tests of files train what they load. Runs on Python 2.7 and newer.
+tests/make/files.py trains and saves it. Tests of files load it and train on. Runs on Python 2.7 and newer.
 """
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-IDS = np.array([[0], [1], [3]])  # no row twice: stock Keras 3 takes those apart. Rows 2 and 4 have no gradient
+# No row comes twice: stock Keras 3 treats the parts of a row one by one. Rows 2 and 4 have no gradient.
+IDS = np.array([[0], [1], [3]])
 TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25]], np.float32)
 EMBEDDINGS = np.linspace(-0.7, 0.8, 15).reshape(5, 3).astype(np.float32)
 KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
 
 
 def gradients(embeddings, kernel):
-    """Of mean((embeddings[ids] @ kernel - targets)^2)."""
+    """Returns the gradients of mean((embeddings[ids] @ kernel - targets)^2)."""
     rows = embeddings[IDS[:, 0]]
     error = 2 * (rows.dot(kernel) - TARGETS) / TARGETS.size
     return {"values": error.dot(kernel.T), "indices": IDS[:, 0]}, rows.T.dot(error)
 
 
 def build(keras, optimizer, eager=False):
-    """Compiles the model with its start weights."""
+    """Compiles the model and sets its start weights."""
     layers = keras.layers
     model = keras.models.Sequential()
     if keras_major(keras) >= 3:
@@ -36,7 +37,7 @@ def build(keras, optimizer, eager=False):
 
 
 def keras_major(keras):
-    """Of `tf.keras` too, which in TF 2.16 does not say its version."""
+    """Returns Keras's major version, also of the `tf.keras` of TF 2.16, which has no __version__."""
     return int(getattr(keras, "__version__", "3" if hasattr(keras, "ops") else "2").split(".")[0])
 
 
@@ -49,7 +50,7 @@ def stock_optimizer(optimizers, name, arguments):
 
 
 def api_of(optimizer):
-    """The target whose hooks an optimizer, or its class, has."""
+    """Returns the target of an optimizer or its class, by the hooks that it has."""
     for name, hook in (("optimizer_v2", "add_slot"), ("keras3", "stateless_apply"), ("update_step", "update_step")):
         if hasattr(optimizer, hook):
             return name

@@ -1,4 +1,4 @@
-"""Stock optimizers, how to train with one, and where no definition can follow it: for the tests of `from_native`."""
+"""Stock optimizers, how to train with one, and where everstep does not follow it: for the tests of `from_native`."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -11,7 +11,7 @@ from test_battery import KINDS, make_batches, start_values
 BOUND = 4e-6
 KIND_OF = {"dense": "dense", "bias": "dense", "single": "dense", "unique": "unique", "duplicates": "duplicates"}
 
-# What is made of each stock class: its arguments beside the rate, on each kind of API. epsilon=1e-3 shows its place.
+# (stock class, learning rate, other arguments) on each kind of API. epsilon=1e-3 is large, so that its place shows.
 TRAIN = [
     ("GradientDescentOptimizer", 0.1, {}),
     ("MomentumOptimizer", 0.1, {"momentum": 0.9}),
@@ -61,8 +61,8 @@ KERAS = [
 ]
 
 
-# What cannot be followed: (how the names of the ways begin, names of stock classes, or None for all that square
-# gradients, kinds of gradients, how far, why).
+# Known differences from stock: (prefix of the way's name, stock classes or None for all that square gradients, kinds
+# of gradients, largest difference, cause).
 RACE = "stock get_updates reads its counter before or after moving it, at random"
 ROUNDING = "stock rounds 1 - beta from a double and beta^t from a float32, which for 0.999 are 1.3e-5 apart"
 AVERAGE = "stock takes its average from a slot that it has changed already"
@@ -86,7 +86,7 @@ EXCEPTIONS = [
 ]
 
 
-# Of TF before 1.13; measured in 1.4 and 1.8. Nadam takes no sparse gradient at all there.
+# TF before 1.13, measured in 1.4 and 1.8. Its Nadam takes no sparse gradients.
 FIRST = [
     ("tf_train", ("AdadeltaOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it steps with the new average"),
     ("tf_train", ("FtrlOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it accumulates the shrunk gradient"),
@@ -94,7 +94,7 @@ FIRST = [
 ]
 
 
-# Of TF 1.13 and 1.14.
+# TF 1.13 and 1.14.
 EARLY = [
     (
         "tf_train",
@@ -106,7 +106,7 @@ EARLY = [
 ]
 
 
-def is_of(way, *versions):
+def is_tf_train(way, *versions):
     if way.target != "tf_train":
         return False
     import tensorflow as tf
@@ -114,14 +114,14 @@ def is_of(way, *versions):
     return tf.__version__.startswith(versions)
 
 
-def is_first(way):
-    return is_of(way, *("1.{}.".format(minor) for minor in range(4, 13)))
+def is_before_1_13(way):
+    return is_tf_train(way, *("1.{}.".format(minor) for minor in range(4, 13)))
 
 
 def allowed(way, name, kind):
-    """How far a run may be from stock's, and why that is more than the bound."""
+    """Returns (how far a run may be from stock, why that is more than BOUND or None)."""
     kind = kind if way.sparse else "dense"
-    older = FIRST if is_first(way) else EARLY if is_of(way, "1.13.", "1.14.") else []
+    older = FIRST if is_before_1_13(way) else EARLY if is_tf_train(way, "1.13.", "1.14.") else []
     for target, names, kinds, bound, cause in EXCEPTIONS + older:
         if way.name.startswith(target) and kind in kinds and (name in names if names else name not in ("SGD", "Lion")):
             return bound, cause
@@ -139,18 +139,18 @@ def stock_class(way, name):
 LAZY = ("tf_train resource", "LazyAdamOptimizer")
 
 
-def is_here(way, name):
-    """Whether this version has the stock optimizer, in working order."""
-    broken = is_first(way) and name == "NadamOptimizer"
-    # From 1.5 on it gives rows to what wants the whole.
-    broken = broken or is_first(way) and not is_of(way, "1.4.") and (way.name, name) == LAZY
-    if way.name == "keras3 jax jit" and name == "Adafactor":  # that of Keras 3.0 gives JAX a variable for an array
+def is_available(way, name):
+    """Returns whether this version has the stock optimizer, in working order."""
+    broken = is_before_1_13(way) and name == "NadamOptimizer"
+    # From TF 1.5 on it passes rows to an op that needs the whole table.
+    broken = broken or is_before_1_13(way) and not is_tf_train(way, "1.4.") and (way.name, name) == LAZY
+    if way.name == "keras3 jax jit" and name == "Adafactor":  # Keras 3.0 passes JAX a variable in place of an array
         broken = way.module.__version__.startswith("3.0.")
     return way.stock is not None and not broken and stock_class(way, name) is not None
 
 
-def made(way, name, rate, arguments):
-    """A stock optimizer; None where this version has not an argument."""
+def make_stock(way, name, rate, arguments):
+    """Creates a stock optimizer, or returns None if this version lacks an argument."""
     stock = stock_class(way, name)
     for rate_name in ("learning_rate", "lr"):  # Keras before 2.3
         try:
@@ -161,15 +161,15 @@ def made(way, name, rate, arguments):
 
 
 def cases():
-    """(way, name, rate, arguments) of the stock optimizers on every way."""
-    for way in harness.here():
+    """Yields (way, name, rate, arguments) of every stock optimizer in every way."""
+    for way in harness.all_ways():
         for name, rate, arguments in TRAIN + CONTRIB if way.target == "tf_train" else KERAS:
-            if is_here(way, name):
+            if is_available(way, name):
                 yield way, name, rate, arguments
 
 
 def kinds_for(way, name):
-    """The kinds of gradients that stock takes: two of contrib's take sparse ones of ref variables alone."""
+    """Returns the gradient kinds that stock supports: two of contrib's take sparse ones for ref variables only."""
     if way.name == "tf_train resource" and name in ("AddSignOptimizer", "PowerSignOptimizer"):
         return dict(KINDS, unique=harness.NONE, duplicates=harness.NONE)
     return KINDS
@@ -185,19 +185,19 @@ def run(way, make_optimizer, steps=100, kinds=KINDS):
         trained.close()
 
 
-def migrated(*stock_and_api):
+def migrate(*stock_and_api):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "stock ")  # the differences that EXCEPTIONS lists
+        warnings.filterwarnings("ignore", "stock ")  # the differences in EXCEPTIONS
         return everstep.from_native(*stock_and_api)
 
 
-def known_here(way, name, rate, arguments):
-    """Whether this version of stock takes the arguments; making one needs the graph that it would be used in."""
-    found = []
+def accepts_arguments(way, name, rate, arguments):
+    """Returns whether this version of stock takes the arguments. Creates one in the graph that it would train in."""
+    optimizers = []
 
     def make():
-        found.append(made(way, name, rate, arguments))
+        optimizers.append(make_stock(way, name, rate, arguments))
         return everstep.optimizers.SGD(0.1).bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
-    return found[0] is not None
+    return optimizers[0] is not None

@@ -1,4 +1,4 @@
-"""The NumPy target: arrays updated in place, state taken and given back."""
+"""The NumPy target: arrays updated in place, state captured and restored."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -15,11 +15,11 @@ DEFINITIONS = [
     Adam(everstep.InverseTimeDecay(0.1, rate=0.5), sparse="rows"),
     AdagradDecay(0.1, decay_steps=3),
 ]
-DEFINITIONS += [everstep.accumulate(made, 4) for made in DEFINITIONS]
+DEFINITIONS += [everstep.accumulate(definition, 4) for definition in DEFINITIONS]
 
 
-def by_name(made):
-    return made._short()
+def by_name(definition):
+    return definition._short()
 
 
 def sparse(seed, rows, width, count=5):
@@ -34,12 +34,12 @@ def dense(grad, rows):
 
 
 class Training(object):
-    """A matrix with dense and a table with sparse gradients; the same at every step number."""
+    """A matrix with dense and a table with sparse gradients. Step n always gets the same gradients."""
 
-    def __init__(self, made, dtype="float64"):
+    def __init__(self, definition, dtype="float64"):
         random = np.random.RandomState(7)
         self.variables = {"matrix": random.randn(3, 2).astype(dtype), "table": random.randn(6, 2).astype(dtype)}
-        self.optimizer = made.bind(np)
+        self.optimizer = definition.bind(np)
 
     def run(self, start, end):
         for number in range(start, end):
@@ -50,22 +50,22 @@ class Training(object):
         return self
 
     def everything(self):
-        found = dict(self.variables)
+        values = dict(self.variables)
         for name, variable in self.variables.items():
             for slot in self.optimizer.get_slot_names():
-                found["{}/{}".format(name, slot)] = self.optimizer.get_slot(variable, slot)
-        return {name: array.tobytes() for name, array in found.items()}
+                values["{}/{}".format(name, slot)] = self.optimizer.get_slot(variable, slot)
+        return {name: array.tobytes() for name, array in values.items()}
 
 
 # In place
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), ("float32", 1e-6), ("float64", 1e-15)])
-@pytest.mark.parametrize("made", DEFINITIONS, ids=by_name)
-def test_arrays_change_in_place_and_keep_their_dtype(made, dtype, tolerance):
-    training = Training(made, dtype)
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=by_name)
+def test_arrays_change_in_place_and_keep_their_dtype(definition, dtype, tolerance):
+    training = Training(definition, dtype)
     before = dict(training.variables)
-    exact = Training(made).run(0, 8)
+    exact = Training(definition).run(0, 8)
     training.run(0, 8)
     for name, variable in training.variables.items():
         assert variable is before[name] and variable.dtype == dtype
@@ -74,11 +74,11 @@ def test_arrays_change_in_place_and_keep_their_dtype(made, dtype, tolerance):
 
 
 @pytest.mark.parametrize(
-    "made", [SGD(0.1), SGD(0.1, momentum=0.9), Adam(0.1), AdagradDecay(0.1, decay_steps=2)], ids=by_name
+    "definition", [SGD(0.1), SGD(0.1, momentum=0.9), Adam(0.1), AdagradDecay(0.1, decay_steps=2)], ids=by_name
 )
-def test_duplicate_rows_add_up_and_absent_rows_do_what_zeros_would(made):
+def test_duplicate_rows_add_up_and_absent_rows_do_what_zeros_would(definition):
     table, twin = np.ones((6, 2)), np.ones((6, 2))
-    by_slices, by_array = made.bind(np), made.bind(np)
+    by_slices, by_array = definition.bind(np), definition.bind(np)
     for number in range(6):
         grad = sparse(number, 6, 2)
         assert len(set(grad.indices)) < len(grad.indices) or number
@@ -102,7 +102,7 @@ def test_views_are_changed_where_they_look():
     expected = np.array(whole[1:, ::3])
     optimizer, other = Adam(0.5).bind(np), Adam(0.5).bind(np)
     for _ in range(3):
-        optimizer.apply_gradients([(grads, whole[1:, ::3])])  # a new object each time, and the same memory
+        optimizer.apply_gradients([(grads, whole[1:, ::3])])  # each call has a new view of the same memory
         other.apply_gradients([(grads, expected)])
     assert (whole[1:, ::3] == expected).all()
     untouched = np.ones(whole.shape, bool)
@@ -145,7 +145,7 @@ def test_the_gradient_is_left_alone():
         1.0,
         2.0,
         3.0,
-    ]  # a slot's old value given to another is a copy
+    ]  # swapping slots must copy their old values
     assert before is optimizer.get_slot(weights, "older")
 
 
@@ -196,10 +196,10 @@ def test_config_makes_an_equal_optimizer():
 # Accumulation
 
 
-@pytest.mark.parametrize("made", [SGD(0.1), SGD(0.1, 0.9), Adam(0.1), Adam(0.1, sparse="rows")], ids=by_name)
+@pytest.mark.parametrize("definition", [SGD(0.1), SGD(0.1, 0.9), Adam(0.1), Adam(0.1, sparse="rows")], ids=by_name)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_sixteen_small_steps_are_four_of_the_joined_batches(made, reduction):
-    training, big = Training(everstep.accumulate(made, 4, reduction)), Training(made)
+def test_sixteen_small_steps_are_four_of_the_joined_batches(definition, reduction):
+    training, big = Training(everstep.accumulate(definition, 4, reduction)), Training(definition)
     changes = 0
     for number in range(16):
         before = {name: variable.copy() for name, variable in training.variables.items()}
@@ -233,8 +233,8 @@ def test_accumulation_by_rows_remembers_the_rows_of_its_window_only():
 
 def test_schedules_and_bias_correction_count_updates():
     weights, plain = np.zeros(1), np.zeros(1)
-    made = Adam(everstep.InverseTimeDecay(0.1, rate=1.0))
-    accumulated, optimizer = everstep.accumulate(made, 3).bind(np), made.bind(np)
+    definition = Adam(everstep.InverseTimeDecay(0.1, rate=1.0))
+    accumulated, optimizer = everstep.accumulate(definition, 3).bind(np), definition.bind(np)
     for _ in range(4):
         optimizer.apply_gradients([(np.ones(1), plain)])
         for _ in range(3):
@@ -256,12 +256,12 @@ def test_accumulation_refuses_what_has_no_one_meaning():
 # State
 
 
-@pytest.mark.parametrize("made", DEFINITIONS, ids=by_name)
-def test_ten_and_ten_are_twenty_steps_bit_for_bit(made):
-    through = Training(made).run(0, 20)
-    first = Training(made).run(0, 10)
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=by_name)
+def test_ten_and_ten_are_twenty_steps_bit_for_bit(definition):
+    through = Training(definition).run(0, 20)
+    first = Training(definition).run(0, 10)
     state = everstep.capture(first.optimizer, first.variables)
-    second = Training(made)
+    second = Training(definition)
     for name, variable in second.variables.items():
         variable[:] = first.variables[name]
     first.run(10, 12)  # the state is a copy

@@ -1,4 +1,4 @@
-"""What every backend answers (compat/backends/base.py), and that its verbs compute NumPy's numbers."""
+"""The verbs of every backend (compat/backends/base.py): they compute the same numbers as NumPy."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -18,11 +18,11 @@ from everstep.errors import StateError, UnsupportedError
 
 COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
 VERBS = [name for name in vars(base.Backend) if not name.startswith("_")]
-MODULES = {"tf", "keras"}  # what a backend computes with, for targets that run on it alone
+MODULES = {"tf", "keras"}  # attributes that are framework modules, not verbs; targets for one framework use them
 
 
-class Here(object):
-    """Runs verbs of one backend on small arrays.
+class BackendRunner(object):
+    """Runs the verbs of one backend on small arrays.
 
     Args:
         name: "numpy", "tensorflow" or "keras".
@@ -72,7 +72,7 @@ class Here(object):
         return value if np.isscalar(value) else self.backend.tensor(np.asarray(value))
 
     def numbers(self, values):
-        """NumPy arrays of a value or of values in nested lists, all computed at once."""
+        """Returns NumPy arrays of a value or of nested lists of values, all computed in one run."""
         if isinstance(values, (list, tuple)) and self.session is None:
             return [self.numbers(value) for value in values]
         if self.session is not None:
@@ -82,26 +82,26 @@ class Here(object):
         return values.numpy() if hasattr(values, "numpy") else np.asarray(values)
 
     def value_after(self, variable, operation):
-        """The variable's value after an operation."""
+        """Returns the variable's value after an operation."""
         if self.session is not None:
             self.session.run(operation)
         return self.backend.value(variable, self.session)
 
 
 def everywhere():
-    yield Here("numpy", "eager")
+    yield BackendRunner("numpy", "eager")
     try:
         tensorflow = importlib.import_module("tensorflow")
         if getattr(tensorflow, "executing_eagerly", bool)():
-            yield Here("tensorflow", "eager")
-        yield Here("tensorflow", "resource")
-        yield Here("tensorflow", "ref")
+            yield BackendRunner("tensorflow", "eager")
+        yield BackendRunner("tensorflow", "resource")
+        yield BackendRunner("tensorflow", "ref")
     except ImportError:
         pass
     try:
         keras = importlib.import_module("keras")
         if hasattr(keras, "ops") and keras.backend.backend() != "tensorflow":
-            yield Here("keras", "eager")
+            yield BackendRunner("keras", "eager")
     except ImportError:
         pass
 
@@ -119,16 +119,16 @@ def backend(here):
 
 @pytest.fixture(params=[each for each in everywhere() if each.name != "keras"], ids=repr)
 def rows(request):
-    """Where gradients can be sparse."""
+    """Skips if gradients cannot be sparse here."""
     with request.param.open() as opened:
         yield opened
 
 
-def same(found, wanted):
-    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=1e-6)
+def same(actual, expected):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=1e-6)
 
 
-# What there is.
+# Members of a backend.
 
 
 def test_each_required_verb_is_defined_or_declared_unsupported(backend):
@@ -136,7 +136,7 @@ def test_each_required_verb_is_defined_or_declared_unsupported(backend):
     refused = []
     for verb in base.REQUIRED:
         if verb in backend.unsupported:
-            arguments = {"concat_flat": [None], "split": [None, None]}.get(verb, [])  # torch has these, JAX not
+            arguments = {"concat_flat": [None], "split": [None, None]}.get(verb, [])  # torch has these, JAX does not
             with pytest.raises(UnsupportedError, match="the {} backend has no {}$".format(backend.name, verb)):
                 getattr(backend, verb)(*arguments)
             refused.append(verb)
@@ -205,11 +205,11 @@ CALLS += [("cast", (X,), dict(to="int32")), ("reshape", (X,), dict(to=(2, -1)))]
 
 def test_ops_compute_numpys_numbers(here):
     assert {op for op, _, _ in CALLS} == base.NAMES | base.OPERATORS
-    made = [here.backend.ops[op](*map(here.value, args), **options) for op, args, options in CALLS]
-    for (op, args, options), found in zip(CALLS, here.numbers(made)):
-        wanted = on_numpy.NUMPY[op](*args, **options)
-        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7, err_msg=op)
-        assert np.asarray(found).dtype == np.asarray(wanted).dtype, op
+    results = [here.backend.ops[op](*map(here.value, args), **options) for op, args, options in CALLS]
+    for (op, args, options), actual in zip(CALLS, here.numbers(results)):
+        expected = on_numpy.NUMPY[op](*args, **options)
+        np.testing.assert_allclose(actual, expected, rtol=2e-6, atol=1e-7, err_msg=op)
+        assert np.asarray(actual).dtype == np.asarray(expected).dtype, op
 
 
 def test_values_and_dtypes(here, backend):
@@ -277,9 +277,9 @@ def test_rows_are_read_and_written(rows):
 
 def test_duplicates_are_summed(rows):
     backend = rows.backend
-    summed, found = rows.numbers(list(backend.sum_duplicates(rows.value(VALUES), rows.value(INDICES))))
-    assert sorted(found) == [0, 1, 2]
-    for row, value in zip(found, summed):
+    summed, rows_present = rows.numbers(list(backend.sum_duplicates(rows.value(VALUES), rows.value(INDICES))))
+    assert sorted(rows_present) == [0, 1, 2]
+    for row, value in zip(rows_present, summed):
         same(value, VALUES[INDICES == row].sum(axis=0))
     assert sorted(rows.numbers(backend.unique(rows.value(INDICES)))) == [0, 1, 2]
 
@@ -340,8 +340,8 @@ def test_values_that_depend_on_a_predicate(here, backend, predicate):
     for count in (1, 2):
         numbers = [backend.constant(number, "float32") for number in (3, 4)[:count]]
         twice = functools.partial(lambda numbers: [each * 2 for each in numbers], numbers)
-        found = backend.values_if(condition, twice, ["float32"] * count)
-        same(here.numbers(found), [6, 8][:count] if predicate else [0, 0][:count])
+        values = backend.values_if(condition, twice, ["float32"] * count)
+        same(here.numbers(values), [6, 8][:count] if predicate else [0, 0][:count])
     same(here.numbers(backend.choose(condition, here.value(X), here.value(Y))), X if predicate else Y)
 
 
@@ -391,11 +391,11 @@ def test_flat_values_are_joined_and_split(here, backend):
         return
     values = [X, np.arange(3, dtype=np.float32), np.float32(7)]
     flat = backend.concat_flat([backend.tensor(value) for value in values])
-    found = here.numbers([flat] + backend.split(flat, [(3, 2), (3,), ()]))
-    same(found[0], np.concatenate([np.ravel(value) for value in values]))
-    for one, wanted in zip(found[1:], values):
-        assert np.shape(one) == np.shape(wanted)
-        same(one, wanted)
+    parts = here.numbers([flat] + backend.split(flat, [(3, 2), (3,), ()]))
+    same(parts[0], np.concatenate([np.ravel(value) for value in values]))
+    for one, expected in zip(parts[1:], values):
+        assert np.shape(one) == np.shape(expected)
+        same(one, expected)
 
 
 def test_parts_of_variables(here, backend):
@@ -425,11 +425,11 @@ def test_kernels(here, backend):
 
 def test_values_in_and_out(here, backend):
     variable = here.variable(X)
-    assert backend.session_for([variable], None, lambda held: here.session) is here.session
+    assert backend.session_for([variable], None, lambda variables: here.session) is here.session
     backend.start([variable], here.session)
-    found = backend.value(variable, here.session)
+    value = backend.value(variable, here.session)
     backend.put(variable, Y.astype(np.float64), here.session)
-    same(found, X)
+    same(value, X)
     same(backend.value(variable, here.session), Y)
     assert backend.value(variable, here.session).dtype == np.float32
 

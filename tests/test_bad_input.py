@@ -1,4 +1,4 @@
-"""Wrong calls, as a table: each gets an error of ours that says what is needed, and no variable has changed.
+"""A table of wrong calls. Each raises an everstep error that says what is needed, and changes no variable.
 
 `pytest -s tests/test_bad_input.py` prints the table.
 """
@@ -21,11 +21,11 @@ START = np.arange(12, dtype="float32").reshape(4, 3) + 1
 GRAD = np.ones((4, 3), "float32")
 
 
-# Where a wrong call is made: one world for each kind of variable that each target here trains.
+# Worlds: each kind of variable that each target trains here, and how to make a call there.
 
 
 class World(object):
-    """A variable `w` in which START stands, and what there is to train it with."""
+    """A variable `w` with the value START, and the calls that train it."""
 
     def __init__(self, module):
         self.module = module
@@ -45,7 +45,7 @@ class World(object):
         return np.array(START)
 
     def tensor(self, value):
-        """What this module's own calculations are made of."""
+        """Returns a tensor of the framework that this module computes with."""
         import tensorflow
 
         return tensorflow.constant(value)
@@ -86,7 +86,7 @@ class Eager(World):
 
 
 class Graph(World):
-    """A graph and a session; what a call that should fail makes is also run, so that a change would be seen."""
+    """A graph and a session. Runs the result even of a call that should fail, so that a change would be seen."""
 
     resource = True
 
@@ -152,7 +152,7 @@ class RefGraph(Graph):
 
 
 class Function(World):
-    """Standalone Keras and the old tf.keras: gradients come from a loss."""
+    """Standalone Keras and the old tf.keras, which take gradients of a loss."""
 
     def variable(self, value):
         return self.module.backend.variable(value)
@@ -162,13 +162,13 @@ class Function(World):
 
     def updates(self, loss, params, definition=None, **native):
         keras = self.module.backend
-        made = (definition or SGD(0.5)).bind(self.module, **native).get_updates(loss=loss, params=params)
-        keras.function([keras.placeholder((1,))], [loss], updates=made)([np.zeros(1)])
+        updates = (definition or SGD(0.5)).bind(self.module, **native).get_updates(loss=loss, params=params)
+        keras.function([keras.placeholder((1,))], [loss], updates=updates)([np.zeros(1)])
 
 
 def worlds():
-    """{name: (class, module)}."""
-    found, bases = {}, set()
+    """Returns {name: (class, module)}."""
+    worlds, bases = {}, set()
     for name, module in detect.known_modules():
         try:
             known = module and detect.find(module)
@@ -177,8 +177,8 @@ def worlds():
         if not known or known.base in bases:
             continue
         bases.add(known.base)
-        found.update(worlds_of(known.target.name, name, module))
-    return found
+        worlds.update(worlds_of(known.target.name, name, module))
+    return worlds
 
 
 def worlds_of(target, name, module):
@@ -193,12 +193,12 @@ def worlds_of(target, name, module):
         return {"update_step eager": (Eager, module)}
     import tensorflow as tf
 
-    found = {target + " graph": (Graph, module)}
+    worlds = {target + " graph": (Graph, module)}
     if target == "tf_train":
-        found["tf_train ref"] = RefGraph, module
+        worlds["tf_train ref"] = RefGraph, module
     if getattr(tf, "executing_eagerly", lambda: False)():
-        found[target + " eager"] = Eager, module
-    return found
+        worlds[target + " eager"] = Eager, module
+    return worlds
 
 
 WORLDS = worlds()
@@ -211,10 +211,10 @@ V2 = [module for name, (_, module) in WORLDS.items() if name.startswith("optimiz
 
 
 Case = namedtuple("Case", "name worlds call error needle")
-ONCE = ("numpy",)  # where the target does not matter
+ONCE = ("numpy",)  # cases that do not depend on the target
 NEW_STYLE = ("update_step", "keras3")  # one optimizer trains one list of variables
 STEPS = ("numpy", "tf_train", "optimizer_v2") + NEW_STYLE
-SLICED = ("numpy", "tf_train", "optimizer_v2", "update_step", "keras3 tensorflow")  # where gradients can be sparse
+SLICED = ("numpy", "tf_train", "optimizer_v2", "update_step", "keras3 tensorflow")  # targets that take sparse gradients
 ALL = STEPS + ("get_updates",)
 KERAS = ("optimizer_v2", "get_updates") + NEW_STYLE
 SETTABLE = ("numpy",) + KERAS  # on tf_train hypers are constants of the graph
@@ -284,7 +284,7 @@ def restored(breaks):
 
 
 CASES = [
-    # What is bound to
+    # Modules to bind to
     Case("bind(None)", ONCE, lambda w: Adam().bind(None), errors.TargetError, "bind takes the module you train with"),
     Case(
         'bind("tf.keras")',
@@ -335,7 +335,7 @@ CASES = [
         errors.TargetError,
         "bind takes the module",
     ),
-    # What a definition is given
+    # Arguments of definitions
     Case('Adam("0.1")', ONCE, lambda w: Adam("0.1"), errors.HyperTypeError, "Adam.learning_rate takes a number.*'0.1'"),
     Case("Adam(None)", ONCE, lambda w: Adam(None), errors.HyperTypeError, "takes a number"),
     Case("Adam([0.1])", ONCE, lambda w: Adam([0.1]), errors.HyperTypeError, "takes a number"),
@@ -432,7 +432,7 @@ CASES = [
         errors.HyperValueError,
         "replace",
     ),
-    # A definition where a bound optimizer belongs
+    # Definitions passed in place of bound optimizers
     Case("Adam().minimize(loss)", ONCE, lambda w: Adam().minimize(None), errors.NotBoundError, r"Adam\(...\).bind"),
     Case(
         "Adam().apply_gradients(...)",
@@ -706,7 +706,7 @@ CASES = [
     ),
     # State
     Case(
-        "set_weights before build",  # Keras 3 keeps them until then: its HDF5 loader sets them first
+        "set_weights before build",  # Keras 3 stores them until then, because its HDF5 loader sets them first
         ("update_step",),
         lambda w: SGD().bind(w.module).set_weights([]),
         errors.SlotError,
@@ -759,7 +759,7 @@ CASES = [
 
 
 def runs():
-    """(case, the name of a world) for all worlds here."""
+    """Returns every (case, name of a world) of this environment."""
     for case in CASES:
         for name in sorted(WORLDS):
             if {name, name.split(" ")[0]}.intersection(case.worlds):
@@ -803,7 +803,7 @@ MODELS = {name: module for name, module in detect.known_modules() if hasattr(mod
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_definition_given_to_compile_says_that_it_must_be_bound(name):
-    """The error is Keras's own; what it shows of the object is ours."""
+    """Keras raises the error, and prints the object. The object's repr is ours."""
     module = MODELS[name]
     model = module.Sequential([module.layers.Dense(1, input_shape=(2,))])
     with pytest.raises(Exception, match=r"bind\(module\) makes an optimizer of it"):

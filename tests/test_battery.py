@@ -1,10 +1,12 @@
-"""Every definition in every way that this environment can train, against the float64 oracle.
+"""Trains every definition in every way of this environment, and compares it with the float64 oracle.
 
-The quick battery covers the pairs: each definition on each target, on the mix of dense, sparse and missing gradients,
-half of them in a cell and the others in the next. Configurations and a target's ways take turns, from definition to
-definition and from cell to cell of the matrix; every other case takes a part of the definitions in each cell, all of
-them over the matrix. NumPy is run where nothing else is. With EVERSTEP_FULL=1 it is the whole product.
-The largest differences are printed as a table at the end of the run; EVERSTEP_TABLE=FILE also writes them as JSON.
+By default a cell runs a share of the cases, and the matrix as a whole runs all of them. Every definition meets every
+target, on a mix of dense, sparse and missing gradients: half of these pairs in one cell, the others in the next.
+Configurations, and the ways of a target, rotate from definition to definition and from cell to cell. Every other test
+takes a part of the definitions in each cell. NumPy is tested only where no framework is installed. With
+EVERSTEP_FULL=1 every combination runs.
+
+Prints the largest differences as a table at the end; EVERSTEP_TABLE=FILE also writes them as JSON.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -30,38 +32,38 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gol
 pytestmark = pytest.mark.shared
 STEPS = 100
 BOUNDS = {"float32": 1e-5, "float64": 1e-6, "float16": 2e-2}
-WAYS = harness.of_frameworks() or [harness.NUMPY]
+WAYS = harness.framework_ways() or [harness.NUMPY]
 RESULTS = {}  # (definition, way, case) -> largest difference
 
 
 def golden(definition_class):
-    """The test data of a definition: the module in tests/golden named like its own."""
+    """Returns the test data of a definition: the module in tests/golden with the same name."""
     return importlib.import_module(definition_class.__module__.rsplit(".", 1)[-1])
 
 
 def definition_classes():
     return [
-        found
-        for found in Definition.registered()
-        if found.__module__.startswith("everstep.optimizers.")
-        and not issubclass(found, Composite)
-        and found is not Definition
+        definition_class
+        for definition_class in Definition.registered()
+        if definition_class.__module__.startswith("everstep.optimizers.")
+        and not issubclass(definition_class, Composite)
+        and definition_class is not Definition
     ]
 
 
 def configurations(definition_class):
-    """The default, each boolean option turned, and what the golden data adds."""
-    found = [{}]
+    """Returns the default configuration, one with each boolean option inverted, and those of the golden data."""
+    configs = [{}]
     for name, declaration in sorted(definition_class.declarations.items()):
         if declaration.kind == "option" and isinstance(declaration.default, bool) and name != "dense_ok":
-            found.append({name: not declaration.default})
+            configs.append({name: not declaration.default})
     for extra in golden(definition_class).CONFIGURATIONS:
-        if extra not in found:
-            found.append(extra)
-    return found
+        if extra not in configs:
+            configs.append(extra)
+    return configs
 
 
-def made(definition_class, configuration, **more):
+def define(definition_class, configuration, **more):
     arguments = dict({"learning_rate": 0.1}, **getattr(golden(definition_class), "BASE", {}))
     arguments.update(configuration)
     arguments.update(more)
@@ -75,7 +77,7 @@ def label(definition_class, configuration):
 
 
 def takes_catch_up(definition):
-    """Whether rows of it can miss something and take it later; tests/test_catch_up.py names those that cannot."""
+    """Returns whether a row can miss steps and catch up. tests/test_catch_up.py lists the definitions that cannot."""
     try:
         return not definition.replace(sparse="catch_up").zero_grad_is_noop
     except everstep.errors.RuleError:
@@ -83,51 +85,51 @@ def takes_catch_up(definition):
 
 
 CONFIGURED = [(each, settings) for each in definition_classes() for settings in configurations(each)]
-# With each meaning of a sparse gradient; a rule that a zero gradient leaves still has but one.
+# One for each meaning of a sparse gradient. With zero_grad_is_noop there is only one.
 SPARSE_CONFIGURED = CONFIGURED + [
     (each, dict(settings, sparse="rows"))
     for each, settings in CONFIGURED
-    if harness.FULL or not made(each, settings).zero_grad_is_noop
+    if harness.FULL or not define(each, settings).zero_grad_is_noop
 ]
 SPARSE_CONFIGURED += [
-    (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(made(each, settings))
+    (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(define(each, settings))
 ]
 
 
 def sparse_cases():
-    """(way, configured): half of the pairs of definition and target, in one form.
+    """Returns (way, configured) for half of the pairs of definition and target, each in one form.
 
-    On NumPy a sixth of the forms, by the Python's minor version: the nine NumPy cells have all of them.
+    On NumPy it returns a sixth of the forms, by the Python's minor version: the nine NumPy cells cover all of them.
     """
     if WAYS == [harness.NUMPY] and not harness.FULL:
         return [(WAYS[0], configured) for configured in SPARSE_CONFIGURED[sys.version_info[1] % 6 :: 6]]
-    found = []
+    pairs = []
     for place, each in enumerate(definition_classes()):
         ways = WAYS if harness.FULL else harness.one_of_each_target(WAYS, place + harness.TURN)
         for turn, way in enumerate(ways, place + harness.TURN):
-            if (turn - harness.TURN + harness.TURN // 2) % 2 and not harness.FULL:  # another cell has it
+            if (turn - harness.TURN + harness.TURN // 2) % 2 and not harness.FULL:  # another cell runs it
                 continue
-            # Where gradients are never sparse, "rows" is refused (tests/test_keras3_backends.py).
+            # A target without sparse gradients refuses "rows" (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
-            found.extend((way, configured) for configured in (forms if harness.FULL else [forms[turn % len(forms)]]))
-    return found
+            pairs.extend((way, configured) for configured in (forms if harness.FULL else [forms[turn % len(forms)]]))
+    return pairs
 
 
 def cases(ways, each_of=2):
-    """(way, configured): a part of the definitions, each in one way and one configuration; or the whole product."""
+    """Returns [(way, configured)]: part of the definitions, each in one way and configuration, or every combination."""
     if harness.FULL:
         return list(itertools.product(ways, CONFIGURED))
-    found = []
-    for place, each in enumerate(harness.part(list(definition_classes()), each_of), harness.TURN):
+    pairs = []
+    for place, each in enumerate(harness.share(list(definition_classes()), each_of), harness.TURN):
         forms = [configured for configured in CONFIGURED if configured[0] is each]
-        found.append((ways[place % len(ways)], forms[place % len(forms)]))
-    return found
+        pairs.append((ways[place % len(ways)], forms[place % len(forms)]))
+    return pairs
 
 
-ACCUMULATED = harness.part(sparse_cases(), 4)
+ACCUMULATED = harness.share(sparse_cases(), 4)
 
-# The variables: their gradients' kinds, and the rows that sparse ones have.
+# The variables, and the kinds of their gradients.
 SHAPES = {
     "dense": (4, 3),
     "bias": (3,),
@@ -148,13 +150,13 @@ KINDS = {
 
 def start_values(dtype, shapes=SHAPES, definition=None):
     random = np.random.RandomState(1)
-    # Steps in proportion to a variable never take it past 0, so there it starts where gradients drive it away from 0.
+    # A multiplicative step never changes a variable's sign, so such rules start where gradients drive them away from 0.
     low, high = getattr(golden(type(definition.base)), "START", (0.2, 0.8)) if definition else (0.2, 0.8)
     return {name: np.asarray(random.uniform(low, high, shapes[name])).astype(dtype) for name in sorted(shapes)}
 
 
 def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
-    """Gradients of one sign on the whole, so that every variable moves by more than its own size."""
+    """Returns gradients with a positive mean, so that every variable moves by more than its own size."""
     random = np.random.RandomState(2)
     batches = []
     for _ in range(steps):
@@ -177,7 +179,7 @@ def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
 def run_and_compare(
     way, definition, inner=None, dtype="float32", rates=None, accumulate=1, shapes=SHAPES, kinds=KINDS, steps=STEPS
 ):
-    """{variable: largest difference of it and its slots} after the run, against the oracle's run of `inner`."""
+    """Trains, and returns {variable: largest difference of it and its slots} from the oracle's run of `inner`."""
     start, batches = start_values(dtype, shapes, definition), make_batches(dtype, steps, shapes, kinds)
     run = way.run(lambda: definition.bind(way.module), start, kinds)
     try:
@@ -187,16 +189,16 @@ def run_and_compare(
             run.step(batch)
         if definition.sparse == "catch_up":
             run.flush()
-        wanted, wanted_slots = oracle.trajectory(inner or definition, start, batches, rates, accumulate)
-        found = run.weights()
+        expected, wanted_slots = oracle.trajectory(inner or definition, start, batches, rates, accumulate)
+        weights = run.weights()
         differences = {}
         for name in start:
             if kinds[name] == harness.NONE:
-                assert np.array_equal(found[name], start[name])
+                assert np.array_equal(weights[name], start[name])
                 continue
-            moved = np.abs(wanted[name] - start[name]).max()
+            moved = np.abs(expected[name] - start[name]).max()
             assert moved >= np.abs(start[name]).max(), "{} moved too little to tell".format(name)
-            differences[name] = oracle.distance(found[name], wanted[name])
+            differences[name] = oracle.distance(weights[name], expected[name])
             for slot, value in wanted_slots[name].items():
                 differences[name] = max(differences[name], oracle.distance(run.slot(name, slot), value))
         return differences
@@ -228,18 +230,18 @@ def ids(value):
 
 
 def not_shared(way, configured):
-    """Every cell runs it; but a call at a time takes three times as long, and goes through the same code."""
+    """Runs in every cell, except in eager mode: that takes three times as long and runs the same code."""
     return pytest.param(way, configured, marks=[] if "eager" in way.name else [pytest.mark.shared(False)])
 
 
 @pytest.mark.parametrize("way, configured", [not_shared(*case) for case in sparse_cases()], ids=ids)
 def test_equals_oracle(way, configured):
-    check(label(*configured), way, run_and_compare(way, made(*configured)))
+    check(label(*configured), way, run_and_compare(way, define(*configured)))
 
 
 @pytest.mark.parametrize("way, configured", ACCUMULATED, ids=ids)
 def test_accumulated_equals_joined_batches(way, configured):
-    inner = made(*configured)
+    inner = define(*configured)
     steps = 4 * STEPS if harness.FULL else 2 * STEPS
     differences = run_and_compare(way, everstep.accumulate(inner, steps=4), inner, accumulate=4, steps=steps)
     check(label(*configured), way, differences, case="accumulated")
@@ -251,18 +253,18 @@ def test_accumulated_equals_joined_batches(way, configured):
     ids=ids,
 )
 def test_other_dtypes(dtype, way, configured):
-    check(label(*configured), way, run_and_compare(way, made(*configured), dtype=dtype), dtype, dtype)
+    check(label(*configured), way, run_and_compare(way, define(*configured), dtype=dtype), dtype, dtype)
 
 
-# On tf_train hypers are constants of the graph, by design; test_tf_train.py varies them by a placeholder.
+# On tf_train hypers are constants of the graph, by design. test_tf_train.py changes them by a placeholder.
 SETTABLE = [way for way in WAYS if way.target != "tf_train"]
 
 
 @pytest.mark.parametrize("way, configured", cases(SETTABLE), ids=ids)
 def test_changed_learning_rate(way, configured):
-    rate = made(*configured).learning_rate
+    rate = define(*configured).learning_rate
     rates = {50: rate * 0.1, 80: rate * 2}
-    check(label(*configured), way, run_and_compare(way, made(*configured), rates=rates), case="rate set")
+    check(label(*configured), way, run_and_compare(way, define(*configured), rates=rates), case="rate set")
 
 
 class Steps(everstep.Schedule):
@@ -274,7 +276,7 @@ class Steps(everstep.Schedule):
         return ops.where(updates < 40, self.first, self.first / 3)
 
 
-SCALE = {everstep.InverseTimeDecay: "initial", Steps: "first"}  # what a schedule's values are in proportion to
+SCALE = {everstep.InverseTimeDecay: "initial", Steps: "first"}  # the argument that scales all values of a schedule
 
 
 SCHEDULES = [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]
@@ -286,8 +288,8 @@ SCHEDULES = [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]
     ids=ids,
 )
 def test_schedule(way, configured, schedule):
-    schedule = schedule.replace(**{SCALE[type(schedule)]: 2 * made(*configured).learning_rate})
-    definition = made(*configured, learning_rate=schedule)
+    schedule = schedule.replace(**{SCALE[type(schedule)]: 2 * define(*configured).learning_rate})
+    definition = define(*configured, learning_rate=schedule)
     check(label(*configured), way, run_and_compare(way, definition), case="schedule")
 
 
@@ -295,7 +297,7 @@ def test_schedule(way, configured, schedule):
 def test_a_million_elements(way, configured):
     shapes = {"large": (1031, 1024)}
     differences = run_and_compare(
-        way, made(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if harness.FULL else 30
+        way, define(*configured), shapes=shapes, kinds={"large": harness.DENSE}, steps=STEPS if harness.FULL else 30
     )
     check(label(*configured), way, differences, case="1M elements")
 
@@ -303,7 +305,7 @@ def test_a_million_elements(way, configured):
 @pytest.mark.parametrize("accumulated", [False, True])
 @pytest.mark.parametrize("way, configured", cases(WAYS), ids=ids)
 def test_save_and_resume_is_exact(way, configured, accumulated):
-    definition = made(*configured)
+    definition = define(*configured)
     if accumulated:
         definition = everstep.accumulate(definition, 4)
     start, batches = start_values("float32"), make_batches("float32", 30)
@@ -314,33 +316,33 @@ def test_save_and_resume_is_exact(way, configured, accumulated):
         return run
 
     def ended(run):
-        found = {}
+        actual = {}
         for name in run.trained():
             slots = [slot for slot in run.optimizer.slot_names(run.variables[name]) if slot != LAST_WINDOW]
-            found[name] = run.weights()[name], {slot: run.slot(name, slot) for slot in slots}
+            actual[name] = run.weights()[name], {slot: run.slot(name, slot) for slot in slots}
         run.close()
-        return found
+        return actual
 
-    wanted = ended(train(way.run(lambda: definition.bind(way.module), start, KINDS), batches))
+    expected = ended(train(way.run(lambda: definition.bind(way.module), start, KINDS), batches))
     half = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches[:14])  # in the middle of a window
-    found = ended(train(half.resumed(), batches[14:]))
+    actual = ended(train(half.resumed(), batches[14:]))
     half.close()
-    for name in wanted:
-        assert np.array_equal(found[name][0], wanted[name][0]), name
-        assert set(found[name][1]) == set(wanted[name][1])
-        for slot, value in wanted[name][1].items():
-            assert np.array_equal(found[name][1][slot], value), (name, slot)
+    for name in expected:
+        assert np.array_equal(actual[name][0], expected[name][0]), name
+        assert set(actual[name][1]) == set(expected[name][1])
+        for slot, value in expected[name][1].items():
+            assert np.array_equal(actual[name][1][slot], value), (name, slot)
 
 
 @pytest.mark.parametrize(
-    "definition_class, settings, start, grads, wanted",
+    "definition_class, settings, start, grads, expected",
     [(each,) + row for each in definition_classes() for row in golden(each).GOLDEN],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-def test_numbers_worked_by_hand(definition_class, settings, start, grads, wanted):
+def test_numbers_worked_by_hand(definition_class, settings, start, grads, expected):
     weights = np.array(start, ndmin=1)
     optimizer = definition_class(**settings).bind(np)
-    for grad, value in zip(grads, wanted):
+    for grad, value in zip(grads, expected):
         optimizer.apply_gradients([(np.array(grad, ndmin=1), weights)])
         assert np.abs(weights - value).max() < 1e-7 * max(1, np.abs(value).max())
 
@@ -352,7 +354,7 @@ def test_every_definition_has_golden_numbers():
 
 @pytest.mark.shared(False)
 def test_zz_table():
-    """Prints what the battery measured; named so that it runs last."""
+    """Prints the table of results. The name makes it run last."""
     assert RESULTS, "no case has run"
     cases = [
         "dense",

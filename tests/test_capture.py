@@ -1,4 +1,4 @@
-"""capture and restore on all targets that this environment has."""
+"""capture and restore, on every target of this environment."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -16,7 +16,7 @@ from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 HALF = 50
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
@@ -27,8 +27,8 @@ DEFINITIONS = {
     "Ftrl": Ftrl(0.5, l1=0.01),
     "DiffGrad": DiffGrad(0.02),
     "accumulate(Adam)": everstep.accumulate(Adam(0.05), 4),  # 50 steps end in the middle of a window
-    "accumulate(SGD)": everstep.accumulate(SGD(0.2), 4),  # which remembers rows
-    "accumulate(Nadam)": everstep.accumulate(Nadam(0.05), 4),  # with a scalar
+    "accumulate(SGD)": everstep.accumulate(SGD(0.2), 4),  # remembers rows
+    "accumulate(Nadam)": everstep.accumulate(Nadam(0.05), 4),  # has a scalar
 }
 
 
@@ -62,18 +62,18 @@ def restored(run, state, **more):
 
 
 def values(run):
-    """All numbers of a run: what a State with the weights holds."""
+    """Returns every number of a run: those of a State with the weights."""
     state = captured(run, weights=True)
-    found = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
-    found.update(state.variables)
-    return found, (state.updates, state.steps, state.pending, state.scalars)
+    arrays = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
+    arrays.update(state.variables)
+    return arrays, (state.updates, state.steps, state.pending, state.scalars)
 
 
 RUNS = {}
 
 
 def uninterrupted(way, name):
-    """(state at half of the steps, values at the end), each way and definition once."""
+    """Returns (state halfway, values at the end) of an uninterrupted run. Computes each way and definition once."""
     if (way.name, name) not in RUNS:
         run = new_run(way, DEFINITIONS[name])
         for batch in BATCHES[:HALF]:
@@ -87,7 +87,7 @@ def uninterrupted(way, name):
 
 
 def fresh(way, definition):
-    """A run that is built, and has trained a little on something else."""
+    """Returns a run that is built and has trained a little from other values."""
     run = new_run(way, definition, {name: np.asarray(value + 1, "float32") for name, value in start_values().items()})
     for batch in BATCHES[:3]:
         run.step(batch)
@@ -95,14 +95,14 @@ def fresh(way, definition):
 
 
 def unbuilt(way, definition):
-    """A run whose optimizer has made nothing yet, and what finishes it."""
+    """Returns a run with a new optimizer that has no variables yet; `finish` completes it."""
     run = new_run(way, definition)
     run.optimizer = run.make()
     return run
 
 
 def finish(run):
-    """Builds what trains with an optimizer that was put into a run."""
+    """Builds the training op or function of an optimizer that was put into a run."""
     if isinstance(run, harness.GetUpdatesRun):
         K = run.keras.backend
         getattr(K, "symbolic", lambda function: function)(run.make_function)(K)
@@ -127,21 +127,21 @@ def ways(condition=lambda way: True):
     )
 
 
-def check_second_half(run, wanted, exact):
+def check_second_half(run, expected, exact):
     for batch in BATCHES[HALF:]:
         run.step(batch)
-    found, counts = values(run)
-    assert counts[:3] == wanted[1][:3]
-    assert set(found) == set(wanted[0])
-    for key in found:
+    actual, counts = values(run)
+    assert counts[:3] == expected[1][:3]
+    assert set(actual) == set(expected[0])
+    for key in actual:
         if exact:
-            assert found[key].tobytes() == wanted[0][key].tobytes(), key
-        elif "touched" not in key:  # rows that a backend without sparse gradients cannot tell
-            assert oracle.distance(found[key], wanted[0][key]) <= 1e-5, key
+            assert actual[key].tobytes() == expected[0][key].tobytes(), key
+        elif "touched" not in key:  # without sparse gradients a backend cannot tell which rows were touched
+            assert oracle.distance(actual[key], expected[0][key]) <= 1e-5, key
 
 
 def cases():
-    """The quickest way of each target with a third of the definitions in turn, the others with a sixth of them."""
+    """Yields a third of the definitions for the fastest way of each target, and a sixth for the other ways."""
     for place, way in enumerate(WAYS, harness.TURN):
         for turn, name in enumerate(sorted(DEFINITIONS), place):
             if turn % 3 == 0 and (way in harness.quickest() or turn % 2 == 0):
@@ -149,29 +149,29 @@ def cases():
 
 
 @pytest.mark.parametrize("way, name", list(cases()), ids=lambda given: getattr(given, "name", given))
-def test_half_here_and_half_there_are_the_whole(way, name, tmpdir):
-    """Bit for bit on the same API, and through a file from each other one."""
+def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
+    """On the same API the result is exact, bit for bit. From each other API the state goes through a file."""
     others = [other for other in harness.quickest() if other.target != way.target]
     others = others if way in harness.quickest() else []
-    known = [(source, uninterrupted(source, name)) for source in [way] + others]  # before the run: Keras starts anew
+    known = [(source, uninterrupted(source, name)) for source in [way] + others]  # Keras clears its session
     run = fresh(way, DEFINITIONS[name])
-    for source, (state, wanted) in known:
+    for source, (state, expected) in known:
         state.save(str(tmpdir.join("state.npz")))
         restored(run, everstep.State.load(str(tmpdir.join("state.npz"))), weights=True)
-        check_second_half(run, wanted, exact=source is way)
+        check_second_half(run, expected, exact=source is way)
     run.close()
 
 
 @ways(lambda way: way.run not in (harness.TrainRefRun, harness.TrainResourceRun))
 def test_a_restore_before_anything_is_built(way):
-    state, wanted = uninterrupted(way, "accumulate(Nadam)")
+    state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
     with graph_of(run):
         first = captured(run)
         assert (first.updates, first.pending) == (0, 0) and not np.any(first.slots["dense"]["m"])
         restored(run, state, weights=True)
         finish(run)
-    check_second_half(run, wanted, exact=True)
+    check_second_half(run, expected, exact=True)
     run.close()
 
 
@@ -194,7 +194,7 @@ MISSING = Adam(0.05, sparse="catch_up")
 
 
 def rows_that_come_and_go():
-    """Gradients of the table's first two rows, then of the next two, then of the last two, each for a third."""
+    """Returns gradients of the table's rows 0 and 1 for ten steps, then of rows 2 and 3, then of rows 4 and 5."""
     batches = [dict(batch) for batch in BATCHES[:30]]
     for step, batch in enumerate(batches):
         batch["table"] = batch["table"][0][:2], np.array([0, 1], "int64") + 2 * (step // 10)
@@ -202,8 +202,8 @@ def rows_that_come_and_go():
 
 
 @quick()
-def test_steps_that_rows_have_yet_to_take_are_carried(way):
-    """15 steps here, in which rows missed some, and 15 on another target, are 30 here, and `exact` throughout."""
+def test_missed_steps_of_rows_are_part_of_the_state(way):
+    """Runs 15 steps, in which rows miss some, then 15 here or on another target: equal to 30 steps, and to `exact`."""
     definition = MISSING if way.sparse else MISSING.replace(dense_ok=True)
     batches = rows_that_come_and_go()
     run = trained(way, definition, 0)
@@ -217,7 +217,7 @@ def test_steps_that_rows_have_yet_to_take_are_carried(way):
     for batch in batches[15:]:
         run.step(batch)
     run.flush()
-    wanted = run.weights()
+    expected = run.weights()
     run.close()
     each = harness.quickest()
     for other in {way, each[each.index(way) - 1]}:
@@ -231,24 +231,24 @@ def test_steps_that_rows_have_yet_to_take_are_carried(way):
         for batch in batches[15:]:
             ended.step(batch)
         ended.flush()
-        found = ended.weights()
+        weights = ended.weights()
         for name in SHAPES:
-            assert oracle.distance(found[name], wanted[name]) <= (0 if other is way else 2e-6), (other.name, name)
+            assert oracle.distance(weights[name], expected[name]) <= (0 if other is way else 2e-6), (other.name, name)
         ended.close()
     exact = trained(way, Adam(0.05), 0)
     for batch in batches:
         exact.step(batch)
-    assert all(oracle.distance(wanted[name], value) <= 2e-6 for name, value in exact.weights().items())
+    assert all(oracle.distance(expected[name], value) <= 2e-6 for name, value in exact.weights().items())
     exact.close()
 
 
 @quick()
-def test_rows_without_missed_steps_need_nothing_kept(way):
-    """To `catch_up` and back, where its slots say no more than their absence."""
+def test_catch_up_slots_are_not_needed_without_missed_steps(way):
+    """Changes to `catch_up` and back. When no row has missed a step, its slots are not needed."""
     if not way.sparse:
         return  # its gradients have all rows
     run = trained(way, Adam(0.05), 12)
-    wanted = run.weights()
+    expected = run.weights()
     run.close()
     run = trained(way, Adam(0.05))
     state = captured(run, weights=True)
@@ -264,7 +264,7 @@ def test_rows_without_missed_steps_need_nothing_kept(way):
     restored(run, state, weights=True)
     for batch in BATCHES[9:12]:
         run.step(batch)
-    assert all(oracle.distance(value, wanted[name]) <= 2e-6 for name, value in run.weights().items())
+    assert all(oracle.distance(value, expected[name]) <= 2e-6 for name, value in run.weights().items())
     state.slots["table"]["catch_up/rows"][2] -= 1
     with pytest.raises(errors.StateError, match="yet to take"):
         restored(run, state)
@@ -275,7 +275,7 @@ def in_graphs(way):
     return issubclass(way.run, harness.GraphRun)
 
 
-# What fails
+# Failures
 
 BROKEN = {
     "a slot less": lambda state: state.slots["dense"].pop("v"),
@@ -294,7 +294,7 @@ def test_a_restore_that_fails_changes_nothing(way):
     definition = everstep.accumulate(Adam(0.02), 4)
     other = trained(way, definition, 5)
     states = []
-    hypers = way.target != "tf_train"  # where they cannot be set
+    hypers = way.target != "tf_train"  # on tf_train hypers cannot be set
     for name in sorted(BROKEN) if hypers else sorted(set(BROKEN) - {"no hypers"}):
         state = captured(other, weights=True)
         BROKEN[name](state)
@@ -346,8 +346,8 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     assert (state.updates, state.steps) == (1, None)
     for batch in BATCHES[2:6]:
         run.step(batch)
-    wanted = values(run)
-    assert wanted[1][0] == 3
+    expected = values(run)
+    assert expected[1][0] == 3
     other = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
     for batch in BATCHES[:3]:
         other.step(batch)
@@ -357,8 +357,9 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     restored(other, state, weights=True)
     for batch in BATCHES[2:6]:
         other.step(batch)
-    found = values(other)
-    assert found[1] == wanted[1] and all(found[0][key].tobytes() == wanted[0][key].tobytes() for key in wanted[0])
+    actual = values(other)
+    assert actual[1] == expected[1]
+    assert all(actual[0][key].tobytes() == expected[0][key].tobytes() for key in expected[0])
 
 
 def test_a_variable_that_is_not_given():
@@ -411,14 +412,14 @@ def test_a_list_is_called_by_the_names_of_its_variables(way):
     if way.target == "arrays":
         assert list(state.slots) == ["0", "1", "2", "3"]
     else:
-        assert set(state.slots) == set(SHAPES) or way.target == "get_updates"  # K.variable numbers names it has had
+        assert set(state.slots) == set(SHAPES) or way.target == "get_updates"  # K.variable numbers repeated names
         assert not any(":" in name for name in state.slots)
     run.close()
 
 
 @quick()
 def test_a_variable_that_never_had_a_gradient(way):
-    """tf.train makes slots of variables with a gradient alone, other APIs of all; the state is the same."""
+    """tf.train creates slots only for variables with gradients, other APIs for all. The state is the same."""
     kinds = dict(KINDS, bias=harness.NONE)
     run = new_run(way, Adam(0.02), kinds=kinds)
     for batch in BATCHES[:3]:
@@ -436,7 +437,7 @@ def test_a_variable_that_never_had_a_gradient(way):
 def test_several_optimizers_of_one_model():
     for way in harness.quickest():
         if way.target in ("get_updates", "tf_train"):
-            continue  # a run of those has one train function
+            continue  # a run on those has one train function
         run, other = trained(way, Adam(0.02)), trained(way, SGD(0.02, momentum=0.9))
         state = captured(other)
         assert list(state.slots["dense"]) == ["velocity"] and list(captured(run).slots["dense"]) == ["m", "v"]
@@ -463,7 +464,7 @@ def test_a_state_of_another_definition_by_choice(way):
 def dtypes_of_ways():
     for way in harness.quickest():
         yield way, "float16"
-        if "jax" not in way.name:  # which has no float64 unless it is asked for
+        if "jax" not in way.name:  # JAX has float64 only when enabled
             yield way, "float64"
         if way.target in ("update_step", "keras3") and "torch" not in way.name:
             yield way, "bfloat16"
@@ -472,7 +473,7 @@ def dtypes_of_ways():
 def numpy_dtype(name):
     if name != "bfloat16":
         return np.dtype(name)
-    tf = sys.modules.get("tensorflow")  # TF 2.11 brings its own, JAX and TF 2.15 ml_dtypes
+    tf = sys.modules.get("tensorflow")  # TF 2.11 has its own; JAX and TF 2.15 use ml_dtypes
     return np.dtype(tf.bfloat16.as_numpy_dtype if tf else importlib.import_module("ml_dtypes").bfloat16)
 
 
@@ -560,7 +561,7 @@ def test_a_monitored_session(way):
 
 
 class Rows(Adam):
-    """With a number for each row, and one for each variable."""
+    """A rule with a slot of one number for each row, and one of one number for each variable."""
 
     locality = "row"
     rows = everstep.slot(shape="row")
@@ -572,7 +573,7 @@ class Rows(Adam):
 
 
 def partitioned(way, definition, parts, axis=0, steps=3):
-    """(optimizer, the partitioned variable or, without parts, a plain one, session) after some steps."""
+    """Returns (optimizer, partitioned variable, or plain one without `parts`, session) after some steps."""
     import tensorflow
 
     tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
@@ -658,7 +659,7 @@ def two_layers(keras, **arguments):
 @pytest.mark.parametrize("first", ["fresh", "trained"])
 def test_a_keras_model_goes_on(way, first, tmpdir):
     keras = keras_of(way)
-    harness.start_anew(keras) if way.target == "get_updates" else None
+    harness.clear_session(keras) if way.target == "get_updates" else None
     random = np.random.RandomState(7)
     x, y = random.randn(8, 3).astype("float32"), random.randn(8, 2).astype("float32")
 
@@ -676,7 +677,7 @@ def test_a_keras_model_goes_on(way, first, tmpdir):
     bound = model.optimizer
     everstep.capture(bound, variables(model), weights=True).save(str(tmpdir.join("state")))
     train(model, 5)
-    wanted = model.get_weights()
+    expected = model.get_weights()
     other = two_layers(keras)
     other.compile(Adam(0.05).bind(way.module), "mse")
     if first == "trained":
@@ -685,8 +686,8 @@ def test_a_keras_model_goes_on(way, first, tmpdir):
         other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True
     )
     train(other, 5)
-    for found, weight in zip(other.get_weights(), wanted):
-        assert found.tobytes() == weight.tobytes()
+    for actual, weight in zip(other.get_weights(), expected):
+        assert actual.tobytes() == weight.tobytes()
 
 
 def keras_of(way):
@@ -716,7 +717,7 @@ def test_under_a_strategy_of_one_replica(way):
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
-    run = getattr(strategy, "run", None) or strategy.experimental_run_v2  # before 2.2
+    run = getattr(strategy, "run", None) or strategy.experimental_run_v2  # before TF 2.2
     grads = [np.random.RandomState(number).randn(3).astype("float32") for number in range(6)]
 
     def new():

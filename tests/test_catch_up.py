@@ -1,7 +1,7 @@
-"""`sparse="catch_up"`: rows that missed steps take them later, and the run is the dense one.
+"""`sparse="catch_up"`: rows take missed steps later, and the run equals the dense one.
 
-tests/test_battery.py runs every definition with it, in every way, against the oracle; here are long gaps, rates that
-change meanwhile, the calls `flush` and `catch_up`, and what cannot be.
+tests/test_battery.py runs every definition with it, in every way, against the oracle. This file tests long gaps, rates
+that change in between, `flush` and `catch_up`, and definitions that do not support it.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -17,18 +17,18 @@ import oracle
 from everstep.compat.engine import fast_forward
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import SGD, Adam, RMSprop
-from test_battery import definition_classes, golden, ids, made, takes_catch_up
+from test_battery import define, definition_classes, golden, ids, takes_catch_up
 
 pytestmark = pytest.mark.shared
-WAYS = [way for way in harness.here() if way.sparse]
-# A call at a time is a thousand small operations for a row that missed 200 steps: there, shorter runs.
+WAYS = [way for way in harness.all_ways() if way.sparse]
+# In eager mode a row that missed 200 steps takes a thousand small operations, so those runs are shorter.
 QUICK = [way for way in WAYS if "eager" not in way.name]
 SOME = harness.one_of_each_target(WAYS)
 ROWS, STEPS = 40, 1500
 
 
 def zipf_batches(steps, rows=ROWS, dtype="float32", seed=3):
-    """Rows that come with frequencies 1, 1/2, 1/3, ...: the last ones hundreds of steps apart."""
+    """Returns batches in which rows have frequencies 1, 1/2, 1/3, ...: the last rows come hundreds of steps apart."""
     random = np.random.RandomState(seed)
     chances = 1 / np.arange(1.0, rows + 1) ** 2
     for _ in range(steps):
@@ -41,7 +41,7 @@ def start(dtype="float32", rows=ROWS):
 
 
 def train(way, definition, batches, act=None, before=None):
-    """(weights, slots) of the table after a run; `act[step]` is called with the run before that step."""
+    """Returns the table's (weights, slots) after a run. Calls `act[step](run)` before that step."""
     run = way.run(lambda: definition.bind(way.module), before or start(), {"table": harness.SPARSE})
     try:
         for step, batch in enumerate(batches):
@@ -56,67 +56,67 @@ def train(way, definition, batches, act=None, before=None):
         run.close()
 
 
-def compare(found, wanted):
-    """(of the variable, of the slots): the largest differences."""
-    slots = [oracle.distance(found[1][name], wanted[1][name]) for name in wanted[1]]
-    return oracle.distance(found[0], wanted[0]), max(slots or [0])
+def compare(actual, expected):
+    """Returns the largest differences (of the variable, of the slots)."""
+    slots = [oracle.distance(actual[1][name], expected[1][name]) for name in expected[1]]
+    return oracle.distance(actual[0], expected[0]), max(slots or [0])
 
 
 @pytest.mark.parametrize("way", QUICK[harness.TURN % len(QUICK) :][:1], ids=ids)
 def test_adam_over_1500_steps_is_the_dense_run(way):
-    """Moments within 2e-5 of the dense run and the variable within 2e-6, with a rate that changes meanwhile."""
+    """Moments agree within 2e-5 and the variable within 2e-6, with a rate that changes in between."""
     rate = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
-    wanted = train(way, Adam(rate), zipf_batches(STEPS))
-    found = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
-    variable, moments = compare(found, wanted)
+    expected = train(way, Adam(rate), zipf_batches(STEPS))
+    actual = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
+    variable, moments = compare(actual, expected)
     print("{}: variable {:.1e}, moments {:.1e}".format(way.name, variable, moments))
     assert variable <= 2e-6
     assert moments <= 2e-5
-    # What is asked for is not what rows alone would do.
+    # `rows` gives another result, so the test is not trivial.
     rows_alone = train(way, Adam(rate, sparse="rows"), zipf_batches(300))
     assert compare(rows_alone, train(way, Adam(rate), zipf_batches(300)))[0] > 1e-2
 
 
 @pytest.mark.parametrize("way", [way for way in harness.quickest() if way.sparse and way.target != "tf_train"], ids=ids)
 def test_missed_steps_are_taken_at_their_own_rate(way):
-    """A rate that is set: tf.train has none, there a schedule or a placeholder changes it."""
+    """Changes the rate by setting it. On tf_train, where that is not possible, uses a schedule or a placeholder."""
     act = {30: lambda run: run.set_rate(0.001), 90: lambda run: run.set_rate(0.05)}
     for definition in (Adam(0.05), SGD(0.05, momentum=0.9, rate_in_velocity=False)):
-        wanted = train(way, definition, zipf_batches(120), act)
-        found = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
-        assert max(compare(found, wanted)) <= 2e-6
+        expected = train(way, definition, zipf_batches(120), act)
+        actual = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
+        assert max(compare(actual, expected)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_the_call_makes_reading_runs_the_dense_run(way):
-    """Gradients that depend on the rows read: the same as in the dense run where `catch_up` came before the reading."""
+    """Gradients depend on the rows that are read. With `catch_up` before each read, the run equals the dense one."""
 
     def run(definition, call):
         run = way.run(lambda: definition.bind(way.module), start(rows=9), {"table": harness.SPARSE})
         random = np.random.RandomState(5)
         for step in range(40):
             rows = random.choice(9, 3, p=np.array([20, 10, 5, 3, 2, 1, 1, 1, 1]) / 44)
-            if call and step:  # before the first step there is nothing to take
-                run.catch_up("table", np.reshape(np.append(rows, rows[0]), (2, 2)))  # any shape, rows more than once
+            if call and step:  # before the first step no row has missed one
+                run.catch_up("table", np.reshape(np.append(rows, rows[0]), (2, 2)))  # any shape, and repeated rows
             read = run.weights()["table"][rows]
             run.step({"table": ((read - 0.1).astype("float32"), rows.astype(np.int64))})
         if definition.sparse == "catch_up":
             run.flush()
-        found = run.weights()["table"]
+        actual = run.weights()["table"]
         run.close()
-        return found
+        return actual
 
     adam = Adam(0.05)
-    wanted = run(adam, False)
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), wanted) <= 2e-6
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), wanted) > 1e-3
+    expected = run(adam, False)
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), expected) <= 2e-6
+    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), expected) > 1e-3
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_dense_and_missing_gradients_between(way):
-    """A variable without any gradient takes no step in the dense run either; a dense gradient is of every row."""
+    """A variable without any gradient takes no step in the dense run either. A dense gradient touches every row."""
     if way.run in (harness.TrainRefRun, harness.TrainResourceRun, harness.V2SessionRun) or way.target == "get_updates":
-        return  # a graph has gradients of one kind; the eager ways and functions of the same targets change it
+        return  # a graph has one kind of gradient; eager ways and functions of the same targets can change it
     definition = Adam(0.05, sparse="catch_up")
     batches = list(zipf_batches(60, rows=9))
     other = np.random.RandomState(6)
@@ -134,13 +134,13 @@ def test_dense_and_missing_gradients_between(way):
             run.step(batch)
         if definition.sparse == "catch_up":
             run.flush()
-        found = run.weights()
+        actual = run.weights()
         run.close()
-        return found
+        return actual
 
-    wanted, found = run(definition.replace(sparse="exact")), run(definition)
-    for name in wanted:
-        assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
+    expected, actual = run(definition.replace(sparse="exact")), run(definition)
+    for name in expected:
+        assert oracle.distance(actual[name], expected[name]) <= 2e-6, name
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
@@ -151,14 +151,14 @@ def test_inside_wrappers(way):
         lambda inner: everstep.clip(inner, global_norm=0.5),
         lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
     ):
-        # Whole windows: a flush makes the update of one that is open, too.
-        wanted = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
-        assert max(compare(train(way, wrap(inner), zipf_batches(39)), wanted)) <= 2e-6
+        # Whole windows only: a flush also applies an open window.
+        expected = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
+        assert max(compare(train(way, wrap(inner), zipf_batches(39)), expected)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_saved_and_resumed(way):
-    """What rows have missed is part of the state."""
+    """The state holds the steps that rows have missed."""
     definition, batches = Adam(0.05, sparse="catch_up"), list(zipf_batches(60))
 
     def train(run, batches):
@@ -168,27 +168,27 @@ def test_saved_and_resumed(way):
 
     def ended(run):
         run.flush()
-        found = run.weights()["table"]
+        actual = run.weights()["table"]
         run.close()
-        return found
+        return actual
 
     kinds = {"table": harness.SPARSE}
-    wanted = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
+    expected = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
     half = train(way.run(lambda: definition.bind(way.module), start(), kinds), batches[:31])
-    found = ended(train(half.resumed(), batches[31:]))
+    actual = ended(train(half.resumed(), batches[31:]))
     half.close()
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(actual, expected)
 
 
 def gaps(dtype="float64"):
-    """One row at every step, the others 300 steps apart."""
+    """Row 0 comes at every step, the others 300 steps apart."""
     random = np.random.RandomState(7)
     for step in range(500):
         rows = np.arange(6) if step % 300 == 20 else np.zeros(1, int)
         yield {"table": (random.normal(0.1, 1, (len(rows), 3)).astype(dtype), rows)}
 
 
-# Beyond 200 missed steps: (definition, of its arguments, how far the variable, how far the slots, why).
+# Differences after more than 200 missed steps: (definition, argument, of the variable, of the slots, why).
 INEXACT = [
     ("Ftrl", "l2_shrinkage", 1e-2, 2e-3, "the shrinkage goes on for ever, in no closed form"),
     ("Yogi", "l1", 4e-2, 1e-9, "the drawing to 0 goes on for ever, in no closed form"),
@@ -207,20 +207,20 @@ LONG = [
     (each, configuration)
     for each in definition_classes()
     for configuration in golden(each).CONFIGURATIONS[-1:] or [{}]
-    if takes_catch_up(made(each, configuration))
+    if takes_catch_up(define(each, configuration))
 ]
 
 
-@pytest.mark.skipif(len(harness.here()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
-@pytest.mark.parametrize(  # a third in each NumPy cell, by the Python's minor version
+@pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@pytest.mark.parametrize(  # each NumPy cell runs a third, by the Python's minor version
     "definition_class, configuration", LONG if harness.FULL else LONG[sys.version_info[1] % 3 :: 3], ids=ids
 )
 def test_long_gaps(definition_class, configuration):
-    way, definition = harness.NUMPY, made(definition_class, configuration)
-    with np.errstate(all="ignore"):  # epsilon 0
-        wanted = train(way, definition, gaps(), before=start("float64", 6))
-        found = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
-    variable, slots = compare(found, wanted)
+    way, definition = harness.NUMPY, define(definition_class, configuration)
+    with np.errstate(all="ignore"):  # epsilon may be 0
+        expected = train(way, definition, gaps(), before=start("float64", 6))
+        actual = train(way, definition.replace(sparse="catch_up"), gaps(), before=start("float64", 6))
+    variable, slots = compare(actual, expected)
     print("{} {}: variable {:.1e}, slots {:.1e}".format(definition_class.__name__, configuration, variable, slots))
     most = allowed(definition_class, configuration)
     assert variable <= most[0]
@@ -228,27 +228,27 @@ def test_long_gaps(definition_class, configuration):
 
 
 def test_longer_than_the_history(monkeypatch):
-    """Constants and schedules of ours are known for ever; of a rate that was set, its oldest kept value."""
+    """Constants and everstep schedules are known at any past step. A rate that was set is kept for LENGTH updates."""
     monkeypatch.setattr(fast_forward, "LENGTH", 50)
     way = harness.NUMPY
     for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
-        wanted = train(way, Adam(rate), gaps(), before=start("float64", 6))
-        found = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
-        assert max(compare(found, wanted)) <= 1e-8
+        expected = train(way, Adam(rate), gaps(), before=start("float64", 6))
+        actual = train(way, Adam(rate, sparse="catch_up"), gaps(), before=start("float64", 6))
+        assert max(compare(actual, expected)) <= 1e-8
     act = {30: lambda run: run.set_rate(0.001), 280: lambda run: run.set_rate(0.05)}
-    wanted = train(way, Adam(0.05), gaps(), act, start("float64", 6))
-    assert compare(train(way, Adam(0.05, sparse="catch_up"), gaps(), act, start("float64", 6)), wanted)[0] > 1e-4
+    expected = train(way, Adam(0.05), gaps(), act, start("float64", 6))
+    assert compare(train(way, Adam(0.05, sparse="catch_up"), gaps(), act, start("float64", 6)), expected)[0] > 1e-4
 
 
 class Counted(np.ndarray):
-    """An array that counts the elements it gives and takes."""
+    """An array that counts the elements that are read and written."""
 
     moved = 0
 
     def __getitem__(self, place):
-        found = super(Counted, self).__getitem__(place)
-        Counted.moved += np.size(found)
-        return np.asarray(found)
+        part = super(Counted, self).__getitem__(place)
+        Counted.moved += np.size(part)
+        return np.asarray(part)
 
     def __setitem__(self, place, value):
         Counted.moved += np.size(value)
@@ -256,7 +256,7 @@ class Counted(np.ndarray):
 
 
 def test_cost_is_flat_in_table_rows():
-    """What is read and written of a variable does not grow with it; docs/speed.md has the times."""
+    """The elements read and written per step do not grow with the table. docs/speed.md has the times."""
     moved = []
     for rows in (100, 10000):
         table = np.ones((rows, 3), "float32").view(Counted)
@@ -269,11 +269,11 @@ def test_cost_is_flat_in_table_rows():
     assert moved[0] == moved[1] > 0
 
 
-def test_what_cannot_catch_up():
+def test_definitions_that_refuse_catch_up():
     refused = set()
     for each in definition_classes():
         try:
-            made(each, {}, sparse="catch_up")
+            define(each, {}, sparse="catch_up")
         except RuleError as error:
             assert 'Use sparse="exact" or "rows"' in str(error)
             refused.add(each.__name__)
@@ -292,8 +292,8 @@ def test_what_cannot_catch_up():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
-def test_calls_that_have_nothing_to_do(way):
-    """Every optimizer has both calls: model code need not know how rows are kept."""
+def test_flush_and_catch_up_without_missed_steps(way):
+    """Every optimizer has both calls, so that model code need not know the sparse mode."""
     run = way.run(lambda: Adam(0.05).bind(way.module), start(), {"table": harness.SPARSE})
     before = run.weights()["table"]
     run.flush()
@@ -314,14 +314,14 @@ def test_bad_calls():
     assert np.array_equal(table, before)
 
 
-@pytest.mark.parametrize("way", [way for way in harness.here() if way.target in ("update_step", "keras3")], ids=ids)
+@pytest.mark.parametrize("way", [way for way in harness.all_ways() if way.target in ("update_step", "keras3")], ids=ids)
 def test_the_native_weight_decay_is_refused(way):
     definition = RMSprop(0.1, sparse="catch_up", dense_ok=True)
     with pytest.raises(UnsupportedError, match="decoupled_weight_decay"):
         definition.bind(way.module, weight_decay=0.1)
 
 
-@pytest.mark.parametrize("way", [way for way in harness.here() if not way.sparse], ids=ids)
+@pytest.mark.parametrize("way", [way for way in harness.all_ways() if not way.sparse], ids=ids)
 def test_where_gradients_are_dense(way):
     with pytest.raises(UnsupportedError, match="dense_ok"):
         Adam(sparse="catch_up").bind(way.module)

@@ -1,4 +1,4 @@
-"""The command line, run as people run it: in a process of its own, on whatever is installed."""
+"""The command line, run in a separate process, on whatever is installed."""
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -13,7 +13,7 @@ from everstep.compat.targets import detect
 
 
 def run(*arguments, **options):
-    """(exit code, what it printed, what it complained about)."""
+    """Returns (exit code, stdout, stderr)."""
     environment = dict(os.environ, **options.get("environment", {}))
     process = subprocess.Popen(
         [sys.executable, "-m", "everstep"] + list(arguments),
@@ -26,7 +26,7 @@ def run(*arguments, **options):
 
 
 def table(output, first):
-    """The rows of the table whose header starts with `first`, each split at its columns."""
+    """Returns the rows of the table whose header starts with `first`, each split at its columns."""
     lines = iter(output.splitlines())
     header = next(line for line in lines if line.startswith(first))
     starts = [
@@ -60,12 +60,12 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
     assert set(rows) == set(here)
     for name, (target, why) in rows.items():
         try:
-            found = detect.find(here[name])
+            api = detect.find(here[name])
         except everstep.errors.TargetError:
             assert target == "none" and why
         else:
-            assert target == found.target.name
-            assert why.startswith("{}.{}: ".format(found.base.__module__, found.base.__name__)), why
+            assert target == api.target.name
+            assert why.startswith("{}.{}: ".format(api.base.__module__, api.base.__name__)), why
     assert "What works: " in output and "tf.compat.v1.train" in output
     strategies, kernels = dict(table(output, "STRATEGY")), table(output, "DEFINITION")
     if installed["tensorflow"] == "not installed":
@@ -83,7 +83,7 @@ def test_doctor_reports_a_broken_framework(tmp_path):
     code, output, _ = run("doctor", environment={"PYTHONPATH": path})
     assert code == 1
     assert dict(table(output, "INSTALLED"))["tensorflow"] == "RuntimeError: libcuda is older than time"
-    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on
+    assert [row[1] for row in table(output, "MODULE") if row[0] == "numpy"] == ["arrays"]  # it went on after the error
 
 
 def test_doctor_reports_a_keras_without_its_backend():
@@ -113,13 +113,13 @@ def test_list_has_every_definition_with_its_slots():
 def test_show_tells_all_that_is_declared(name):
     code, output, complaint = run("show", name)
     assert (code, complaint) == (0, "")
-    made = getattr(everstep.optimizers, name)
-    assert [row[0] for row in table(output, "ARGUMENT")] == made.argument_names()
+    definition = getattr(everstep.optimizers, name)
+    assert [row[0] for row in table(output, "ARGUMENT")] == definition.argument_names()
     for argument, kind, default, _ in table(output, "ARGUMENT"):
-        declared = made.declarations[argument]
+        declared = definition.declarations[argument]
         assert kind == declared.kind
         assert default == ("(must be given)" if kind == "child" else repr(declared.default))
-    state = [slot for slot in made.declared_order if made.declarations[slot].kind in ("slot", "scalar")]
+    state = [slot for slot in definition.declared_order if definition.declarations[slot].kind in ("slot", "scalar")]
     assert [row[0] for row in table(output, "STATE")] == (state or ["none"])
     assert "Sparse gradients: " in output
 
@@ -149,6 +149,6 @@ def test_what_makes_no_sense_ends_with_2():
 
 def test_version_and_help():
     code, output, complaint = run("--version")
-    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2 complains it
+    assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
     code, output, _ = run("--help")
     assert code == 0 and all(command in output for command in ("doctor", "list", "show"))

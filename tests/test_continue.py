@@ -1,8 +1,8 @@
-"""A run that a stock optimizer began in TF 1.4, Keras 2.1.6 or 2.3.1, ended by ours on every API of this environment.
+"""Continues runs of stock optimizers of TF 1.4, Keras 2.1.6 and 2.3.1 with everstep, on every API of this environment.
 
-tests/make/states.py left the frameworks' own files after 50 of 100 steps, and the stock weights after 100. Adam of
-Keras 2.3 reads its counter before or after moving it, at random: its slots do not depend on that, its weights do. There
-the second half is compared with that of the oracle, which begins at step 0 of the definition.
+tests/make/states.py wrote the frameworks' own files after 50 of 100 steps, and the stock weights after 100. Adam of
+Keras 2.3 reads its counter before or after incrementing it, at random. Its slots do not depend on that, its weights do.
+There the expected weights are those of the file plus the oracle's change from step 50 to step 100.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -40,7 +40,7 @@ TRAIN = [
     ("adagrad", "AdagradOptimizer", {"learning_rate": 1.0}),
     ("ftrl", "FtrlOptimizer", {"learning_rate": 1.0, "l1_regularization_strength": 0.01}),
 ]
-DEFAULTS = [  # whose other arguments are stock's own: epsilon is 1e-8 and 1e-10
+DEFAULTS = [  # the other arguments are stock's defaults: epsilon is 1e-8 and 1e-10
     ("adam_defaults", "AdamOptimizer", {"learning_rate": 0.1}),
     ("rmsprop_defaults", "RMSPropOptimizer", {"learning_rate": 0.01, "momentum": 0.5}),
 ]
@@ -56,7 +56,7 @@ KERAS = [
 ]
 RACE = ("keras2.3", ("Adam", "Adamax"))
 NAMES = {"dense/kernel": "dense", "dense/bias": "bias", "unique/embeddings": "unique"}  # in files of Keras
-RESULTS = {}  # (file, way) -> how far
+RESULTS = {}  # (file, way) -> distance
 
 
 def start():
@@ -68,19 +68,19 @@ def spelled(optimizer, arguments):
 
 
 def keras_batches():
-    """The batches as a layer has them, whose bias gets the sum of what its 4 rows get; the loss is their mean."""
+    """Returns the batches as a Keras layer sees them: with a mean loss, the bias gets the mean of 4 rows."""
     return [dict(batch, bias=batch["dense"].mean(0, dtype="float32")) for batch in BATCHES]
 
 
 def files():
-    """{folder/case: facts}"""
-    found = {}
+    """Returns {folder/case: facts}."""
+    facts_of = {}
     for folder in sorted(os.listdir(os.path.join(STATES, "stock"))):
         with io.open(os.path.join(STATES, "stock", folder, "ends.json"), encoding="ascii") as file:
             for case, facts in sorted(json.load(file).items()):
                 if h5py or "keras" not in folder:
-                    found["{}/{}".format(folder, case)] = facts
-    return found
+                    facts_of["{}/{}".format(folder, case)] = facts
+    return facts_of
 
 
 FILES = files()
@@ -98,8 +98,8 @@ def read(name, converted=tensorflow is None, **how):
     return everstep.read_checkpoint(path_of(name, ".ckpt"), **(how or {"optimizer": FILES[name]["optimizer"]}))
 
 
-def ended(way, name, state):
-    """The weights after the second half."""
+def final_weights(way, name, state):
+    """Restores a state, trains the second half and returns the weights."""
     definition = everstep.Definition.from_config(state.definition)
     if not way.sparse and definition.sparse != "exact":
         definition = definition.replace(dense_ok=True)
@@ -107,7 +107,7 @@ def ended(way, name, state):
     batches, rename = BATCHES, ()
     if "keras" in name:
         batches, rename = keras_batches(), list(NAMES.items())
-    # From other values: those of the file count.
+    # Start from other values, so that the file's values must be restored.
     run = way.run(
         lambda: definition.bind(way.module), {each: start()[each] + 1 for each in names}, {n: KINDS[n] for n in names}
     )
@@ -122,8 +122,8 @@ def ended(way, name, state):
         run.close()
 
 
-def wanted_of(name, state):
-    """What to end with."""
+def expected_weights(name, state):
+    """Returns the expected weights at the end."""
     facts = FILES[name]
     weights = {each: np.float32(values) for each, values in facts["weights"].items()}
     if RACE[0] not in name or facts["optimizer"] not in RACE[1]:
@@ -132,27 +132,27 @@ def wanted_of(name, state):
     batches = [{each: batch[each] for each in weights} for batch in keras_batches()]
     first = {each: start()[each] for each in weights}
     half, whole = [oracle.trajectory(definition, first, batches[:steps])[0] for steps in (HALF, 2 * HALF)]
-    held = {NAMES[each]: np.asarray(value, np.float64) for each, value in state.variables.items()}
-    return {each: held[each] + whole[each] - half[each] for each in weights}
+    halfway = {NAMES[each]: np.asarray(value, np.float64) for each, value in state.variables.items()}
+    return {each: halfway[each] + whole[each] - half[each] for each in weights}
 
 
 def check(name, way, state, label=None):
-    found, wanted = ended(way, name, state), wanted_of(name, state)
-    by_rows = state.definition["sparse"] != "exact" and not way.sparse  # rows that a dense gradient does not name
-    compared = [each for each in wanted if not by_rows or KINDS[each] == harness.DENSE]
+    actual, expected = final_weights(way, name, state), expected_weights(name, state)
+    by_rows = state.definition["sparse"] != "exact" and not way.sparse  # a dense gradient has no absent rows
+    compared = [each for each in expected if not by_rows or KINDS[each] == harness.DENSE]
     for each in compared:
-        assert np.abs(wanted[each] - start()[each]).max() > 0.2, each
-    RESULTS[label or name, way.name] = far = max(oracle.distance(found[each], wanted[each]) for each in compared)
+        assert np.abs(expected[each] - start()[each]).max() > 0.2, each
+    RESULTS[label or name, way.name] = far = max(oracle.distance(actual[each], expected[each]) for each in compared)
     assert far <= BOUND
 
 
 def test_there_are_files_of_all():
-    wanted = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
-    wanted.update("tf_train-tf1.15/" + case for case, _, _ in DEFAULTS)
+    expected = {"tf_train-tf1.4/" + case for case, _, _ in TRAIN}
+    expected.update("tf_train-tf1.15/" + case for case, _, _ in DEFAULTS)
     if h5py:
         for folder in ("get_updates-keras2.1/", "get_updates-keras2.3/"):
-            wanted.update(folder + case for case, _, _ in KERAS)
-    assert set(FILES) == wanted
+            expected.update(folder + case for case, _, _ in KERAS)
+    assert set(FILES) == expected
 
 
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
@@ -169,7 +169,7 @@ def test_what_nobody_said_is_stock_s_own():
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_momentum_goes_on_in_the_form_of_keras(way):
-    """tf.train keeps the sum of gradients, Keras that of gradients times -rate."""
+    """tf.train accumulates gradients in the velocity, Keras accumulates gradients times -rate."""
     definition = SGD(0.1, momentum=0.9, sparse="rows")
     state = read("tf_train-tf1.4/momentum", definition=definition, learning_rate=0.1)
     assert everstep.Definition.from_config(state.definition) == definition
@@ -178,17 +178,17 @@ def test_momentum_goes_on_in_the_form_of_keras(way):
 
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 @pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
-def test_what_was_converted_is_what_is_read(name):
+def test_conversion_equals_reading(name):
     how = {}
-    if name.endswith("tf1.4/adam"):  # converted when what nobody said was everstep's default, not tf.train's
+    if name.endswith("tf1.4/adam"):  # converted when a missing epsilon became everstep's default, not tf.train's
         how["optimizer"] = FILES[name]["optimizer"].replace(")", ", epsilon=1e-07)")
-    found, wanted = read(name, converted=True).to_dict(), read(name, **how).to_dict()
-    np.testing.assert_equal(found, wanted)
+    actual, expected = read(name, converted=True).to_dict(), read(name, **how).to_dict()
+    np.testing.assert_equal(actual, expected)
 
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far they were."""
+    """Prints the distances."""
     print()
     for (name, way), far in sorted(RESULTS.items()):
         print("{:38} {:26} {:.1e}".format(name, way, far))

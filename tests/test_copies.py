@@ -1,4 +1,4 @@
-"""Bound optimizers copied, pickled and registered, on every API, beside what stock does there."""
+"""Copies, pickles and registers bound optimizers on every API, and compares with stock optimizers."""
 from __future__ import absolute_import, division, print_function
 
 import copy
@@ -26,7 +26,7 @@ RULES = [Adam(0.1), SGD(0.1, momentum=0.9), everstep.accumulate(Adam(0.1), 2), e
 
 # Stock Keras 2 converts them, and TensorFlow says so.
 pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
-ways = pytest.mark.parametrize("way", harness.here(), ids=lambda way: way.name)
+ways = pytest.mark.parametrize("way", harness.all_ways(), ids=lambda way: way.name)
 kerases = pytest.mark.parametrize("name", KERASES)
 rules = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule._short())
 
@@ -41,11 +41,11 @@ def pickled(optimizer):
 
 
 def copied_with_arrays(run):
-    """The optimizer and its variables, copied in one call."""
+    """Copies the optimizer and its variables in one call."""
     return copy.deepcopy({"optimizer": run.optimizer, "variables": run.variables})
 
 
-# An optimizer that has not trained.
+# Optimizers that have not trained.
 
 
 @ways
@@ -86,11 +86,11 @@ def test_settings_come_along(way):
         assert "learning_rate=0.025" in repr(twin)
 
 
-# One that has: from here on two optimizers train the same variables, from the same values.
+# Optimizers that have trained: from here on two optimizers train the same variables, from the same values.
 
 
 def resume(run, optimizer):
-    """Trains the run's variables by another optimizer, from the values that they have now."""
+    """Trains the run's variables with another optimizer, from their current values."""
     before = run.weights()
     run.step(grads(10))
     run.step(grads(11))
@@ -129,7 +129,7 @@ def test_trained_and_pickled(way, rule):
 @ways
 @rules
 def test_trained_and_deep_copied(way, rule):
-    """The copy trains the same variables, its slots apart from the original's."""
+    """The copy trains the same variables, and has its own slots."""
     if not eager(way):
         pytest.skip("graphs: see test_trained_and_pickled")
     run = way.run(lambda: rule.bind(way.module), START, KINDS)
@@ -200,7 +200,7 @@ def test_a_tensor_for_a_hyper_is_refused():
         repr(optimizer)
 
 
-# The class.
+# Classes.
 
 
 @ways
@@ -218,7 +218,7 @@ def keras_deserialized(keras, optimizer):
 
 @kerases
 def test_two_definitions_of_one_name(name):
-    """A config says in which module its definition is; the class that Keras has under the name does not matter."""
+    """A config holds the module of its definition, whatever class Keras has under that name."""
     module = NAMED[name]
     first, second = (type("Same", (SGD,), {"__module__": __name__ + place}) for place in (".one", ".two"))
     one, two = first(0.1).bind(module), second(0.2).bind(module)
@@ -233,7 +233,7 @@ def test_two_definitions_of_one_name(name):
 
 
 def trained_model(keras, optimizer):
-    harness.start_anew(keras)
+    harness.clear_session(keras)
     model = small_model.build(keras, optimizer())
     if small_model.keras_major(keras) >= 3:  # 3.15 cannot read the "mse" of its own HDF5 files
         model.compile(model.optimizer, keras.losses.MeanSquaredError())
@@ -243,7 +243,7 @@ def trained_model(keras, optimizer):
 
 
 def described(model):
-    """(class of the optimizer, its updates, how many arrays it has)."""
+    """Returns (class of the optimizer, its updates, number of its arrays)."""
     optimizer = model.optimizer
     weights = optimizer.get_weights() if hasattr(optimizer, "get_weights") else list(optimizer.variables)
     return type(optimizer).__name__, len(weights)
@@ -253,7 +253,7 @@ def outcome(duplicate, model):
     try:
         twin = duplicate(model)
         return twin if getattr(twin, "optimizer", None) is not None else None
-    except Exception as error:  # whatever stock raises
+    except Exception as error:  # stock raises many types
         return error
 
 
@@ -263,7 +263,7 @@ DUPLICATES = {"deepcopy": copy.deepcopy, "pickle": pickled}
 @kerases
 @pytest.mark.parametrize("how", sorted(DUPLICATES) + ["clone_model"])
 def test_models(name, how):
-    """Where a model with a stock optimizer can be copied, one with ours can; with the state where stock keeps it."""
+    """Models that can be copied with a stock optimizer can be copied with ours; with the state, if stock keeps it."""
     keras = NAMED[name]
     duplicate = DUPLICATES.get(how) or keras.models.clone_model
     stock = trained_model(keras, lambda: keras.optimizers.Adam())
@@ -276,7 +276,7 @@ def test_models(name, how):
         return
     assert type(twin.optimizer) is type(model.optimizer), twin
     assert twin.optimizer.definition == model.optimizer.definition
-    if kept and how != "clone_model":  # which makes a model of new weights
+    if kept and how != "clone_model":  # it creates a model with new weights
         assert described(twin) == described(model)
         for each in (model, twin):
             each.train_on_batch(small_model.IDS, small_model.TARGETS)
@@ -284,7 +284,7 @@ def test_models(name, how):
             assert np.allclose(weight, value, atol=1e-7)
 
 
-# Stock names inside custom objects.
+# Stock names in custom objects.
 
 
 def scopes(keras, objects):
@@ -313,7 +313,7 @@ def test_stock_files_inside_a_scope(name, tmpdir):
     model = trained_model(keras, lambda: keras.optimizers.Adam())
     model.save(path)
     objects = everstep.custom_objects(keras)
-    harness.start_anew(keras)
+    harness.clear_session(keras)
     with scopes(keras, objects)(objects):
         loaded = keras.models.load_model(path)
     assert type(loaded.optimizer).__name__ == "Adam" and not hasattr(loaded.optimizer, "definition")
@@ -321,7 +321,7 @@ def test_stock_files_inside_a_scope(name, tmpdir):
     assert not hasattr(loaded.optimizer, "definition")
 
 
-# Files in another process.
+# Files that another process loads.
 
 LOADER = """
 from __future__ import print_function
@@ -346,7 +346,7 @@ else:
 @kerases
 @pytest.mark.parametrize("suffix", [".h5", ".keras"])
 def test_files_in_another_process(name, suffix, tmpdir):
-    """After bind or register they load without custom objects. Without either they never become a stock optimizer."""
+    """After bind or register they load without custom objects. Without both they never load as a stock optimizer."""
     keras = NAMED[name]
     if suffix == ".keras" and small_model.keras_major(keras) < 3:
         pytest.skip("Keras 3 alone writes them by this name; tests/test_update_step.py has those of TF 2.12 to 2.15")
@@ -369,7 +369,7 @@ def test_files_in_another_process(name, suffix, tmpdir):
 
 @kerases
 def test_register_survives_a_scope(name):
-    """Old Kerases put their table back as it was when a scope ends."""
+    """Old versions of Keras restore their table when a scope ends."""
     keras = NAMED[name]
     with scopes(keras, {})({}):
         native = type(Adam(0.1).bind(keras))

@@ -1,4 +1,4 @@
-"""The contract on NumPy: what a definition is made of, what each verb sees, and which mistakes are said at once."""
+"""The contract, on NumPy: what a definition declares, what each verb sees, and which mistakes raise at once."""
 from __future__ import absolute_import, division, print_function
 
 import copy
@@ -41,19 +41,19 @@ def subclass(called, base, **body):
 
 
 def definition(**body):
-    """A definition class whose rule subtracts the gradient, unless given one."""
+    """Returns a definition class. Its rule subtracts the gradient, unless another is given."""
     body.setdefault("update", lambda self, ops, grad, var, slots, hyper, t: (grad, {}))
     return subclass("Made", everstep.Definition, **body)
 
 
 def rule(update, **body):
-    """A definition class with a rate, and `update(self, ops, grad, var, slots, hyper, t)` for its rule."""
+    """Returns a definition class with a learning rate and the rule `update(self, ops, grad, var, slots, hyper, t)`."""
     return definition(update=update, learning_rate=everstep.hyper(0.1), **body)
 
 
-def steps(made, variable, *grads):
-    """The optimizer after some steps on one variable."""
-    optimizer = made.bind(np)
+def steps(definition, variable, *grads):
+    """Returns the optimizer after one step on a variable for each gradient."""
+    optimizer = definition.bind(np)
     for grad in grads:
         optimizer.apply_gradients([(grad, variable)])
     return optimizer
@@ -68,8 +68,8 @@ def test_arguments_keep_the_order_of_the_class_body():
     scope = {"Base": definition(), "hyper": everstep.hyper}
     exec(source, scope)
     assert list(scope["Ordered"].argument_names()) == names + ["sparse", "dense_ok"]
-    made = scope["Ordered"](*range(10, 20))
-    assert [getattr(made, name) for name in names] == list(range(10, 20))
+    momentum = scope["Ordered"](*range(10, 20))
+    assert [getattr(momentum, name) for name in names] == list(range(10, 20))
 
 
 def test_a_subclass_overrides_and_adds_and_keeps_positions():
@@ -83,12 +83,12 @@ def test_a_subclass_overrides_and_adds_and_keeps_positions():
             return change, dict(new, n=grad)
 
     assert Heavier.argument_names()[:4] == ["learning_rate", "mu", "dampened", "extra"]
-    made = Heavier(0.5)
-    assert (made.learning_rate, made.mu, made.extra) == (0.5, 0.99, 7.0)
-    assert Momentum().mu == 0.9  # the base is untouched
-    assert list(flat(made, "slot")) == ["m", "n"]
+    momentum = Heavier(0.5)
+    assert (momentum.learning_rate, momentum.mu, momentum.extra) == (0.5, 0.99, 7.0)
+    assert Momentum().mu == 0.9  # the base class has not changed
+    assert list(flat(momentum, "slot")) == ["m", "n"]
     weights = np.zeros(2)
-    optimizer = steps(made, weights, np.array([1.0, 2.0]))
+    optimizer = steps(momentum, weights, np.array([1.0, 2.0]))
     assert optimizer.get_slot(weights, "n").tolist() == [1.0, 2.0]
 
 
@@ -105,11 +105,11 @@ def test_construction_by_position_and_by_keyword():
 
 
 def test_a_declaration_without_default_must_be_given():
-    made = definition(rate=everstep.hyper(), mode=everstep.option(), maybe=everstep.option(None))
-    assert made(0.5, "a").maybe is None
-    assert made(0.5, "a", maybe=3).maybe == 3
+    definition_class = definition(rate=everstep.hyper(), mode=everstep.option(), maybe=everstep.option(None))
+    assert definition_class(0.5, "a").maybe is None
+    assert definition_class(0.5, "a", maybe=3).maybe == 3
     with pytest.raises(errors.DefinitionError, match="needs mode"):
-        made(0.5)
+        definition_class(0.5)
 
 
 def test_repr_says_that_it_must_be_bound():
@@ -134,16 +134,16 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("made", SAMPLES + [Halving(0.5)], ids=lambda made: made._short())
-def test_equal_copied_pickled_configured(made):
-    assert copy.copy(made) == made == copy.deepcopy(made) == made.replace()
+@pytest.mark.parametrize("value", SAMPLES + [Halving(0.5)], ids=lambda value: value._short())
+def test_equal_copied_pickled_configured(value):
+    assert copy.copy(value) == value == copy.deepcopy(value) == value.replace()
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        assert pickle.loads(pickle.dumps(made, protocol)) == made
-    config = made.get_config()
-    base = everstep.Schedule if isinstance(made, everstep.Schedule) else everstep.Definition
-    assert base.from_config(config) == made == base.from_config(json.loads(json.dumps(config)))
-    assert type(made).from_config(config) == made
-    assert hash(made) == hash(made.replace()) and len({made, made.replace()}) == 1
+        assert pickle.loads(pickle.dumps(value, protocol)) == value
+    config = value.get_config()
+    base = everstep.Schedule if isinstance(value, everstep.Schedule) else everstep.Definition
+    assert base.from_config(config) == value == base.from_config(json.loads(json.dumps(config)))
+    assert type(value).from_config(config) == value
+    assert hash(value) == hash(value.replace()) and len({value, value.replace()}) == 1
 
 
 def test_what_is_not_equal():
@@ -156,15 +156,15 @@ def test_what_is_not_equal():
     once = Momentum(rate)
     other = once.replace(sparse="rows")
     assert hash(once) == hash(Momentum(rate)) and once == once
-    assert other != once and other.replace(sparse="exact") == once  # what a definition remembers stays its own
+    assert other != once and other.replace(sparse="exact") == once  # copies share no cached values
 
 
 def test_it_is_fixed_once_made():
-    made = Momentum()
-    assert made.replace(mu=0.5).mu == 0.5 and made.mu == 0.9
+    momentum = Momentum()
+    assert momentum.replace(mu=0.5).mu == 0.5 and momentum.mu == 0.9
     for name in ("mu", "learning_rate", "anything"):
         with pytest.raises(errors.HyperValueError, match=r"replace\({}=".format(name)):
-            setattr(made, name, 0.5)
+            setattr(momentum, name, 0.5)
 
 
 # Config
@@ -187,10 +187,10 @@ def test_a_config_that_does_not_fit_is_an_error():
 
 
 def test_what_is_not_plain_is_not_written_to_a_config():
-    made = Momentum(lambda: 0.1)
+    momentum = Momentum(lambda: 0.1)
     with pytest.raises(errors.ConfigError, match="learning_rate is <function"):
-        made.get_config()
-    assert "learning_rate" not in made.get_config(strict=False)
+        momentum.get_config()
+    assert "learning_rate" not in momentum.get_config(strict=False)
 
 
 def test_the_module_decides_between_classes_of_one_name():
@@ -205,12 +205,12 @@ def test_the_module_decides_between_classes_of_one_name():
         return Twin
 
     first, second = twin("one", 1.0), twin("two", 2.0)
-    for made in (first, second):
-        assert type(everstep.Definition.from_config(made().get_config())) is made
+    for definition_class in (first, second):
+        assert type(everstep.Definition.from_config(definition_class().get_config())) is definition_class
     config = dict(first().get_config(), module="three")
     with pytest.raises(errors.ConfigError, match="ambiguous.*one and two.*three"):
         everstep.Definition.from_config(config)
-    again = twin("one", 3.0)  # as when a notebook's cell runs twice
+    again = twin("one", 3.0)  # as when a notebook cell runs again
     assert type(everstep.Definition.from_config(first().get_config())) is again
 
 
@@ -225,22 +225,22 @@ def test_from_config_imports_nothing():
 
 
 def test_when_says_which_slots_there_are():
-    made = rule(
+    definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (grad, {n: getattr(slots, n) for n in "abc" if self.has_slot(n)}),
         flag=everstep.option(False),
         a=everstep.slot(when="flag"),
         b=everstep.slot(when="learning_rate"),
         c=everstep.slot(when=lambda self: self.flag and self.learning_rate > 0.5),
     )
-    assert list(flat(made(), "slot")) == ["b"]
-    assert list(flat(made(learning_rate=0), "slot")) == []
-    assert list(flat(made(learning_rate=0.7, flag=True), "slot")) == ["a", "b", "c"]
-    assert list(flat(made(learning_rate=lambda: 0), "slot")) == ["b"]
+    assert list(flat(definition_class(), "slot")) == ["b"]
+    assert list(flat(definition_class(learning_rate=0), "slot")) == []
+    assert list(flat(definition_class(learning_rate=0.7, flag=True), "slot")) == ["a", "b", "c"]
+    assert list(flat(definition_class(learning_rate=lambda: 0), "slot")) == ["b"]
 
 
 def test_where_slots_start_and_which_shape_and_dtype_they_have():
     names = ("option", "number", "variable", "row", "tuple", "function", "wide", "whole")
-    made = rule(
+    definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (0 * grad, {n: getattr(slots, n) for n in names}),
         start=everstep.option(0.25),
         option=everstep.slot(init="start"),
@@ -253,18 +253,18 @@ def test_where_slots_start_and_which_shape_and_dtype_they_have():
         whole=everstep.slot(dtype="int32"),
     )
     first, second = np.ones((4, 3), np.float32), np.full((2, 3), 7, np.float32)
-    optimizer = made(start=0.5).bind(np)
+    optimizer = definition_class(start=0.5).bind(np)
     optimizer.apply_gradients([(first, first), (second, second)])
-    found = {name: optimizer.get_slot(second, name) for name in names}
-    assert (found["option"] == 0.5).all() and (found["number"] == 2).all() and (found["variable"] == 7).all()
-    assert found["row"].shape == (2, 1) and found["tuple"].shape == (5,) and found["function"].shape == (3, 1)
-    assert found["option"].dtype == np.float32
-    assert found["wide"].dtype == np.float64 and found["whole"].dtype == np.int32
-    assert not np.shares_memory(found["variable"], second)
+    values = {name: optimizer.get_slot(second, name) for name in names}
+    assert (values["option"] == 0.5).all() and (values["number"] == 2).all() and (values["variable"] == 7).all()
+    assert values["row"].shape == (2, 1) and values["tuple"].shape == (5,) and values["function"].shape == (3, 1)
+    assert values["option"].dtype == np.float32
+    assert values["wide"].dtype == np.float64 and values["whole"].dtype == np.int32
+    assert not np.shares_memory(values["variable"], second)
 
 
 class Nadamlike(everstep.Definition):
-    """A scalar that is a product over updates, as Nadam's schedule."""
+    """Has a scalar that is a product over updates, like Nadam's momentum schedule."""
 
     learning_rate = everstep.hyper(0.1)
     mu = everstep.hyper(0.9)
@@ -300,7 +300,7 @@ def test_scalars_wait_while_steps_accumulate():
 
 
 class GlobalNorm(everstep.Definition):
-    """Divides by the norm of all gradients, and multiplies by each variable's own."""
+    """Divides by the norm of all gradients, and multiplies by the norm of each variable's gradient."""
 
     learning_rate = everstep.hyper(1.0)
 
@@ -346,12 +346,12 @@ def test_specialize_gives_a_variable_a_rule_of_its_own():
 
 
 def test_assign_gives_the_variable_its_value():
-    made = rule(lambda self, ops, grad, var, slots, hyper, t: (everstep.assign(ops.maximum(var - grad, 0.0)), {}))
+    clipped = rule(lambda self, ops, grad, var, slots, hyper, t: (everstep.assign(ops.maximum(var - grad, 0.0)), {}))
     weights = np.array([1.0, 1.0])
-    steps(made(), weights, np.array([0.5, 3.0]))
+    steps(clipped(), weights, np.array([0.5, 3.0]))
     assert weights.tolist() == [0.5, 0.0]
     rows = np.array([[1.0], [2.0], [-3.0]])
-    steps(made(sparse="rows"), rows, everstep.IndexedSlices([[0.5]], [1]))
+    steps(clipped(sparse="rows"), rows, everstep.IndexedSlices([[0.5]], [1]))
     assert rows.tolist() == [[1.0], [1.5], [-3.0]]
 
 
@@ -375,12 +375,12 @@ def test_a_rule_by_rows_sees_rows_and_one_by_variables_sees_the_whole():
 
 
 class Recorder(everstep.Definition):
-    """Writes down which verb was called for which variable; each sees what the contract says."""
+    """Records which verb is called, and checks that each sees the values that the contract promises."""
 
     learning_rate = everstep.hyper(1.0)
     count = everstep.scalar(0.0)
     m = everstep.slot()
-    calls = []  # of the class: a definition itself is fixed
+    calls = []  # on the class: a definition itself cannot change
 
     def specialize(self, variable):
         self.calls.append("specialize")
@@ -410,9 +410,9 @@ class Recorder(everstep.Definition):
 
 
 def test_the_order_and_number_of_calls():
-    made = Recorder()
+    recorder = Recorder()
     first, second = np.zeros(1), np.zeros(2)
-    optimizer = made.bind(np)
+    optimizer = recorder.bind(np)
     del Recorder.calls[:]
     optimizer.apply_gradients([(first, first), (second, second)])
     calls = list(Recorder.calls)
@@ -424,7 +424,7 @@ def test_the_order_and_number_of_calls():
     assert "specialize" not in Recorder.calls
     for _ in range(2):
         optimizer.apply_gradients([(first, first), (second, second)])
-    # Updates at steps 2 and 4; `update` sees the advanced count 1 and 2, `collect` the count before: 0, 0, 1, 1.
+    # Updates come at steps 2 and 4. `update` sees the new count, 1 and 2; `collect` sees the old one, 0, 0, 1, 1.
     assert first.tolist() == [-3.0] and optimizer.get_slot(first, "m").tolist() == [2.0]
     assert optimizer.iterations == 2
 
@@ -446,10 +446,10 @@ def test_an_array_gets_its_own_compute_dtype():
         seen.append({value.dtype for value in (grad, var, slots.m, hyper.learning_rate, t)})
         return grad, {"m": grad}
 
-    made = rule(update, m=everstep.slot())()
+    instance = rule(update, m=everstep.slot())()
     del seen[:]
     for dtype, compute in (("float16", "float32"), ("float32", "float32"), ("float64", "float64")):
-        steps(made, np.ones(2, dtype), np.ones(2, dtype))
+        steps(instance, np.ones(2, dtype), np.ones(2, dtype))
         assert seen.pop() == {compute}
 
 
@@ -457,7 +457,7 @@ def test_an_array_gets_its_own_compute_dtype():
 
 
 class Shift(everstep.Wrapper):
-    """Adds a rate of its own to what `inner` does, and remembers the gradient."""
+    """Adds its own rate to the update of `inner`, and stores the gradient."""
 
     prefix = "shift"
     rate = everstep.hyper(1.0)
@@ -469,7 +469,7 @@ class Shift(everstep.Wrapper):
 
 
 class Both(everstep.Wrapper):
-    """What two definitions do, added up."""
+    """Adds the updates of two definitions."""
 
     prefix = "both"
     other = everstep.child()
@@ -481,11 +481,11 @@ class Both(everstep.Wrapper):
 
 
 def test_names_in_a_tree_are_flat():
-    made = Shift(Shift(everstep.accumulate(Momentum(), 2), 3.0), 4.0)
-    assert list(flat(made, "slot")) == ["m", "accumulate/sum", "shift_1/last", "shift/last"]
-    assert list(flat(made, "hyper")) == ["learning_rate", "mu", "shift_1/rate", "shift/rate"]
+    wrapped = Shift(Shift(everstep.accumulate(Momentum(), 2), 3.0), 4.0)
+    assert list(flat(wrapped, "slot")) == ["m", "accumulate/sum", "shift_1/last", "shift/last"]
+    assert list(flat(wrapped, "hyper")) == ["learning_rate", "mu", "shift_1/rate", "shift/rate"]
     weights = np.zeros(1)
-    optimizer = steps(made, weights, np.ones(1), np.ones(1))
+    optimizer = steps(wrapped, weights, np.ones(1), np.ones(1))
     np.testing.assert_allclose(weights, [-7.1])
     assert optimizer.get_slot(weights, "m").tolist() == [1.0]
     assert (optimizer.learning_rate, optimizer.shift_rate, optimizer.shift_1_rate) == (0.1, 4.0, 3.0)
@@ -494,29 +494,29 @@ def test_names_in_a_tree_are_flat():
 
 
 def test_several_children_are_named_by_their_key():
-    made = Both(Momentum(0.1), Shift(Nadamlike(0.2)))
-    assert list(flat(made, "slot")) == ["inner/m", "other/m", "other/shift/last"]
-    assert list(flat(made, "scalar")) == ["other/product"]
-    assert list(flat(made, "hyper")) == [
+    wrapped = Both(Momentum(0.1), Shift(Nadamlike(0.2)))
+    assert list(flat(wrapped, "slot")) == ["inner/m", "other/m", "other/shift/last"]
+    assert list(flat(wrapped, "scalar")) == ["other/product"]
+    assert list(flat(wrapped, "hyper")) == [
         "inner/learning_rate",
         "inner/mu",
         "other/learning_rate",
         "other/mu",
         "other/shift/rate",
     ]
-    weights, alone = np.zeros(1), np.zeros(1)
-    optimizer = steps(made, weights, np.ones(1), np.ones(1))
+    weights, separate = np.zeros(1), np.zeros(1)
+    optimizer = steps(wrapped, weights, np.ones(1), np.ones(1))
     for single in (Momentum(0.1), Shift(Nadamlike(0.2))):
-        steps(single, alone, np.ones(1), np.ones(1))
-    np.testing.assert_allclose(weights, alone, rtol=1e-6)
+        steps(single, separate, np.ones(1), np.ones(1))
+    np.testing.assert_allclose(weights, separate, rtol=1e-6)
     assert optimizer.inner_learning_rate == 0.1
-    assert made.base is made and everstep.accumulate(Momentum(), 2).base == Momentum()
+    assert wrapped.base is wrapped and everstep.accumulate(Momentum(), 2).base == Momentum()
 
 
 def test_a_wrapper_takes_what_it_is_not_given_from_inside():
-    made = everstep.accumulate(Momentum(sparse="rows"), 2)
-    assert made.sparse == "rows" and made.locality == "element" and not made.zero_grad_is_noop
-    assert made.replace(inner=Momentum()).sparse == "exact"
+    wrapped = everstep.accumulate(Momentum(sparse="rows"), 2)
+    assert wrapped.sparse == "rows" and wrapped.locality == "element" and not wrapped.zero_grad_is_noop
+    assert wrapped.replace(inner=Momentum()).sparse == "exact"
     assert everstep.accumulate(SGD(), 2).zero_grad_is_noop
     assert Shift(Momentum(sparse="rows"), sparse="exact").replace(inner=Momentum()).sparse == "exact"
     with pytest.raises(errors.DefinitionError, match="differ in sparse"):
@@ -531,7 +531,7 @@ def test_specialize_reaches_into_wrappers():
 
     table = np.ones((3, 1))
     steps(everstep.accumulate(RowsForTables(1.0), 1), table, np.ones((3, 1)), everstep.IndexedSlices([[1.0]], [0]))
-    assert table[0, 0] != table[1, 0] == 0.0  # the row that was absent did not move with its momentum
+    assert table[0, 0] != table[1, 0] == 0.0  # momentum did not move the absent row
 
 
 # Schedules
@@ -564,21 +564,21 @@ def test_a_schedule_may_use_the_table_of_ops():
         everstep.Schedule()(0)
 
 
-# Still
+# zero_grad_is_noop
 
 
-def forms_of(made):
-    """A registered definition with each of its options tried."""
+def forms_of(definition_class):
+    """Returns a registered definition with each value of its options."""
     try:
-        base = made()
-    except errors.DefinitionError:  # a wrapper needs something inside
-        return [made(inner, steps=2) for inner in (SGD(), Adam())] if made is Accumulate else []
+        base = definition_class()
+    except errors.DefinitionError:  # a wrapper needs a child
+        return [definition_class(inner, steps=2) for inner in (SGD(), Adam())] if definition_class is Accumulate else []
     forms = [base]
-    for name, declaration in made.declarations.items():
+    for name, declaration in definition_class.declarations.items():
         if declaration.kind == "option" and isinstance(declaration.default, bool):
-            forms.append(made(**{name: True}))
+            forms.append(definition_class(**{name: True}))
         elif declaration.kind == "hyper" and declaration.default == 0:
-            forms.append(made(**{name: 0.5}))
+            forms.append(definition_class(**{name: 0.5}))
     return forms
 
 
@@ -586,16 +586,16 @@ SHIPPED = [getattr(everstep.optimizers, name) for name in everstep.optimizers.__
 
 
 @pytest.mark.parametrize(
-    "made",
-    [form for made in SHIPPED for form in forms_of(made) if form.zero_grad_is_noop],
-    ids=lambda made: made._short(),
+    "value",
+    [form for value in SHIPPED for form in forms_of(value) if form.zero_grad_is_noop],
+    ids=lambda value: value._short(),
 )
-def test_a_zero_grad_that_is_declared_a_noop_is_one(made):
-    """After two windows of gradients, a window of zeros moves nothing."""
+def test_a_zero_grad_that_is_declared_a_noop_is_one(value):
+    """After two windows of gradients, a window of zeros changes nothing."""
     random = np.random.RandomState(0)
     weights = random.randn(4, 3)
-    window = getattr(made, "steps", 1)
-    optimizer = steps(made, weights, *random.randn(2 * window, 4, 3))
+    window = getattr(value, "steps", 1)
+    optimizer = steps(value, weights, *random.randn(2 * window, 4, 3))
 
     def everything():
         slots = {name: optimizer.get_slot(weights, name).copy() for name in optimizer.get_slot_names()}
@@ -610,7 +610,7 @@ def test_a_zero_grad_that_is_declared_a_noop_is_one(made):
 
 
 def test_a_zero_grad_is_a_noop_for_some_shipped_definitions():
-    noop = {made.__name__ for made in SHIPPED for form in forms_of(made) if form.zero_grad_is_noop}
+    noop = {shipped.__name__ for shipped in SHIPPED for form in forms_of(shipped) if form.zero_grad_is_noop}
     assert {"SGD", "Accumulate"}.issubset(noop) and "Adam" not in noop
     assert not SGD(momentum=0.9).zero_grad_is_noop and SGD(momentum=0).zero_grad_is_noop
 
@@ -678,11 +678,11 @@ def test_every_reserved_name_is_refused_and_listed():
         assert all(reserved in str(caught.value) for reserved in Declared.reserved)
 
 
-# Mistakes at construction: the dry run
+# Mistakes that the dry run finds at construction
 
 
 def body(source):
-    """A rule of one expression for the change."""
+    """Returns a rule whose update is one expression."""
     return eval("lambda self, ops, grad, var, slots, hyper, t: (" + source + ", {})", {"np": np, "everstep": everstep})
 
 
@@ -762,9 +762,9 @@ RULE_MISTAKES = {
 def test_mistakes_in_a_rule_show_at_construction(name):
     members, needle = RULE_MISTAKES[name]
     members = dict({"learning_rate": everstep.hyper(0.1)}, **{key: copy.copy(value) for key, value in members.items()})
-    made = definition(**members)
+    faulty = definition(**members)
     with pytest.raises(errors.RuleError, match=needle):
-        made()
+        faulty()
 
 
 def test_an_op_outside_the_table_is_an_error_that_lists_it():
@@ -780,11 +780,11 @@ def test_a_rule_must_be_there():
 
 
 def test_a_rule_that_depends_on_shapes_fails_at_its_first_step_and_changes_nothing():
-    made = rule(
+    faulty = rule(
         lambda self, ops, grad, var, slots, hyper, t: (grad / ops.sum(grad, axis=1, keepdims=True), {}), locality="row"
     )()
     matrix, vector = np.ones((2, 2)), np.ones(2)
-    optimizer = made.bind(np)
+    optimizer = faulty.bind(np)
     with pytest.raises(errors.RuleError, match=r"ops.sum cannot take values of shapes \(2,\)"):
         optimizer.apply_gradients([(matrix, matrix), (vector, vector)])
     assert (matrix == 1).all() and (vector == 1).all() and optimizer.iterations == 0
@@ -793,16 +793,16 @@ def test_a_rule_that_depends_on_shapes_fails_at_its_first_step_and_changes_nothi
 
 
 def test_the_shape_of_a_slot_must_be_a_shape():
-    made = rule(returns("m"), m=everstep.slot(shape=lambda variable: variable.shape[0] / 2))
+    faulty = rule(returns("m"), m=everstep.slot(shape=lambda variable: variable.shape[0] / 2))
     with pytest.raises(errors.DefinitionError, match="must be a tuple of whole numbers; it is 1.5"):
-        made()
+        faulty()
 
 
 @pytest.mark.parametrize("returned, needle", [(None, "must return a definition"), (SGD(), "must keep the hypers")])
 def test_specialize_must_return_such_a_definition(returned, needle):
-    made = rule(body("grad"), specialize=lambda self, variable: returned)()
+    faulty = rule(body("grad"), specialize=lambda self, variable: returned)()
     with pytest.raises(errors.RuleError, match=needle):
-        steps(made, np.ones(1), np.ones(1))
+        steps(faulty, np.ones(1), np.ones(1))
 
 
 def test_the_dry_run_calls_nothing_of_the_user():
@@ -834,10 +834,10 @@ def test_the_dry_run_is_short_and_not_repeated():
             calls.append(t)
             return hyper.learning_rate * grad, {}
 
-    made = Counting()
+    counting = Counting()
     assert 1 <= len(calls) <= 8
     del calls[:]
-    made.replace(learning_rate=0.5)  # a form known to be right
+    counting.replace(learning_rate=0.5)  # the dry run of this form was cached
     assert not calls
 
 
@@ -852,8 +852,8 @@ def test_what_is_made_in_a_subprocess_needs_no_framework():
 
 @pytest.mark.parametrize("name", ["exclude_from_weight_decay", "exclude_from_layer_adaptation"])
 def test_a_pattern_must_be_a_regular_expression(name):
-    for made in (everstep.optimizers.LAMB, everstep.optimizers.LARS):
-        if name in made.declarations:
-            with pytest.raises(errors.HyperValueError, match=made.__name__ + "." + name + r".*'\(bias'"):
-                made(0.1, **{name: "(bias"})
-            assert getattr(made(0.1, **{name: "bias|norm"}), name) == "bias|norm"
+    for definition_class in (everstep.optimizers.LAMB, everstep.optimizers.LARS):
+        if name in definition_class.declarations:
+            with pytest.raises(errors.HyperValueError, match=definition_class.__name__ + "." + name + r".*'\(bias'"):
+                definition_class(0.1, **{name: "(bias"})
+            assert getattr(definition_class(0.1, **{name: "bias|norm"}), name) == "bias|norm"

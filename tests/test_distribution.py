@@ -1,6 +1,7 @@
-"""Training on distribution engines: processes that tests/distributed.py runs in, started, awaited and stopped here.
+"""Starts the jobs of tests/distributed.py in processes, waits for them, compares their results and stops them.
 
-Two replicas on parts of a batch are one replica on the whole of it; a state goes from one strategy to another.
+Two replicas on parts of a batch must equal one replica on the whole batch, and a state must carry over from one
+strategy to another.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -16,16 +17,16 @@ import time
 import pytest
 from packaging.version import Version
 
-from conftest import HERE
+from conftest import INSTALLED
 from harness import FULL, TURN
 
-TENSORFLOW = Version(HERE["tensorflow"]) if HERE.get("tensorflow") else None
-JAX = HERE.get("jax") and not TENSORFLOW
+TENSORFLOW = Version(INSTALLED["tensorflow"]) if INSTALLED.get("tensorflow") else None
+JAX = INSTALLED.get("jax") and not TENSORFLOW
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
-SECONDS = 240  # that all processes of a test may take together
+SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
-MANY = 10**6  # steps that a worker is stopped before
-# A cell trains these, and with one more and one API of TensorFlow's, which take turns over the matrix.
+MANY = 10**6  # more steps than a worker takes before it is stopped
+# Every cell trains these, and one more that rotates over the matrix, as does the choice of TensorFlow's API.
 ALWAYS, IN_TURN = ["SGD", "Adam", "LAMB", "accumulate(Adam)"], ["Adam, rows", "Adam, catch_up", "clip(Adam)", "Nadam"]
 SHARE = {} if FULL else {"ONLY": "; ".join(ALWAYS + [IN_TURN[TURN % len(IN_TURN)]]), "MODULE": str(TURN)}
 
@@ -34,7 +35,7 @@ sessions = pytest.mark.skipif(not TENSORFLOW or TENSORFLOW >= Version("2.0"), re
 
 
 class Process(object):
-    """A job of distributed.py; what it prints is read line by line."""
+    """A running job of distributed.py, and the lines that it has printed."""
 
     def __init__(self, folder, job, **arguments):
         self.name = "{}-{}".format(job, len(os.listdir(folder)))
@@ -53,7 +54,7 @@ class Process(object):
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def until(self, seen, deadline):
-        """What it printed once `seen(lines)`."""
+        """Waits until `seen(lines)`, and returns the lines."""
         while not seen(self.lines()):
             ended = self.process.poll()
             assert ended is None or seen(self.lines()), "{} ended with {}:\n{}".format(self.name, ended, self.errors())
@@ -62,7 +63,7 @@ class Process(object):
         return self.lines()
 
     def result(self, deadline):
-        """The last line that it printed, once it is done."""
+        """Waits until the process ends, and returns its last line."""
         while self.process.poll() is None:
             assert time.time() < deadline, "{} took too long:\n{}".format(self.name, self.errors())
             time.sleep(0.05)
@@ -81,7 +82,7 @@ class Process(object):
 
 @contextlib.contextmanager
 def processes(folder):
-    """Starts processes, and leaves none behind: gives (start, deadline)."""
+    """Yields (start, deadline), and stops every started process at the end."""
     started, deadline = [], time.time() + SECONDS
 
     def start(job, **arguments):
@@ -96,29 +97,29 @@ def processes(folder):
 
 
 def free_addresses(count):
-    """So many addresses of this machine that nothing listens on."""
-    held = [socket.socket() for _ in range(count)]
+    """Returns `count` local addresses with free ports."""
+    sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in held:
+        for one in sockets:
             one.bind(("127.0.0.1", 0))
-        return ["127.0.0.1:{}".format(one.getsockname()[1]) for one in held]
+        return ["127.0.0.1:{}".format(one.getsockname()[1]) for one in sockets]
     finally:
-        for one in held:
+        for one in sockets:
             one.close()
 
 
-def assert_close(found, wanted):
-    """Values that processes printed, of each definition."""
-    assert set(found) == set(wanted) and found
-    for name, values in wanted.items():
-        assert apart(found[name], values) <= BOUND, name
+def assert_close(actual, expected):
+    """Compares the values of each definition that two jobs printed."""
+    assert set(actual) == set(expected) and actual
+    for name, values in expected.items():
+        assert largest_difference(actual[name], values) <= BOUND, name
 
 
-def apart(found, wanted):
-    if isinstance(wanted, list):
-        assert len(found) == len(wanted)
-        return max(apart(*pair) for pair in zip(found, wanted))
-    return abs(found - wanted)
+def largest_difference(actual, expected):
+    if isinstance(expected, list):
+        assert len(actual) == len(expected)
+        return max(largest_difference(*pair) for pair in zip(actual, expected))
+    return abs(actual - expected)
 
 
 @eager
@@ -126,17 +127,17 @@ def apart(found, wanted):
 @pytest.mark.parametrize("kind", ["mirrored", "central"])
 def test_two_replicas_are_one_on_the_joined_batch(tmp_path, kind):
     with processes(tmp_path) as (start, deadline):
-        found = start("replicas", kinds=kind).result(deadline)
-    assert len(found) >= len(ALWAYS) + 1
-    assert {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("replicas", kinds=kind).result(deadline)
+    assert len(differences) >= len(ALWAYS) + 1
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
 
 
 @eager
 @pytest.mark.shared
 def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
     with processes(tmp_path) as (start, deadline):
-        found = start("resumed").result(deadline)
-    assert found and {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("resumed").result(deadline)
+    assert differences and {name: value for name, value in differences.items() if not value <= BOUND} == {}
 
 
 @eager
@@ -151,10 +152,10 @@ def test_two_processes_of_multi_worker_mirrored(tmp_path):
             )
             for number in range(2)
         ]
-        alone = start("alone")
-        found = [process.result(deadline) for process in both]
-        assert_close(found[0], alone.result(deadline))
-    assert found[0] == found[1]
+        single = start("single_process")
+        values = [process.result(deadline) for process in both]
+        assert_close(values[0], single.result(deadline))
+    assert values[0] == values[1]
 
 
 @eager
@@ -166,26 +167,26 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
     with processes(tmp_path) as (start, deadline):
         for task in ("ps:0", "worker:0"):
             start("server", task=task, cluster=cluster).until(len, deadline)
-        coordinator, alone = start("coordinator", cluster=cluster), start("alone")
-        found = coordinator.result(deadline)
-        wanted = alone.result(deadline)
-    updates = {name: found.pop(name) for name in list(found) if name.endswith(" updates")}
-    assert_close(found, wanted)
-    assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in wanted}
+        coordinator, single = start("coordinator", cluster=cluster), start("single_process")
+        values = coordinator.result(deadline)
+        expected = single.result(deadline)
+    updates = {name: values.pop(name) for name in list(values) if name.endswith(" updates")}
+    assert_close(values, expected)
+    assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in expected}
 
 
 @sessions
 @pytest.mark.shared
 def test_two_workers_in_step(tmp_path):
-    """One parameter server, and SyncReplicasOptimizer around ours: an update is of both workers' gradients."""
+    """One parameter server, and SyncReplicasOptimizer around ours: each update uses the gradients of both workers."""
     with processes(tmp_path) as (start, deadline):
         train = cluster_of_sessions(start, deadline, sync="yes")
         chief = train("worker:0", 20)
         chief.until(len, deadline)
         train("worker:1", 20).until(len, deadline)
         chief.until(is_done, deadline)
-        found = settled(lambda: train("worker:2", 0).until(is_done, deadline)[-1])
-    counter, [[updates, weights, table]] = found
+        result = settled(lambda: train("worker:2", 0).until(is_done, deadline)[-1])
+    counter, [[updates, weights, table]] = result
     assert updates == counter >= 20
     assert weights == [-0.125 * updates] * 3
     assert table == [[0.0, 0.0], [-0.25 * updates] * 2, [0.0, 0.0], [0.0, 0.0]]
@@ -194,7 +195,7 @@ def test_two_workers_in_step(tmp_path):
 @sessions
 @pytest.mark.shared
 def test_a_worker_that_is_killed_loses_no_update(tmp_path):
-    """Asynchronous: each step that a worker was told is done is in the variables, once, and in the counters."""
+    """Asynchronous: a step that a worker has reported is in the variables and the counters exactly once."""
     with processes(tmp_path) as (start, deadline):
         train = cluster_of_sessions(start, deadline, sync="no")
         chief = train("worker:0", MANY)
@@ -210,18 +211,18 @@ def test_a_worker_that_is_killed_loses_no_update(tmp_path):
     taken = [("global step", [counter])]
     for name, row, (updates, weights, table) in zip(["SGD", "Lion"], [-0.25, -0.125], optimizers):
         taken.append((name, [updates] + [value / -0.125 for value in weights] + [value / row for value in table[1]]))
-    for name, steps in taken:  # of the step that the victim was killed in, nobody knows
+    for name, steps in taken:  # the victim's last step may or may not have arrived
         assert done <= min(steps) <= max(steps) <= done + 1, name
 
 
 def cluster_of_sessions(start, deadline, sync):
-    """Starts a parameter server; gives what starts a worker for so many steps."""
+    """Starts a parameter server. Returns a function that starts a worker for some steps."""
     addresses = free_addresses(4)
     cluster = json.dumps({"ps": addresses[:1], "worker": addresses[1:]})
     start("server", task="ps:0", cluster=cluster).until(len, deadline)
 
     def train(task, steps):
-        # The chief stays: the session of a worker does not outlive it.
+        # The chief stays alive: a worker's session ends when the chief's does.
         stay = {"STAY": "1"} if task == "worker:0" else {}
         return start("train_worker", task=task, cluster=cluster, sync=sync, steps=steps, **stay)
 
@@ -237,11 +238,11 @@ def is_done(lines):
 
 
 def settled(read):
-    """What is read twice alike: the last update of workers in step may be under way."""
-    last, found = None, read()
-    while found != last:
-        last, found = found, read()
-    return found
+    """Reads until two reads agree: with synchronous workers the last update may still be running."""
+    last, current = None, read()
+    while current != last:
+        last, current = current, read()
+    return current
 
 
 @pytest.mark.skipif(
@@ -249,33 +250,33 @@ def settled(read):
 )
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared)])
 def test_estimators(tmp_path, replicas):
-    """With a RunConfig: tf.train's API, and OptimizerV2 on two devices."""
+    """With a RunConfig: tf.train's API in one process, and OptimizerV2 on two devices."""
     if replicas == 2 and not Version("1.14") <= TENSORFLOW < Version("2.11"):
         pytest.skip("before TF 1.14 no OptimizerV2, from 2.11 on no get_updates under tf.keras")
     with processes(tmp_path) as (start, deadline):
-        found = start("estimator", replicas=replicas).result(deadline)
-    assert found["Adam"] <= BOUND and found["global_step"] == 6
+        result = start("estimator", replicas=replicas).result(deadline)
+    assert result["Adam"] <= BOUND and result["global_step"] == 6
 
 
 @eager
 def test_horovod_around_ours(tmp_path):
-    """`hvd.DistributedOptimizer` in two processes of its Gloo, which its own launcher starts."""
+    """`hvd.DistributedOptimizer` in two processes with Gloo, started by Horovod's own launcher."""
     pytest.importorskip("horovod", reason="no wheel of Horovod is published, and it takes half an hour to build")
     with processes(tmp_path) as (start, deadline):
-        alone = start("alone").result(deadline)
+        single = start("single_process").result(deadline)
         command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", "2", sys.executable]
         command += [SCRIPT, "horovod"]
         output = subprocess.check_output(command, env=dict(os.environ, **SHARE), timeout=SECONDS)
-    found = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
-    assert sorted(each["rank"] for each in found) == [0, 1] and {each["size"] for each in found} == {2}
-    for each in found:
-        assert_close(each["found"], alone)
+    results = [json.loads(line[line.index(b"{") :]) for line in output.splitlines() if b'"rank"' in line]
+    assert sorted(each["rank"] for each in results) == [0, 1] and {each["size"] for each in results} == {2}
+    for each in results:
+        assert_close(each["values"], single)
 
 
 @pytest.mark.skipif(not JAX, reason="Keras 3 on JAX")
 def test_data_parallel_on_two_jax_devices(tmp_path):
     with processes(tmp_path) as (start, deadline):
-        found = start("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
-    devices = {name: found.pop(name) for name in list(found) if name.endswith(" devices")}
-    assert set(devices.values()) == {2} and set(ALWAYS) <= set(found)
-    assert {name: value for name, value in found.items() if not value <= BOUND} == {}
+        differences = start("jax", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
+    devices = {name: differences.pop(name) for name in list(differences) if name.endswith(" devices")}
+    assert set(devices.values()) == {2} and set(ALWAYS) <= set(differences)
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}

@@ -1,4 +1,4 @@
-"""Every public callable says what it takes, what it returns and what it raises."""
+"""Every public callable documents its arguments, its return value and its errors."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -13,12 +13,12 @@ from everstep.compat.targets.stepping import Stepping
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 8), reason="reads sources with inspect, once per modern cell")
 
-# What a user calls on a bound optimizer that the framework's own class does not have.
+# Methods of a bound optimizer that the framework's own class does not have.
 NATIVE = ("everstep_plan", "scale_loss", "by_hand")
 
 
 def public_callables():
-    """(name, callable, owner or None) of all that `everstep` offers, methods included."""
+    """Returns (name, callable, owner or None) of everything public in `everstep`, methods included."""
     seen = set()
     owners = [("everstep." + name, getattr(everstep, name)) for name in everstep.__all__]
     owners += [("optimizers." + name, getattr(everstep.optimizers, name)) for name in everstep.optimizers.__all__]
@@ -40,11 +40,11 @@ def public_callables():
 
 
 def missing(name, value, owner):
-    """The sections that a docstring lacks, of those that the source shows to be needed."""
+    """Returns the sections that a docstring lacks, of those that the source shows to be needed."""
     text = inspect.getdoc(value) or ""
     if inspect.isclass(value):
         takes = list(getattr(value, "argument_names", list)()) or takes_arguments(value.__init__)
-        # All definitions raise the same of a wrong argument, which everstep.Definition says.
+        # All definitions raise the same errors for wrong arguments. everstep.Definition documents them.
         needed = ["Args:"] if value.__module__.startswith("everstep.optimizers") else ["Args:", "Raises:"]
         return [section for section in (needed if takes else []) if section not in text]
     tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
@@ -53,7 +53,7 @@ def missing(name, value, owner):
         needed.append("Args:")
     if any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(tree)):
         needed.append("Returns:")
-    # A line that starts with the verb is a whole docstring where nothing is taken.
+    # Without arguments, a line that starts with "Returns" is enough.
     return [each for each in needed if each not in text and not (each == "Returns:" and text.startswith("Returns "))]
 
 
@@ -70,7 +70,7 @@ def test_docstring_is_whole(name, value, owner):
     assert not missing(name, value, owner)
 
 
-def test_a_gap_is_seen():
+def test_missing_sections_are_reported():
     def lacks(first, second):
         """Adds."""
         return first + second

@@ -1,4 +1,4 @@
-"""Every example in a docstring runs, on every Python and NumPy."""
+"""Runs every example in a docstring, on every Python and NumPy."""
 from __future__ import absolute_import, division, print_function
 
 import doctest
@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.abspath(everstep.__file__))
 
 
 def modules():
-    """The names of all modules of the package that hold an example."""
+    """Returns the names of all modules of the package that have an example."""
     for path, _, names in os.walk(ROOT, followlinks=True):
         for name in sorted(names):
             if not name.endswith(".py"):

@@ -1,4 +1,4 @@
-"""Files that the real frameworks wrote (tests/files, by tests/make/files.py), read, damaged, and written again."""
+"""Reads, damages and rewrites files of the real frameworks: tests/files, written by tests/make/files.py."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -25,7 +25,7 @@ h5py = pytest.importorskip("h5py", reason="half of the files are HDF5")
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
 BUNDLES = ("tf-saver", "tf-object")
 OLD_ADADELTA = "that of TF 1.4 steps with the new average"
-# Keras 2.2 on TF 1.13 goes back, at random, through weights that it has already updated: how far that may lead.
+# Keras 2.2 on TF 1.13 sometimes computes gradients from weights already updated: the largest error of that.
 RACES = {"keras2.2-tf1.13": 0.02}
 
 
@@ -39,7 +39,7 @@ class Fixture(object):
         return self.facts[name]
 
     def how(self):
-        """What a reader needs to be told."""
+        """Returns the arguments that `read_checkpoint` needs."""
         if self.format not in BUNDLES + ("keras-weights-h5",):
             return {}
         if self.definition:
@@ -51,7 +51,7 @@ class Fixture(object):
         return everstep.read_checkpoint(self.path, **self.how())
 
     def names(self, state):
-        """{its name in the fixture: its name in the state}; formats without names are matched by shape."""
+        """Returns {name in the fixture: name in the state}. In formats without names, matches by shape."""
         shapes = {name: np.shape(value) for name, value in self.variables.items()}
         return {name: next(n for n in state.slots if n == name or state.variables[n].shape == shape)
                 for name, shape in shapes.items()}
@@ -87,10 +87,10 @@ def test_reads_what_the_optimizer_held(fixture):
     for name, value in fixture.variables.items():
         np.testing.assert_array_equal(np.asarray(state.variables[names[name]]), np.float32(value))
     for name, slots in fixture.slots.items():
-        found = state.slots[names[name]]
-        # Keras before 3 keeps a velocity that plain SGD never uses.
-        assert set(slots) - set(found) <= ({"velocity"} if fixture.optimizer == "SGD" else set())
-        for slot, handle in found.items():
+        state_slots = state.slots[names[name]]
+        # Keras 2 stores a velocity that plain SGD never uses.
+        assert set(slots) - set(state_slots) <= ({"velocity"} if fixture.optimizer == "SGD" else set())
+        for slot, handle in state_slots.items():
             np.testing.assert_array_equal(np.asarray(handle), np.float32(slots[slot]), err_msg=slot)
             np.testing.assert_array_equal(np.asarray(handle[1:2]), np.float32(slots[slot])[1:2])
     assert state.updates in (fixture.updates, 0)
@@ -100,13 +100,13 @@ def test_reads_what_the_optimizer_held(fixture):
 
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_goes_on_as_the_framework_did(fixture):
-    """One more step of what the file says, on NumPy, is the framework's own next step."""
+    """One more step on NumPy equals the framework's own next step."""
     if fixture.name.startswith("tf1.4") and fixture.optimizer == "AdadeltaOptimizer":
         pytest.skip(OLD_ADADELTA)
     state = fixture.read()
     names = fixture.names(state)
     far = []
-    for late in (0, 1) if fixture.api == "get_updates" else (0,):  # stock reads its counter before or after moving it
+    for late in (0, 1) if fixture.api == "get_updates" else (0,):  # stock may read its counter early or late
         state.updates += late
         optimizer = everstep.Definition.from_config(state.definition).bind(np)
         arrays = {mine: np.array(state.variables[mine]) for mine in names.values()}
@@ -125,7 +125,7 @@ def test_goes_on_as_the_framework_did(fixture):
 
 @pytest.mark.parametrize("name", ["keras2.1-tf1.4/amsgrad.h5", "keras3.15-jax/our_adam.keras"])
 def test_arrays_are_read_when_asked_for(name, tmp_path):
-    """A state outlives what is done to the file's name, and saves what the file has."""
+    """A state stays readable after its file is renamed or replaced, and saves the file's original content."""
     fixture, copy = BY_NAME[name], str(tmp_path / os.path.basename(name))
     shutil.copy(fixture.path, copy)
     state = everstep.read_checkpoint(copy)
@@ -137,7 +137,7 @@ def test_arrays_are_read_when_asked_for(name, tmp_path):
             np.testing.assert_array_equal(np.asarray(again.slots[variable][slot]), np.asarray(handle))
 
 
-# What is not said is asked for.
+# Facts that a file does not hold must be passed in.
 
 
 def refused(path, *words, **how):
@@ -160,7 +160,7 @@ def test_weights_alone_say_what_to_give():
 
 
 def rewritten(name, tmp_path, change):
-    """A copy of an HDF5 fixture with something changed."""
+    """Returns the path of a changed copy of an HDF5 fixture."""
     copy = str(tmp_path / "copy.h5")
     shutil.copy(BY_NAME[name].path, copy)
     with h5py.File(copy, "r+") as file:
@@ -194,7 +194,7 @@ def test_partial_files_say_what_they_lack(tmp_path):
 
 
 def test_variables_are_named_where_the_file_leaves_them_open(tmp_path):
-    """Four variables of one shape, in a file that knows no order."""
+    """Four variables of one shape, in a file that does not tell their order."""
     path = str(tmp_path / "model.weights.h5")
     with h5py.File(path, "w") as file:
         for place in range(2):
@@ -237,8 +237,8 @@ def test_momentum_is_rescaled_by_the_rate_asked_for():
     refused(fixture.path, "learning_rate=", "rate_in_velocity=False", definition=definition)
     state = everstep.read_checkpoint(fixture.path, definition, learning_rate=0.25)
     for name, slots in fixture.slots.items():
-        wanted = -np.float32(0.25) * np.float32(slots["velocity"])
-        np.testing.assert_array_equal(np.asarray(state.slots[name]["velocity"]), wanted)
+        expected = -np.float32(0.25) * np.float32(slots["velocity"])
+        np.testing.assert_array_equal(np.asarray(state.slots[name]["velocity"]), expected)
 
 
 @needs_tensorflow
@@ -256,7 +256,7 @@ def test_a_rate_that_decays_is_a_schedule_to_give():
 
 @needs_tensorflow
 def test_keras_weights_under_names_of_a_saver(tmp_path):
-    """What Saver makes of a stock Keras 2.0 to 2.3 optimizer tells no slots: `training/Adam/Variable_1`."""
+    """A Saver's file of a stock Keras 2.0 to 2.3 optimizer does not name slots: `training/Adam/Variable_1`."""
     tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.get_variable("w", initializer=tf.ones((2, 3)), use_resource=True)
@@ -286,7 +286,7 @@ def test_without_tensorflow():
     assert "everstep convert" in str(info.value)
 
 
-# Damage.
+# Damage
 
 WHOLE = ["keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/nadam.weights.h5", "keras3.15-jax/amsgrad.keras",
          "tf1.4/adam.ckpt.index", "tf1.4/adam.ckpt.data-00000-of-00001", "tfkeras2.10/amsgrad.ckpt-1.index",
@@ -304,10 +304,10 @@ def read_all(path, name):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_damaged_files_are_our_errors(name, tmp_path):
-    """Cut, overwritten and emptied at random places: our error, or, where nothing that matters was hit, a state.
+def test_damaged_files_raise_everstep_errors(name, tmp_path):
+    """Files cut, overwritten or emptied at random places raise an everstep error, or load if the damage is harmless.
 
-    HDF5 files are only cut where the HDF5 library is old: it may crash on metadata that is overwritten
+    With an old HDF5 library, HDF5 files are only cut: it may crash on overwritten metadata
     (https://github.com/HDFGroup/hdf5/issues/577; once in many runs of this test, with 1.10).
     """
     if "ckpt" in name and tensorflow is None:
@@ -340,7 +340,7 @@ def test_damaged_files_are_our_errors(name, tmp_path):
             read_all(asked, name)
         except EverstepError:
             refusals += 1
-    assert refusals >= 10  # each cut, at the least
+    assert refusals >= 10  # at least every cut
 
 
 NO_FILES = [
@@ -355,7 +355,7 @@ NO_FILES = [
 
 
 @pytest.mark.parametrize("content", NO_FILES)
-def test_what_is_no_file(content, tmp_path):
+def test_content_of_no_known_format(content, tmp_path):
     path = str(tmp_path / "file")
     with io.open(path, "wb") as file:
         file.write(content)
@@ -367,7 +367,7 @@ def test_what_is_no_file(content, tmp_path):
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 @pytest.mark.parametrize("length", [1000, 1 << 33, 1 << 55, (1 << 63) - 1])
 def test_a_pointer_out_of_the_index(length, tmp_path):
-    """TF 1.4 ends the process where it cannot have so much memory: `std::bad_alloc`."""
+    """TF 1.4 aborts the process with `std::bad_alloc` if it cannot allocate the length in a pointer."""
     for name in ("adam.ckpt.index", "adam.ckpt.data-00000-of-00001"):
         shutil.copy(os.path.join(FILES, "tf1.4", name), str(tmp_path / name))
     pointer = bytearray([0])
@@ -400,10 +400,10 @@ def test_a_packed_keras_zip_is_read(tmp_path):
     with zipfile.ZipFile(fixture.path) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in source.namelist():
             archive.writestr(name, source.read(name))
-    found, wanted = everstep.read_checkpoint(path), fixture.read()
-    for name, slots in wanted.slots.items():
+    actual, expected = everstep.read_checkpoint(path), fixture.read()
+    for name, slots in expected.slots.items():
         for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(found.slots[name][slot]), np.asarray(handle))
+            np.testing.assert_array_equal(np.asarray(actual.slots[name][slot]), np.asarray(handle))
 
 
 def test_an_array_that_is_larger_than_its_file(tmp_path):

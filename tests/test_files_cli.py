@@ -1,4 +1,4 @@
-"""`everstep inspect` and `everstep convert`, run as people run them, on files of real frameworks."""
+"""`everstep inspect` and `everstep convert`, run from the command line on files of real frameworks."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -50,9 +50,9 @@ def test_convert_to_our_own_format(tmp_path):
     assert facts["written"] and facts["updates"] == 3 and facts["bytes"] == 168
     matched = [row[:2] for row in facts["variables"]]
     assert matched == [["embedding", "embedding/embeddings"], ["output", "output/kernel"]]
-    state, wanted = everstep.State.load(path), everstep.read_checkpoint(KERAS)
+    state, expected = everstep.State.load(path), everstep.read_checkpoint(KERAS)
     np.testing.assert_array_equal(
-        np.asarray(state.slots["output"]["velocity"]), np.asarray(wanted.slots["output/kernel"]["velocity"])
+        np.asarray(state.slots["output"]["velocity"]), np.asarray(expected.slots["output/kernel"]["velocity"])
     )
     code, output, _ = run("inspect", path)
     assert code == 0 and dict(table(output, "FIELD"))["format"] == "everstep"
@@ -64,10 +64,10 @@ def test_convert_into_a_template(tmp_path):
     code, output, complaint = run("convert", source, path, "--to", "keras", "--template", KERAS)
     assert code == 0, complaint
     assert table(output, "VARIABLE") == [[name, name, "name"] for name in ("embedding/embeddings", "output/kernel")]
-    found, wanted = everstep.read_checkpoint(path), everstep.State.load(source)
-    for name, slots in wanted.slots.items():
-        np.testing.assert_array_equal(np.asarray(found.slots[name]["velocity"]), np.asarray(slots["velocity"]))
-        np.testing.assert_array_equal(np.asarray(found.variables[name]), np.asarray(wanted.variables[name]))
+    actual, expected = everstep.read_checkpoint(path), everstep.State.load(source)
+    for name, slots in expected.slots.items():
+        np.testing.assert_array_equal(np.asarray(actual.slots[name]["velocity"]), np.asarray(slots["velocity"]))
+        np.testing.assert_array_equal(np.asarray(actual.variables[name]), np.asarray(expected.variables[name]))
 
 
 @pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads and writes its checkpoints")
@@ -77,9 +77,9 @@ def test_convert_rescales_momentum(tmp_path):
                  "Momentum(learning_rate=0.5, momentum=0.9)", "--learning-rate", "0.25"]
     code, _, complaint = run(*arguments)
     assert code == 0, complaint
-    found = everstep.read_checkpoint(path).slots["output/kernel"]["velocity"]
-    wanted = -0.25 * np.float32(fixture.slots["kernel"]["velocity"])
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6)
+    actual = everstep.read_checkpoint(path).slots["output/kernel"]["velocity"]
+    expected = -0.25 * np.float32(fixture.slots["kernel"]["velocity"])
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("arguments, word", [
@@ -99,7 +99,7 @@ def test_progress_is_told_on_large_files(capsys):
     with cli.progress(cli.LARGE * 4) as moved:
         for _ in range(4):
             moved(cli.LARGE)
-    assert "256" in capsys.readouterr().err  # MB, or tqdm's M
+    assert "256" in capsys.readouterr().err  # tqdm prints 256 MB or 256M
     with cli.progress(cli.LARGE - 1) as moved:
         moved(5)
     assert capsys.readouterr().err == ""
@@ -122,12 +122,12 @@ def test_all_formats_are_shown():
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "-".join(session.split()[2:4]))
 def test_docs_show_what_is_printed(session, tmp_path, capsys):
-    """The docs name files as from the checkout; what they write goes elsewhere."""
+    """The docs give paths relative to the checkout. Output goes to a temporary folder."""
     if tensorflow is None and "ckpt" in session:
         pytest.skip("TensorFlow reads and writes its checkpoints")
     places = {"tests/files": FILES}
     places.update((name, str(tmp_path / name)) for name in re.findall(r" (run\.[\w.]+)", session))
-    for command, wanted in re.findall(r"^\$ everstep ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
+    for command, expected in re.findall(r"^\$ everstep ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
         arguments = shlex.split(str(command.replace("\\\n", "")))
         for name, place in places.items():
             arguments = [place + each[len(name) :] if each.startswith(name) else each for each in arguments]
@@ -135,4 +135,4 @@ def test_docs_show_what_is_printed(session, tmp_path, capsys):
         printed = capsys.readouterr()[0]
         for name, place in places.items():
             printed = printed.replace(place, name)
-        assert printed.strip() == wanted.strip(), command
+        assert printed.strip() == expected.strip(), command

@@ -1,4 +1,4 @@
-"""Files that everstep writes, loaded by the framework they are for, which then goes on as the first one did."""
+"""Files that everstep writes are loaded by their framework, which then continues as the first framework did."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -38,17 +38,17 @@ def state_of(fixture, **how):
 
 
 class Graph(object):
-    """The model of the fixtures, with variables of any name, restored from a checkpoint."""
+    """The model of the fixtures, with any variable names, restored from a checkpoint."""
 
     def __init__(self, make, names, path):
         self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
         self.graph = tf.Graph()
         with self.graph.as_default():
-            made = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
+            variables = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
                     for name, value in zip(names, (small_model.EMBEDDINGS, small_model.KERNEL))]
-            self.variables = dict(zip(names, made))
-            rows = tf.nn.embedding_lookup(made[0], small_model.IDS[:, 0])
-            loss = tf.reduce_mean(tf.square(tf.matmul(rows, made[1]) - small_model.TARGETS))
+            self.variables = dict(zip(names, variables))
+            rows = tf.nn.embedding_lookup(variables[0], small_model.IDS[:, 0])
+            loss = tf.reduce_mean(tf.square(tf.matmul(rows, variables[1]) - small_model.TARGETS))
             self.optimizer = make(tf.train)
             step = self.optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
             with tf.Session() as session:
@@ -71,7 +71,7 @@ def test_saver_restores_what_was_written(name, tmp_path):
     state = state_of(fixture)
     everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)
     with pytest.raises(StateError):
-        everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)  # it is there already
+        everstep.write_checkpoint(state, path, "tf-saver", ours=fixture.optimizer is None)  # the file exists
     assert sorted(os.listdir(str(tmp_path))) == ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
     graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
     near(fixture, fixture.names(state), graph.weights)
@@ -125,7 +125,7 @@ def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("updates", [0, 1, 10, 811, 20000])
 def test_beta_powers_tell_the_count(updates, tmp_path):
-    """What tf.train multiplies up in float32, step by step."""
+    """Recovers the number of updates from a power that tf.train multiplies up in float32, update by update."""
     from everstep.compat.state import conversions, native_file
 
     power = np.float32(0.999)
@@ -147,7 +147,7 @@ def keras_modules():
             module = __import__(name)
         except ImportError:
             continue
-        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has its optimizers in tf.keras alone
+        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has optimizers only in tf.keras
         if here and (tensorflow is None or here is not tensorflow.keras.optimizers.Adam):
             yield name, module
 
@@ -172,7 +172,7 @@ SOURCES = [
     "tfkeras1.15/nadam.h5",
 ]
 
-PAIRS = [  # half of them in a cell, the others in the next
+PAIRS = [  # one half in a cell, the other half in the next
     (source, target)
     for place, source in enumerate(SOURCES, harness.TURN)
     for turn, target in enumerate(TARGETS, place)
@@ -181,7 +181,7 @@ PAIRS = [  # half of them in a cell, the others in the next
 
 
 def trained(module, stock, arguments):
-    harness.start_anew(module)
+    harness.clear_session(module)
     try:
         optimizer = small_model.stock_optimizer(module.optimizers, stock, arguments)
     except TypeError as error:
@@ -192,7 +192,7 @@ def trained(module, stock, arguments):
     return model
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
 @pytest.mark.parametrize("source, target", PAIRS, ids=lambda given: given[0] + given[3] if len(given) == 4 else given)
 def test_keras_loads_what_was_written(target, source, tmp_path):
@@ -213,7 +213,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     if extension == ".weights.h5":
         how["variables"] = ["embedding/0", "dense/0"]
     notes = everstep.write_checkpoint(state, path, FORMAT[extension], template=template, **how).notes
-    assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 leaves it out
+    assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 does not store it
     with io.open(template, "rb") as file:
         assert file.read() == before
     assert sorted(os.listdir(str(tmp_path))) == ["template" + extension, "written" + extension]
@@ -221,10 +221,10 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     again = files.inspect(path, optimizer=said if extension == ".weights.h5" else None)
     assert again["updates"] == state.updates and not again["missing"]
 
-    # Keras 3 loads no .h5 model so that it trains on: its own, untouched, has an optimizer built on no variables, and
-    # 3.0 does not find the loss. The weights in it are loaded.
+    # Keras 3 does not load .h5 models for training: its own have an optimizer built on no variables, and 3.0 does not
+    # find the loss. Load only the weights.
     never_trains = (api, extension) == ("keras3", ".h5")
-    harness.start_anew(module)
+    harness.clear_session(module)
     if never_trains or extension == ".weights.h5":
         model = trained(module, stock, arguments)
         model.load_weights(path)
@@ -240,7 +240,7 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     get = module.ops.convert_to_numpy if hasattr(module, "ops") else module.backend.get_value
     assert int(get(count)) == state.updates
     model.train_on_batch(small_model.IDS, small_model.TARGETS)
-    bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after moving it, at random
+    bound = 0.2 if api == "get_updates" else 4e-6  # stock reads its counter before or after incrementing it, at random
     values = model.get_weights()
     near(fixture, {n: 0 if "embed" in n else 1 for n in fixture.next}, values, bound)
 
@@ -287,24 +287,25 @@ def test_what_tf_train_has_no_place_for(tmp_path):
     assert "momentum_schedule" in str(info.value)
 
 
-# What the engine keeps beside the slots of a definition: rows' windows, and what rows have missed.
+# Engine state beside a definition's slots: rows of a window, and steps that rows missed.
 
 KEPT = [everstep.accumulate(everstep.optimizers.SGD(0.1), 2), everstep.optimizers.Adam(0.1, sparse="catch_up")]
 
 
-def same_slots(found, wanted, names):
-    assert (found.updates, found.steps, found.pending) == (wanted.updates, wanted.steps, wanted.pending)
-    assert {names[name]: set(slots) for name, slots in found.slots.items()} == {
-        name: set(slots) for name, slots in wanted.slots.items()
+def same_slots(actual, expected, names):
+    assert (actual.updates, actual.steps, actual.pending) == (expected.updates, expected.steps, expected.pending)
+    assert {names[name]: set(slots) for name, slots in actual.slots.items()} == {
+        name: set(slots) for name, slots in expected.slots.items()
     }
-    for name, slots in found.slots.items():
+    for name, slots in actual.slots.items():
         for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(handle), wanted.slots[names[name]][slot], err_msg=slot)
+            np.testing.assert_array_equal(np.asarray(handle), expected.slots[names[name]][slot], err_msg=slot)
 
 
 def models():
-    """The ways whose module makes models, one of each module."""
-    return list(OrderedDict((id(way.module), way) for way in harness.here() if hasattr(way.module, "layers")).values())
+    """Returns one way for each module that can build models."""
+    ways = [way for way in harness.all_ways() if hasattr(way.module, "layers")]
+    return list(OrderedDict((id(way.module), way) for way in ways).values())
 
 
 @pytest.mark.parametrize("way", models(), ids=lambda way: way.name)
@@ -314,23 +315,23 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
     if definition.sparse != "exact":
         definition = definition.replace(dense_ok=True)
     if hasattr(keras.backend, "clear_session"):
-        harness.start_anew(keras)
+        harness.clear_session(keras)
     model = small_model.build(keras, definition.bind(keras))
     for _ in range(3):
         model.train_on_batch(small_model.IDS, small_model.TARGETS)
     trained = list(model.trainable_weights)
     names = [getattr(variable, "path", variable.name).split(":")[0] for variable in trained]
-    wanted = everstep.capture(model.optimizer, dict(zip(names, trained)))
+    expected = everstep.capture(model.optimizer, dict(zip(names, trained)))
     table = next(name for name in names if "embedding" in name)
-    assert set(ENGINE_SLOTS).intersection(wanted.slots[table]) or not way.sparse
+    assert set(ENGINE_SLOTS).intersection(expected.slots[table]) or not way.sparse
     model.save(path)
-    found = everstep.read_checkpoint(path)
-    same_slots(found, wanted, {each: next(name for name in names if name.endswith(each)) for each in found.slots})
+    actual = everstep.read_checkpoint(path)
+    same_slots(actual, expected, {each: next(name for name in names if name.endswith(each)) for each in actual.slots})
 
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    "way", [way for way in harness.here() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
+    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
 )
 @pytest.mark.parametrize("definition", KEPT, ids=lambda definition: definition._short())
 def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
@@ -344,10 +345,11 @@ def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
             run.saver.save(run.session, path, write_meta_graph=False)
     else:
         run.checkpoint().write(path)
-    wanted = everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
-    found = everstep.read_checkpoint(path, definition)
-    same_slots(found, wanted, {name: name for name in found.slots})
+    expected = everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
+    actual = everstep.read_checkpoint(path, definition)
+    same_slots(actual, expected, {name: name for name in actual.slots})
     if graph and way.target == "tf_train":
-        everstep.write_checkpoint(wanted, path + "-again", "tf-saver", ours=True)
-        same_slots(everstep.read_checkpoint(path + "-again", definition), wanted, {name: name for name in found.slots})
+        everstep.write_checkpoint(expected, path + "-again", "tf-saver", ours=True)
+        again = everstep.read_checkpoint(path + "-again", definition)
+        same_slots(again, expected, {name: name for name in actual.slots})
     run.close()

@@ -1,4 +1,4 @@
-"""`from_native`: what it makes of every stock optimizer here follows it, step by step, dense and sparse."""
+"""`from_native` follows every stock optimizer of this environment, step by step, on dense and sparse gradients."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -12,7 +12,7 @@ import pytest
 import everstep
 import harness
 import oracle
-from stock import BOUND, KIND_OF, allowed, cases, kinds_for, known_here, made, migrated, run, stock_class
+from stock import BOUND, KIND_OF, accepts_arguments, allowed, cases, kinds_for, make_stock, migrate, run, stock_class
 from test_battery import KINDS, ids, make_batches, start_values
 
 pytestmark = pytest.mark.shared
@@ -20,46 +20,46 @@ HALVED = {
     "class_name": "ExponentialDecay",
     "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False},
 }
-RESULTS = {}  # (stock and its arguments, way, kind of gradient) -> distance after 100 steps
+RESULTS = {}  # (stock optimizer and arguments, way, kind of gradient) -> distance after 100 steps
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.parametrize("way, name, rate, arguments", list(cases()), ids=ids)
 def test_follows_stock(way, name, rate, arguments):
-    if not known_here(way, name, rate, arguments):
+    if not accepts_arguments(way, name, rate, arguments):
         arguments = {key: value for key, value in arguments.items() if key in ("epsilon", "nesterov")}
     kinds = kinds_for(way, name)
-    wanted = run(way, lambda: made(way, name, rate, arguments), kinds=kinds)
-    found = run(way, lambda: migrated(made(way, name, rate, arguments)).bind(way.module), kinds=kinds)
+    expected = run(way, lambda: make_stock(way, name, rate, arguments), kinds=kinds)
+    weights = run(way, lambda: migrate(make_stock(way, name, rate, arguments)).bind(way.module), kinds=kinds)
     for variable, kind in KIND_OF.items():
         if kinds[variable] == harness.NONE:
             continue
-        far = oracle.distance(found[variable], wanted[variable])
+        far = oracle.distance(weights[variable], expected[variable])
         key = " ".join([name] + ["{}={}".format(*item) for item in sorted(arguments.items())]), way.name, kind
         RESULTS[key] = max(far, RESULTS.get(key, 0.0))
         assert far <= allowed(way, name, kind)[0], (variable, far)
 
 
-FIRST_WAYS = {way.target: way for way in reversed(harness.here())}
-# A list of parts of names becomes a pattern, of which there is no way back.
+FIRST_WAYS = {way.target: way for way in reversed(harness.all_ways())}
+# A list of name parts becomes a regular expression, which cannot be converted back.
 THERE_AND_BACK = [case for case in cases() if "skip_list" not in case[3]]
 
 
 @pytest.mark.parametrize("way, name, rate, arguments", THERE_AND_BACK, ids=ids)
-def test_the_way_back(way, name, rate, arguments):
-    """The config that `to_native_config` gives makes a stock optimizer that comes to the same definition."""
-    if not known_here(way, name, rate, arguments):
-        return  # another version's argument
-    found = []
+def test_to_native_config_round_trip(way, name, rate, arguments):
+    """The config of `to_native_config` creates a stock optimizer that converts to the same definition."""
+    if not accepts_arguments(way, name, rate, arguments):
+        return  # only other versions have the argument
+    definitions = []
 
     def make():
-        found.append(migrated(made(way, name, rate, arguments)))
-        config = found[0].to_native_config(way.module)
-        found.append(migrated(stock_class(way, config["class_name"])(**config["config"])))
-        return found[1].bind(way.module)
+        definitions.append(migrate(make_stock(way, name, rate, arguments)))
+        config = definitions[0].to_native_config(way.module)
+        definitions.append(migrate(stock_class(way, config["class_name"])(**config["config"])))
+        return definitions[1].bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
-    assert found[0] == found[1]
+    assert definitions[0] == definitions[1]
 
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
@@ -101,7 +101,7 @@ def test_what_is_no_stock_optimizer():
 )
 def test_what_cannot_be_said(config, words):
     with pytest.raises(everstep.errors.UnsupportedError, match=words):
-        migrated({"class_name": "Adam", "config": dict({"learning_rate": 0.1}, **config)}, "update_step")
+        migrate({"class_name": "Adam", "config": dict({"learning_rate": 0.1}, **config)}, "update_step")
 
 
 CONTRIB_WAYS = [way for way in FIRST_WAYS.values() if way.target == "tf_train" and stock_class(way, "AddSignOptimizer")]
@@ -115,8 +115,8 @@ def test_a_function_of_global_step(way):
 
 
 def test_arguments_that_are_not_given_are_stock_s_own():
-    """Keras 2's Adagrad has another rate than any other, and its accumulator starts at 0."""
-    definition = migrated({"class_name": "Adagrad", "config": {}}, "get_updates")
+    """In Keras 2, Adagrad has another learning rate than in any other API, and its accumulator starts at 0."""
+    definition = migrate({"class_name": "Adagrad", "config": {}}, "get_updates")
     assert definition == everstep.optimizers.Adagrad(0.01, epsilon=1e-7, initial_accumulator_value=0.0)
 
 
@@ -131,7 +131,7 @@ def test_warns_once(monkeypatch):
         config = {"class_name": name, "config": {"learning_rate": 0.1}}
         with pytest.warns(UserWarning, match=words):
             first = everstep.from_native(config, target)
-        assert everstep.from_native(config, target) == first  # a warning here is an error
+        assert everstep.from_native(config, target) == first  # a second warning would be an error
 
 
 WRAPPED = [
@@ -145,18 +145,18 @@ WRAPPED = [
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
 @pytest.mark.parametrize("definition", WRAPPED, ids=lambda value: value._short()[:40])
-def test_wrappers_and_back(way, definition):
-    """The arguments that new-style Keras and Keras 3 have for them come to the same definition."""
+def test_wrappers_round_trip(way, definition):
+    """The arguments that new-style Keras and Keras 3 have for wrappers convert back to the same definition."""
     if way.target not in ("update_step", "keras3") or "Accumulate" in str(definition) and way.target != "keras3":
         with pytest.raises(everstep.errors.UnsupportedError, match="no stock optimizer"):
             definition.to_native_config(way.module)
         return
     config = definition.to_native_config(way.module)
-    assert migrated(config, way.module) == definition
+    assert migrate(config, way.module) == definition
 
 
-def test_no_way_back_for_two():
-    """What one stock optimizer has one argument for."""
+def test_two_wrappers_cannot_share_one_argument():
+    """Two wrappers that map to the same argument of the stock optimizer."""
     keras_3 = FIRST_WAYS.get("keras3")
     if keras_3 is None:
         return
@@ -168,21 +168,21 @@ def test_no_way_back_for_two():
 
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
-def test_stock_that_is_no_definition(way):
+def test_stock_without_a_definition_is_refused(way):
     for name in ("ProximalGradientDescentOptimizer", "Muon"):
         if hasattr(way.stock, name):
             with pytest.raises(everstep.errors.UnsupportedError, match=name + " is not one of"):
                 everstep.from_native(getattr(way.stock, name)(0.1))
 
 
-def test_our_own_come_back():
+def test_everstep_optimizers_return_their_definition():
     bound = everstep.accumulate(everstep.optimizers.Adam(0.1), 3).bind(np)
     bound.learning_rate = 0.5
     assert everstep.from_native(bound) == everstep.accumulate(everstep.optimizers.Adam(0.5), 3)
 
 
 def keras_ways():
-    return [way for way in harness.here() if way.target not in ("tf_train", "arrays")]
+    return [way for way in harness.all_ways() if way.target not in ("tf_train", "arrays")]
 
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
@@ -208,16 +208,16 @@ CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way, clip", list(itertools.product(keras_ways(), CLIPS)), ids=ids)
 def test_follows_clipping(way, clip):
-    """Of dense gradients and one of unique rows: stock clips equal rows apart, and their norm is part of the whole."""
+    """On dense gradients and unique rows: stock clips equal rows separately, which changes the global norm too."""
     arguments = dict(clip, momentum=0.9)
-    if not known_here(way, "SGD", 0.1, arguments):
+    if not accepts_arguments(way, "SGD", 0.1, arguments):
         assert "global_clipnorm" in clip
         return
     kinds = dict(KINDS, duplicates=harness.NONE)
-    stock = run(way, lambda: made(way, "SGD", 0.1, arguments), 20, kinds)
-    ours = run(way, lambda: migrated(made(way, "SGD", 0.1, arguments)).bind(way.module), 20, kinds)
-    plain = run(way, lambda: made(way, "SGD", 0.1, {"momentum": 0.9}), 20, kinds)
-    # OptimizerV2 before 2.4 leaves out clipping in apply_gradients; the definition means what the settings say.
+    stock = run(way, lambda: make_stock(way, "SGD", 0.1, arguments), 20, kinds)
+    ours = run(way, lambda: migrate(make_stock(way, "SGD", 0.1, arguments)).bind(way.module), 20, kinds)
+    plain = run(way, lambda: make_stock(way, "SGD", 0.1, {"momentum": 0.9}), 20, kinds)
+    # OptimizerV2 before 2.4 does not clip in apply_gradients. The definition follows the arguments.
     unclipped = all(np.array_equal(stock[name], plain[name]) for name in KINDS)
     assert not unclipped or way.target == "optimizer_v2"
     for name in KIND_OF:
@@ -228,22 +228,22 @@ def test_follows_clipping(way, clip):
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way in keras_ways() and way.sparse], ids=ids)
 def test_clips_the_sum_of_equal_rows(way):
-    """Stock clips each part of a row, which docs/from_native.md lists; ours does what it does with unique rows.
+    """Stock clips each part of a row (see docs/from_native.md). everstep clips the sum.
 
-    So does tf.keras up to TF 1.13, which makes the gradient dense first.
+    tf.keras up to TF 1.13 clips the sum too, because it makes the gradient dense first.
     """
     kinds = dict(KINDS, unique=harness.NONE)
-    stock = run(way, lambda: made(way, "SGD", 0.1, {"clipvalue": 0.5}), 20, kinds)
-    definition = migrated(made(way, "SGD", 0.1, {"clipvalue": 0.5}))
+    stock = run(way, lambda: make_stock(way, "SGD", 0.1, {"clipvalue": 0.5}), 20, kinds)
+    definition = migrate(make_stock(way, "SGD", 0.1, {"clipvalue": 0.5}))
     ours = run(way, lambda: definition.bind(way.module), 20, kinds)
-    wanted = start_values("float32")["duplicates"].astype("float64")
+    expected = start_values("float32")["duplicates"].astype("float64")
     for batch in make_batches("float32", 20, kinds=kinds):
         values, rows = batch["duplicates"]
-        whole = np.zeros_like(wanted)
+        whole = np.zeros_like(expected)
         np.add.at(whole, rows, values)
-        wanted -= np.float32(0.1) * np.clip(whole, -0.5, 0.5)
-    assert oracle.distance(ours["duplicates"], wanted) <= BOUND
-    far, made_dense = oracle.distance(stock["duplicates"], wanted), way.name == "get_updates tf.keras"
+        expected -= np.float32(0.1) * np.clip(whole, -0.5, 0.5)
+    assert oracle.distance(ours["duplicates"], expected) <= BOUND
+    far, made_dense = oracle.distance(stock["duplicates"], expected), way.name == "get_updates tf.keras"
     assert far <= BOUND if made_dense else far > 0.01
 
 
@@ -266,25 +266,25 @@ SCHEDULED = [way for way in keras_ways() if hasattr(way.stock, "schedules") and 
 @pytest.mark.parametrize("way", SCHEDULED, ids=ids)
 def test_follows_schedules(way):
     for schedule in schedules_of(way):
-        wanted = run(way, lambda schedule=schedule: way.stock.SGD(schedule), 80)
-        definition = migrated(way.stock.SGD(schedule))
+        expected = run(way, lambda schedule=schedule: way.stock.SGD(schedule), 80)
+        definition = migrate(way.stock.SGD(schedule))
         assert isinstance(definition.learning_rate, everstep.Schedule)
         got = run(way, lambda definition=definition: definition.bind(way.module), 80)
         for name in KIND_OF:
-            assert oracle.distance(got[name], wanted[name]) <= BOUND, (schedule, name)
+            assert oracle.distance(got[name], expected[name]) <= BOUND, (schedule, name)
 
 
 @pytest.mark.parametrize("way", keras_ways(), ids=ids)
 def test_decay_is_a_schedule(way):
     if way.target in ("update_step", "keras3"):
-        return  # they have none: tests/test_bad_input.py
+        return  # they have no `decay`: tests/test_bad_input.py
     config = {"class_name": "SGD", "config": {"learning_rate": 0.1, "decay": 0.01, "momentum": 0.0, "nesterov": False}}
     assert everstep.from_native(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
 
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far each is from stock, and writes it where matrix/report.py looks."""
+    """Prints each distance from stock, and writes them for matrix/report.py."""
     rows = sorted(RESULTS.items())
     for (name, way, kind), far in rows:
         print("{:95} {:24} {:10} {:.1e}".format(name, way, kind, far))

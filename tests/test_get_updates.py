@@ -1,6 +1,6 @@
-"""The get_updates target: Keras's own ways to train, save and change a model, on whatever old Keras is here.
+"""The get_updates target: training, saving and changing a model with every old Keras of this environment.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes the gradients.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -23,10 +23,10 @@ from everstep.errors import (
     VariableError,
 )
 from everstep.optimizers import SGD, AdagradDecay, Adam, Lion
-from harness import start_anew
-from keras_suite import modules_here, same
+from harness import clear_session
+from keras_suite import available_modules, same
 
-MODULES = [module for _, module in modules_here().get("get_updates", [])]
+MODULES = [module for _, module in available_modules().get("get_updates", [])]
 if not MODULES:
     pytest.skip("no Keras that speaks get_updates is in this environment", allow_module_level=True)
 
@@ -37,11 +37,11 @@ TF2 = not hasattr(tf, "global_variables_initializer")
 
 @pytest.fixture(params=MODULES, ids=lambda module: module.__name__.replace("tensorflow.python.", "tf."))
 def keras(request):
-    start_anew(request.param)
+    clear_session(request.param)
     return request.param
 
 
-# A chain of matrices: a network whose gradients NumPy knows.
+# A chain of matrices: a network whose gradients NumPy can compute.
 
 RANDOM = np.random.RandomState(0)
 
@@ -51,7 +51,7 @@ def orthogonal(size, seed):
 
 
 def chain_gradients(weights, x, y):
-    """The gradient of mean((x W1 W2 ... - y)^2) for each W."""
+    """Returns the gradient of mean((x W1 W2 ... - y)^2) for each W."""
     ahead = [x]
     for weight in weights:
         ahead.append(ahead[-1].dot(weight))
@@ -73,7 +73,7 @@ def chain_model(keras, optimizer, layers=2, size=4):
 
 
 def chain_function(keras, optimizer, layers, size, resource):
-    """A bare K.function that trains a chain: (function, variables)."""
+    """Returns (a K.function that trains a chain, its variables)."""
     K = keras.backend
     with keras_graph(keras):
         x, y = K.placeholder((None, size)), K.placeholder((None, size))
@@ -88,7 +88,7 @@ def chain_function(keras, optimizer, layers, size, resource):
 
 
 def keras_graph(keras):
-    """Where Keras builds: from TF 2 on a graph of its own."""
+    """Enters the graph in which Keras builds: on TF 2 its own."""
     get_graph = v1.get_default_graph
     if TF2:
         get_graph = importlib.import_module("keras.backend.tensorflow_backend").tf_keras_backend.get_graph
@@ -103,17 +103,17 @@ def make_variable(value, name, resource):
 
 
 def initialize(keras, variables):
-    if not TF2:  # tf.keras initializes those alone that it made
+    if not TF2:  # tf.keras initializes only the variables that it created
         keras.backend.get_session().run([variable.initializer for variable in variables])
 
 
-# Order. The stock Adam of Keras 2.2.4 fails this in up to nine steps of ten.
+# Order of reads and writes. The stock Adam of Keras 2.2.4 fails this in up to nine of ten steps.
 
 
 def wrong_steps(step, read, definition, size, steps):
-    """The number of steps after which a weight is not where the NumPy target puts it, from the weights before.
+    """Returns (number of wrong steps, largest error). Each step is compared with one of NumPy from the same weights.
 
-    The tolerance is a fifth of what one `t` more or less does at step 300.
+    The tolerance is a fifth of the effect of a `t` that is off by one at step 300.
     """
     before, oracle, random = read(), definition.bind(np), np.random.RandomState(1)
     arrays, wrong, worst = [weight.astype("float64") for weight in before], 0, 0.0
@@ -123,19 +123,19 @@ def wrong_steps(step, read, definition, size, steps):
         step([x, y])
         after = read()
         moved = max(abs(array - was).max() for array, was in zip(arrays, before))
-        error = max(abs(array - found).max() for array, found in zip(arrays, after)) / max(moved, 1e-4)
+        error = max(abs(array - actual).max() for array, actual in zip(arrays, after)) / max(moved, 1e-4)
         wrong, worst = wrong + (error > 3e-4), max(worst, error)
-        for array, found in zip(arrays, after):
-            array[...] = found
+        for array, actual in zip(arrays, after):
+            array[...] = actual
         before = after
     return wrong, worst
 
 
 def race(keras, way, make, definition, builds, steps, layers=4, size=48):
-    """(wrong steps, worst error) over several builds of one training function."""
+    """Returns (wrong steps, worst error) over several builds of one training function."""
     K, total, worst = keras.backend, 0, 0.0
     for _ in range(builds):
-        start_anew(keras)
+        clear_session(keras)
         where, resource = way
         if where == "train_on_batch":
             if resource and not TF2:
@@ -144,11 +144,11 @@ def race(keras, way, make, definition, builds, steps, layers=4, size=48):
             variables = model.weights
             step = lambda batch, model=model: model.train_on_batch(*batch)  # noqa: E731
         else:
-            optimizer = make()  # kept: under TF 2 its variables live as long as it does
+            optimizer = make()  # keeps a reference: on TF 2 its variables live as long as it does
             step, variables = chain_function(keras, optimizer, layers, size, resource)
         if resource is not None and is_resource(variables[0]) != resource:
             return None
-        wrong, error = wrong_steps(step, lambda held=variables: K.batch_get_value(held), definition, size, steps)
+        wrong, error = wrong_steps(step, lambda weights=variables: K.batch_get_value(weights), definition, size, steps)
         total, worst = total + wrong, max(worst, error)
     return total, worst
 
@@ -160,7 +160,7 @@ def is_resource(variable):
 WAYS = [(where, resource) for where in ("train_on_batch", "K.function") for resource in (False, True)]
 
 
-# An epsilon at which a gradient near 0 does not make much of rounding.
+# An epsilon large enough that a gradient near 0 does not amplify rounding.
 ADAM = Adam(0.01, epsilon=1e-5)
 IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, momentum=0.9), 4), way) for way in WAYS[2:]]
 
@@ -168,17 +168,17 @@ IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, moment
 @pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
 def test_every_step_is_in_order(keras, definition, way):
     builds, steps = (20, 300) if harness.FULL else (2, 60)
-    found = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
-    if found is None:
+    result = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
+    if result is None:
         pytest.skip("this Keras makes no variables of this kind")
-    wrong, worst = found
+    wrong, worst = result
     print("{} {}: {} of {} steps wrong, worst error {:.1e}".format(keras.__name__, way, wrong, builds * steps, worst))
     assert wrong == 0
 
 
 @pytest.mark.parametrize("resource", [False, True], ids=["ref", "resource"])
 def test_a_gradient_that_is_another_variable(keras, resource):
-    """The gradient of sum(v * w) for v is w: on ref variables perhaps the very memory that is being written."""
+    """The gradient of sum(v * w) for v is w. On ref variables it may share the memory that is being written."""
     if TF2 and not resource:
         pytest.skip("TF 2 makes no ref variables outside of graphs")
     K, optimizer = keras.backend, SGD(0.1).bind(keras)
@@ -192,8 +192,8 @@ def test_a_gradient_that_is_another_variable(keras, resource):
     for _ in range(50):
         step([])
         expected = [expected[0] - 0.1 * expected[1], expected[1] - 0.1 * expected[0]]
-    for found, wanted in zip(K.batch_get_value([v, w]), expected):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for value, expected_value in zip(K.batch_get_value([v, w]), expected):
+        np.testing.assert_allclose(value, expected_value, rtol=1e-5)
 
 
 # Training a model.
@@ -204,7 +204,7 @@ def batches(count, size=4, seed=2):
 
 
 def expected_chain(definition, steps, layers=2, size=4, before_step=None):
-    """The weights of a chain after some batches, by the NumPy target in float64."""
+    """Returns the weights of a chain after some batches, by the NumPy target in float64."""
     weights = [orthogonal(size, place).astype("float64") for place in range(layers)]
     oracle = definition.bind(np)
     for place, (x, y) in enumerate(steps):
@@ -214,8 +214,8 @@ def expected_chain(definition, steps, layers=2, size=4, before_step=None):
     return weights
 
 
-def assert_close(found, wanted, bound=1e-5):
-    for one, other in zip(found, wanted):
+def assert_close(actual, expected, bound=1e-5):
+    for one, other in zip(actual, expected):
         assert abs(np.asarray(one, "float64") - other).max() <= bound * abs(other).max()
 
 
@@ -247,7 +247,7 @@ def test_a_model_trains(keras, train):
 
 
 def test_outputs_and_batch_normalization(keras):
-    """Two losses, one of them weighted, and the updates that layers bring themselves."""
+    """Two losses, one of them weighted, and the updates of batch normalization."""
     layers = keras.layers
     inputs = layers.Input((3,))
     hidden = layers.BatchNormalization(momentum=0.5)(layers.Dense(4)(inputs))
@@ -263,8 +263,8 @@ def test_outputs_and_batch_normalization(keras):
     assert all(abs(value).max() > 0 for value in moving)
 
 
-def test_built_again_the_optimizer_goes_on(keras):
-    """Compiling again, with other layers to train, keeps slots and counters: stock optimizers start anew unasked."""
+def test_compiling_again_keeps_slots_and_counters(keras):
+    """Compiling again, with other layers frozen, keeps slots and counters. Stock optimizers silently reset them."""
     definition, data = SGD(0.05, momentum=0.9), batches(9)
     optimizer = definition.bind(keras)
     model = chain_model(keras, optimizer)
@@ -279,7 +279,7 @@ def test_built_again_the_optimizer_goes_on(keras):
     frozen = model.get_weights()
     train_on_batch(model, data[6:7])
     assert (model.get_weights()[0] == frozen[0]).all() and (model.get_weights()[1] != frozen[1]).any()
-    assert len(optimizer.get_weights()) == 2  # iterations and one velocity: what a loaded model will ask for
+    assert len(optimizer.get_weights()) == 2  # iterations and one velocity: what a loaded model expects
     model.layers[0].trainable = True
     model.compile(optimizer, "mse")
     np.testing.assert_array_equal(keras.backend.get_value(optimizer.get_slot(kernel, "velocity")), slot)
@@ -297,7 +297,7 @@ def test_nothing_to_train(keras):
 
 
 def test_two_models_with_one_optimizer(keras):
-    """Each has its slots; they share hypers and the count of updates, as with stock optimizers."""
+    """Each model has its own slots. They share hypers and the count of updates, as with stock optimizers."""
     optimizer = SGD(0.05, momentum=0.9).bind(keras)
     models, data = [chain_model(keras, optimizer), chain_model(keras, optimizer)], batches(4)
     for model in models:
@@ -308,7 +308,7 @@ def test_two_models_with_one_optimizer(keras):
 
 
 def test_two_calls_are_two_steps(keras):
-    """Two losses of one weight, trained in turn: slots and counters are the optimizer's, a step is a function's."""
+    """Two losses of one weight, trained in turn: they share slots and counters, and each call is a step."""
     K, optimizer, functions = keras.backend, SGD(0.1, momentum=0.5).bind(keras), []
     weight = K.variable(np.ones(2), name="W")
     for factor in (1.0, 2.0):
@@ -370,7 +370,7 @@ def test_callbacks_set_the_rate(keras):
         oracle.learning_rate = 0.05 * 0.5**place
 
     assert_close(model.get_weights(), expected_chain(SGD(0.05), [data[0]] * 3, before_step=halve))
-    # Of a loss that falls, no new maximum comes: a plateau at every epoch.
+    # With mode="max" a falling loss is a plateau at every epoch.
     plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.1, patience=1)
     rate = K.get_value(optimizer.lr)
     model.fit(x, y, batch_size=len(x), epochs=4, verbose=0, callbacks=[plateau])
@@ -402,7 +402,7 @@ def test_hypers_that_are_no_numbers(keras):
 
 
 def test_a_schedule_is_no_variable(keras):
-    """Keras's own ways to set a rate come to an error that says why."""
+    """Setting the rate with Keras's own calls raises an error that says why."""
     K, optimizer = keras.backend, SGD(everstep.InverseTimeDecay(0.1)).bind(keras)
     model, (x, y) = chain_model(keras, optimizer), batches(1)[0]
     before = model.get_weights()
@@ -429,19 +429,19 @@ WRONG_BOUNDS = [{"clipnorm": -1}, {"clipnorm": "1"}, {"clipvalue": float("nan")}
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_clipping_is_the_stock_one(keras, bounds):
-    data, found = batches(1), []
+    data, weights = batches(1), []
     x, y = data[0]
     for optimizer in (SGD(0.5).bind(keras, **bounds), keras.optimizers.SGD(0.5, **bounds)):
         model = chain_model(keras, optimizer)
         model.train_on_batch(x, y)
-        found.append(model.get_weights())
-    assert_close(found[0], found[1], 1e-6)
-    assert abs(found[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
+        weights.append(model.get_weights())
+    assert_close(weights[0], weights[1], 1e-6)
+    assert abs(weights[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("bounds", [{"clipnorm": 0.1}, {"clipvalue": 0.01}], ids=str)
 def test_clipping_keeps_rows(keras, bounds):
-    """Stock Keras 2.3.1 on TF 2.1 dies of a clipped sparse gradient, and others take equal rows one by one."""
+    """Stock Keras 2.3.1 on TF 2.1 crashes on a clipped sparse gradient. Other versions clip equal rows one by one."""
     K = keras.backend
     table, rows, values = np.ones((50, 2), "float32"), [3, 7, 3], np.array([[1, 2], [3, 4], [5, 6]], "float32")
     summed = np.zeros((50, 2))
@@ -460,7 +460,7 @@ def test_clipping_keeps_rows(keras, bounds):
 
 
 def test_clipping_of_other_dtypes(keras):
-    """The norm of 16-bit gradients does not overflow, and that of float64 is no float32."""
+    """The norm of 16-bit gradients does not overflow, and that of float64 gradients is computed in float64."""
     K = keras.backend
     for dtype, bound in [("float16", 1e-3), ("float64", 1e-12)]:
         start, factor = np.ones(3), np.array([600.0, 800.0, 0.0])  # a norm of 1000
@@ -485,19 +485,19 @@ def test_no_bound(keras):
 
 
 def whole_tensors(loss, build, rows):
-    """The operations that `build` adds and that make or write a tensor of all rows: not for a step by rows."""
+    """Returns the operations of `build` that create or write a tensor with all rows; sparse steps must have none."""
     known = set(map(id, loss.graph.get_operations()))
     build()
-    found = []
+    operations = []
     for operation in loss.graph.get_operations():
-        # Variables, what starts them, and what hands them on without a copy.
+        # Skip variables, their initializers, and operations that forward a tensor without a copy.
         starts = "/table/" in operation.name or operation.type == "Fill"
         if id(operation) not in known and not starts and not operation.type.startswith(HANDS_ON):
             tensors = list(operation.outputs) + list(operation.inputs[1:] if "Assign" in operation.type else [])
-            # By the rows alone: of a sum over rows TF 1.8 knows no more.
+            # Compare only the number of rows: after a sum over rows, TF 1.8 knows nothing else.
             if any(tensor.shape.ndims == 2 and tensor.shape.as_list()[0] == rows for tensor in tensors):
-                found.append(operation)
-    return found
+                operations.append(operation)
+    return operations
 
 
 HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "Switch", "RefSwitch")
@@ -529,7 +529,7 @@ def test_rows_stay_rows(keras, definition):
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices")  # the stock optimizer does
 def test_whole_tensors_are_seen(keras):
-    """What the test above looks for is there in an exact Adam, and in the stock one."""
+    """The check of the test above finds such tensors in our exact Adam and in stock Adam."""
     assert embedding_updates(keras, Adam(0.1).bind(keras), 97)
     assert embedding_updates(keras, keras.optimizers.Adam(0.1), 97)
 
@@ -544,13 +544,13 @@ def embedding_model(keras, optimizer, start, **embedding):
 
 
 def embedding_gradient(start, ids, y):
-    """Of mean((table[ids] - y)^2): (values, rows)."""
+    """Returns the gradient of mean((table[ids] - y)^2): (values, rows)."""
     return 2.0 * (start[ids].reshape(y.shape) - y).reshape(-1, start.shape[1]) / y.size, ids.reshape(-1)
 
 
 def embedding_batches(count, seed=4):
     random = np.random.RandomState(seed)
-    return [(random.randint(0, 9, (8, 3)), random.randn(8, 6)) for _ in range(count)]  # rows 9 and on are never there
+    return [(random.randint(0, 9, (8, 3)), random.randn(8, 6)) for _ in range(count)]  # rows from 9 on never come
 
 
 @pytest.mark.parametrize(
@@ -584,7 +584,7 @@ def constraints(keras):
 @pytest.mark.parametrize("place", [0, 1], ids=["NonNeg", "MaxNorm"])
 def test_constraints_are_the_stock_ones(keras, place):
     (x, y), start = batches(1)[0], abs(orthogonal(4, 0))
-    table, found = abs(np.random.RandomState(6).randn(12, 2)).astype("float32"), []
+    table, weights = abs(np.random.RandomState(6).randn(12, 2)).astype("float32"), []
     for make in (lambda: SGD(0.5).bind(keras), lambda: keras.optimizers.SGD(0.5)):
         constraint = constraints(keras)[place]
         model = keras.models.Sequential()
@@ -596,19 +596,19 @@ def test_constraints_are_the_stock_ones(keras, place):
         rows = embedding_model(keras, make(), table, embeddings_constraint=constraint)
         for ids, target in embedding_batches(4):
             rows.train_on_batch(ids, 3 * target)
-        found.append(model.get_weights() + rows.get_weights())
-    assert_close(found[0], found[1], 1e-6)
+        weights.append(model.get_weights() + rows.get_weights())
+    assert_close(weights[0], weights[1], 1e-6)
     if place:
-        assert np.sqrt((found[0][0] ** 2).sum(axis=0)).max() <= 0.8 * (1 + 1e-5)
+        assert np.sqrt((weights[0][0] ** 2).sum(axis=0)).max() <= 0.8 * (1 + 1e-5)
     else:
-        assert found[0][0].min() == 0 and found[0][1].min() == 0
+        assert weights[0][0].min() == 0 and weights[0][1].min() == 0
 
 
 # Accumulation.
 
 
 def test_accumulation_is_one_large_batch(keras):
-    """16 micro-steps make 4 changes, and these are those of the joined batches."""
+    """16 micro-steps make 4 updates, equal to those of the joined batches."""
     data = batches(16)
     joined = data.reshape(4, 4, 2, 8, 4).transpose(0, 2, 1, 3, 4).reshape(4, 2, 32, 4)
     definition = Adam(0.05, epsilon=1e-5)
@@ -668,7 +668,7 @@ def test_accumulation_refuses_a_second_group(keras):
 
 
 class Anchored(everstep.Definition):
-    """A slot that starts at the variable's value, one of another dtype, and a scalar."""
+    """Has a slot that starts at the variable's value, one of another dtype, and a scalar."""
 
     locality = "row"
     learning_rate = everstep.hyper(0.1)
@@ -686,7 +686,7 @@ class Anchored(everstep.Definition):
 
 
 def test_a_slot_starts_at_the_trained_value(keras):
-    """The trained value, not the initial one, also where nothing is initialized yet."""
+    """The slot starts at the trained value, or at the initial value if nothing is initialized yet."""
     K, data = keras.backend, batches(3)
     model = chain_model(keras, SGD(0.1).bind(keras))
     train_on_batch(model, data)
@@ -765,7 +765,8 @@ def test_a_config_comes_back(keras, definition):
     assert other.definition == definition and type(other) is type(optimizer)
     assert other.get_config() == config and other.clipnorm == 1.5 and other.name == "mine"
     written = keras.optimizers.serialize(optimizer)
-    with harness.unregistered(keras), pytest.raises((TypeError, ValueError)):  # never the stock class in place of ours
+    # Stock's class must never be loaded instead.
+    with harness.unregistered(keras), pytest.raises((TypeError, ValueError)):
         keras.optimizers.deserialize(dict(written))
     assert keras.optimizers.deserialize(dict(written)).definition == definition
     read = keras.optimizers.deserialize(dict(written), custom_objects=everstep.custom_objects(keras))
@@ -804,14 +805,14 @@ def saved(model, tmpdir):
     ids=lambda definition: definition._short(),
 )
 def test_a_saved_model_resumes(keras, definition, tmpdir):
-    """10 steps, saved and loaded, and 10 more are 20 steps, bit for bit."""
+    """10 steps, saving, loading and 10 more equal 20 steps, bit for bit."""
     data = batches(20)
     model = chain_model(keras, definition.bind(keras))
     train_on_batch(model, data[:10])
     path = saved(model, tmpdir)
     train_on_batch(model, data[10:])
     expected, slots = model.get_weights(), model.optimizer.get_weights()
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     assert model.optimizer.definition == definition
     train_on_batch(model, data[10:])
@@ -829,14 +830,14 @@ def test_no_stock_optimizer_is_loaded_instead(keras, definition, tmpdir):
 
 def test_a_model_saved_before_its_first_step(keras, tmpdir):
     path = saved(chain_model(keras, Adam(0.05).bind(keras)), tmpdir)
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     train_on_batch(model, batches(2))
     assert_close(model.get_weights(), expected_chain(Adam(0.05), batches(2)))
 
 
 def test_a_model_saved_with_frozen_layers(keras, tmpdir):
-    """What is saved is what a loaded model asks for: the slots of what is trained now."""
+    """The file has the slots of the layers that are trained now, as a loaded model expects."""
     optimizer, data = SGD(0.05, momentum=0.9).bind(keras), batches(4)
     model = chain_model(keras, optimizer)
     train_on_batch(model, data[:1])
@@ -846,7 +847,7 @@ def test_a_model_saved_with_frozen_layers(keras, tmpdir):
     path = saved(model, tmpdir)
     train_on_batch(model, data[2:])
     expected = model.get_weights()
-    start_anew(keras)
+    clear_session(keras)
     model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
     train_on_batch(model, data[2:])
     assert same(model.get_weights(), expected)
@@ -890,7 +891,7 @@ def test_a_checkpoint_resumes(keras, tmpdir):
     assert same(model.get_weights() + model.optimizer.get_weights(), expected)
 
 
-# What goes wrong is said, and nothing has changed.
+# Errors: they say what is wrong, and nothing has changed.
 
 
 def test_a_missing_gradient(keras):
@@ -921,7 +922,7 @@ def test_an_optimizer_of_another_graph(keras):
     if TF2:
         pytest.skip("under TF 2 Keras's variables are in no graph")
     optimizer = Adam(0.1).bind(keras)
-    start_anew(keras)
+    clear_session(keras)
     with pytest.raises(VariableError, match="bind the definition again"):
         train_on_batch(chain_model(keras, optimizer), batches(1))
 

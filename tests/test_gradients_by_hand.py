@@ -1,4 +1,4 @@
-"""`bind(..., gradients=fn)`: who takes the gradients of a loss is the user, and everything behind stays as it is."""
+"""`bind(..., gradients=fn)`: the user computes the gradients, and all other steps stay the same."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -14,7 +14,7 @@ from everstep.optimizers import SGD, Adam
 from test_battery import ids
 from test_multistage import KERAS, X, Y, a_model
 
-WAYS = harness.of_frameworks()
+WAYS = harness.framework_ways()
 TAKING = [way for way in WAYS if way.target in ("tf_train", "optimizer_v2", "update_step")]
 ONE_EACH = harness.one_of_each_target(TAKING)
 EAGER = [way for way in TAKING if not issubclass(way.run, harness.GraphRun)]
@@ -23,7 +23,7 @@ ROWS = np.array([1, 3, 1])
 RULE = Adam(0.125, epsilon=1e-3)
 
 
-def wanted(steps=3):
+def expected_weights(steps=3):
     run = harness.NUMPY.run(lambda: RULE.bind(np), FIRST, {"w": harness.DENSE, "table": harness.SPARSE})
     for _ in range(steps):
         values = run.weights()
@@ -32,7 +32,7 @@ def wanted(steps=3):
 
 
 def written_out(tf, seen):
-    """Gradients that no differentiation of this loss would give."""
+    """Returns a gradients function whose values no differentiation of this loss would give."""
 
     def gradients(loss, variables):
         seen.append(loss)
@@ -51,7 +51,7 @@ def tensorflow(way):
 
 
 def check(values):
-    for name, value in wanted().items():
+    for name, value in expected_weights().items():
         assert oracle.distance(values[name], value) < 1e-6, name
 
 
@@ -98,7 +98,7 @@ IN_SESSIONS = [way for way in TAKING if issubclass(way.run, harness.GraphRun)]
 
 @pytest.mark.parametrize("way", IN_SESSIONS, ids=ids)
 def test_a_loss_beside_the_step_is_that_of_before(way):
-    """Nothing that the gradients are made of orders the two."""
+    """The loss fetched beside the step is that before the step, although no gradient depends on it."""
     tf = tensorflow(way)
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.run.resource)
@@ -111,8 +111,8 @@ def test_a_loss_beside_the_step_is_that_of_before(way):
         else:
             step = tf.group(*optimizer.get_updates(loss, [variable]))
         session.run(tf.global_variables_initializer())
-        found = [session.run([loss, step])[0] for _ in range(2)]
-    assert np.allclose(found, [6.0, 3.0])
+        losses = [session.run([loss, step])[0] for _ in range(2)]
+    assert np.allclose(losses, [6.0, 3.0])
 
 
 HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2].models.Model, "train_step")]
@@ -120,7 +120,7 @@ HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2
 
 @pytest.mark.parametrize("name, module, keras", HAND_MADE, ids=[name.replace(" ", "-") for name, _, _ in HAND_MADE])
 def test_fit_of_graphs_takes_them(name, module, keras):
-    """What a model feeds can stand in the function: its inputs, its targets."""
+    """The function can use the model's own inputs and targets."""
     model = []
 
     def gradients(loss, variables):
@@ -129,7 +129,7 @@ def test_fit_of_graphs_takes_them(name, module, keras):
         targets = getattr(model[0], "targets", None) or model[0]._targets  # the latter on TF 1.14 and newer
         inputs, targets = model[0].inputs[0], targets[0]
         off = tf.matmul(inputs, kernel) - tf.cast(targets, "float32")
-        return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half of what the mean square has
+        return [tf.matmul(inputs, off, transpose_a=True) / 4]  # half the gradient of the mean square
 
     model.append(a_model(keras, lambda: SGD(0.5).bind(module, gradients=gradients)))
     model[0].fit(X, Y, batch_size=4, epochs=1, shuffle=False, verbose=0)
@@ -149,7 +149,7 @@ def test_what_a_mistaken_function_gives(way):
     assert np.array_equal(variable.numpy(), FIRST["w"])
 
 
-@pytest.mark.parametrize("way", harness.one_of_each_target(harness.here()), ids=ids)
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.all_ways()), ids=ids)
 def test_refused_where_no_optimizer_takes_gradients(way):
     if way.target in ("keras3", "arrays"):
         with pytest.raises(UnsupportedError, match="give yours to apply_gradients"):

@@ -1,9 +1,10 @@
-"""A run that one API began and another ends: what tests/make/states.py left in tests/states, read in every way here.
+"""Continues runs of every API on every other: reads tests/states, written by tests/make/states.py, in every way here.
 
-A writer left what `everstep.capture` gave after 50 of 100 steps, and the weights of the 100 without a break. A reader
-is nowhere farther from those than 1e-5, nor than twice what both APIs are apart when neither is interrupted, or FLOOR.
-In the environment that wrote, where the first half is the file bit for bit, the end is too. Where an API has more than
-one way, the slower ones take half of the definitions, and each file's turn comes with one of them.
+A writer left the output of `everstep.capture` after 50 of 100 steps, and the weights after 100 uninterrupted steps. The
+distance of a continued run from those weights must be at most 1e-5, and at most twice the distance between the two
+APIs' uninterrupted runs (or FLOOR, if that is larger). In the writer's own environment the result must be equal bit for
+bit, if the first half is equal to the file. On an API with several ways, the slower ways take half of the definitions,
+each with a part of the files.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -27,7 +28,7 @@ from test_battery import ids, make_batches, start_values
 pytestmark = pytest.mark.shared
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 HALF, BOUND = 50, 1e-5
-FLOOR = 2.5e-7  # two units in the last place: on another CPU two APIs may agree by chance. Not needed where written
+FLOOR = 2.5e-7  # two units in the last place: two APIs may agree by chance, and differ on another CPU
 SHAPES = {"dense": (4, 3), "bias": (3,), "unique": (6, 3), "duplicates": (6, 3)}
 KINDS = {"dense": harness.DENSE, "bias": harness.DENSE, "unique": harness.SPARSE, "duplicates": harness.SPARSE}
 DEFINITIONS = {
@@ -39,20 +40,20 @@ DEFINITIONS = {
     "accumulate_adam": everstep.accumulate(Adam(0.2), 4),  # 50 steps are 12 windows and a half
 }
 BATCHES = make_batches("float32", 2 * HALF, SHAPES, KINDS)
-RESULTS = []  # [writer, way, definition, how far continued, how far uninterrupted, whether it wrote the file]
+RESULTS = []  # [writer, way, definition, distance continued, distance uninterrupted, is the writer]
 
 Writer = collections.namedtuple("Writer", "name way versions weights")  # weights: {definition: {variable: list}}
 
 
 def versions():
-    """What decides bits, of what is installed here."""
-    found = {"python": "{}.{}".format(*sys.version_info)}
+    """Returns the installed versions that results may depend on."""
+    installed = {"python": "{}.{}".format(*sys.version_info)}
     for name in ("numpy", "tensorflow", "keras", "jax", "torch"):
         try:
-            found[name] = importlib.import_module(name).__version__
+            installed[name] = importlib.import_module(name).__version__
         except ImportError:
             pass
-    return found
+    return installed
 
 
 def writers():
@@ -68,43 +69,43 @@ def new_run(way, definition):
 
 
 def halfway(run):
-    """The state after the first half."""
+    """Trains the first half and returns the state."""
     for batch in BATCHES[:HALF]:
         run.step(batch)
     return everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
 
 
 def end(run):
-    """The weights after the second half."""
+    """Trains the second half and returns the weights."""
     for batch in BATCHES[HALF:]:
         run.step(batch)
     return run.weights()
 
 
 def arrays(state):
-    found = {(name, slot): np.asarray(array) for name, slots in state.slots.items() for slot, array in slots.items()}
-    found.update((name, np.asarray(array)) for name, array in state.variables.items())
-    return found
+    values = {(name, slot): np.asarray(array) for name, slots in state.slots.items() for slot, array in slots.items()}
+    values.update((name, np.asarray(array)) for name, array in state.variables.items())
+    return values
 
 
-def equal(found, wanted):
-    return set(found) == set(wanted) and all(found[key].tobytes() == wanted[key].tobytes() for key in wanted)
+def equal(actual, expected):
+    return set(actual) == set(expected) and all(actual[key].tobytes() == expected[key].tobytes() for key in expected)
 
 
-def largest(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def largest(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 WRITERS = list(writers())
-WAYS = harness.here()
+WAYS = harness.all_ways()
 
 
 def cases():
-    """((definition, way), the writers whose files are read)"""
+    """Yields ((definition, way), writers whose files it reads)."""
     for place, way in enumerate(WAYS):
         for turn, name in enumerate(sorted(DEFINITIONS)):
             if way in harness.quickest() or way.name in [writer.way for writer in WRITERS]:
-                yield (name, way), harness.part(WRITERS, 3, turn + harness.TURN)
+                yield (name, way), harness.share(WRITERS, 3, turn + harness.TURN)
             elif (place + turn) % 2:
                 yield (name, way), WRITERS[turn // 2 :: 3]
 
@@ -122,33 +123,33 @@ def test_there_are_all_writers():
 
 
 @pytest.mark.parametrize("name, way", list(READ), ids=ids)
-def test_begun_there_and_ended_here(name, way):
+def test_continues_runs_of_other_apis(name, way):
     run = new_run(way, DEFINITIONS[name])
     own_half = halfway(run)
-    own = end(run)
+    own_end = end(run)
     run.close()
     run, bound_to = None, None
     for writer in READ[name, way]:
         state = everstep.State.load(os.path.join(STATES, writer.name, name + ".npz"))
         assert (state.updates, state.steps) == ((12, HALF) if name == "accumulate_adam" else (HALF, None))
-        if state.definition != bound_to:  # those of all writers are equal
+        if state.definition != bound_to:  # equal for all writers
             assert bound_to is None
             bound_to, run = state.definition, new_run(way, everstep.Definition.from_config(state.definition))
         everstep.restore(run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True)
-        found = end(run)
-        wanted = {each: np.float32(values) for each, values in writer.weights[name].items()}
-        far, apart = largest(found, wanted), largest(own, wanted)
+        actual = end(run)
+        expected = {each: np.float32(values) for each, values in writer.weights[name].items()}
+        far, apart = largest(actual, expected), largest(own_end, expected)
         wrote = writer.way == way.name and writer.versions == versions()
         RESULTS.append([writer.name, way.name, name, far, apart, wrote])
         assert far <= min(BOUND, max(2 * apart, FLOOR)), (writer.name, far, apart)
-        if wrote and equal(arrays(own_half), arrays(state)):  # another CPU may round in another way
-            assert equal(own, wanted) and equal(found, wanted), writer.name
+        if wrote and equal(arrays(own_half), arrays(state)):  # another CPU may round differently
+            assert equal(own_end, expected) and equal(actual, expected), writer.name
     run.close()
 
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far they were, and writes it where matrix/report.py looks."""
+    """Prints the distances, and writes them for matrix/report.py."""
     shown = {}
     for writer, way, _, far, apart, wrote in RESULTS:
         known = shown.get((writer, way), (0, 0, wrote))

@@ -1,7 +1,7 @@
-"""The libraries that people use for what wrappers do, where they are right: what they left, and ours.
+"""Compares wrappers with the libraries that people use for the same, where those are right.
 
-tests/make/incumbents.py wrote tests/golden/incumbents_*.json with the real ones: TensorFlow Addons on TF 2.10 and
-2.15, keras-adamw on Keras 2.3 and TF 1.15.
+tests/make/incumbents.py recorded the libraries' results in tests/golden/incumbents_*.json: TensorFlow Addons on TF 2.10
+and 2.15, keras-adamw on Keras 2.3 and TF 1.15.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -29,7 +29,7 @@ START = OrderedDict(
 )
 KINDS = {name: harness.DENSE for name in START}
 ADDONS, ADAMW = "tensorflow_addons", "keras_adamw"
-TOTAL = 12  # the length of a cosine of keras-adamw, in updates
+TOTAL = 12  # the length of keras-adamw's cosine, in updates
 
 
 def batches():
@@ -39,7 +39,7 @@ def batches():
 
 
 class Annealed(everstep.Schedule):
-    """keras-adamw's eta_t: a cosine whose last value is its least, then anew."""
+    """keras-adamw's eta_t: a cosine that reaches its minimum at its last update, then restarts."""
 
     value_at_first = everstep.option(1.0)
     total = everstep.option(TOTAL)
@@ -50,13 +50,13 @@ class Annealed(everstep.Schedule):
 
 
 def adamw(rule, layer, **settings):
-    """Its decay of each layer, as its documentation gives it: normalized by the root of the updates."""
+    """Returns keras-adamw's decay for each layer: as documented, normalized by the root of the number of updates."""
     norm = math.sqrt(1.0 / TOTAL)
     decays = [(layer("kernel"), 0.2 * norm), (layer("bias"), 0.05 * norm)]
     return everstep.decoupled_weight_decay(rule, decays, beside=True, **settings)
 
 
-# {case: (who, what it makes, ours, the role of what it keeps beside the variable)}
+# {case: (library, its optimizer, our definition, the role of the slot to compare)}
 CASES = {
     "moving average": (
         ADDONS,
@@ -116,14 +116,14 @@ CASES = {
 
 
 def recorded():
-    """(case, who wrote it, what it left) of all files."""
-    found, here = [], os.path.dirname(os.path.abspath(__file__))
+    """Returns [(case, writer, results)] of all files."""
+    records, here = [], os.path.dirname(os.path.abspath(__file__))
     for path in sorted(glob.glob(os.path.join(here, "golden", "incumbents_*.json"))):
         with io.open(path, encoding="ascii") as file:
-            held = json.load(file)
-        writer = " ".join(str(held["written by"][name]) for name in (ADDONS, ADAMW) if name in held["written by"])
-        found.extend((name, writer, held["cases"][name]) for name in sorted(held["cases"]))
-    return found
+            content = json.load(file)
+        writer = " ".join(str(content["written by"][name]) for name in (ADDONS, ADAMW) if name in content["written by"])
+        records.extend((name, writer, content["cases"][name]) for name in sorted(content["cases"]))
+    return records
 
 
 RECORDED = recorded()
@@ -139,16 +139,16 @@ def test_every_case_is_recorded():
 )
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_follows(way, name, writer, left):
-    def layer(wanted):  # arrays have no names
-        return wanted if way.target != "arrays" else lambda variable: variable.shape == START[wanted].shape
+    def layer(layer_name):  # arrays have no names
+        return layer_name if way.target != "arrays" else lambda variable: variable.shape == START[layer_name].shape
 
     run = way.run(lambda: CASES[name][2](layer).bind(way.module), START, KINDS)
     try:
         for batch in batches():
             run.step(batch)
-        found = run.weights()
+        weights = run.weights()
         for variable in START:
-            assert oracle.distance(found[variable], np.array(left["weights"][variable])) <= 4e-6
+            assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6
             if "slots" in left:
                 slots = run.optimizer.slot_names(run.variables[variable])
                 slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))

@@ -1,7 +1,7 @@
-"""The keras3 target: what Keras 3's own ways to train, save and change a model must do on every backend.
+"""The keras3 target: training, saving and changing a model with Keras 3, the same on every backend.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
-What is special to one backend is in test_keras3_backends.py.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock. test_keras3_backends.py has the tests for one backend.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -18,7 +18,7 @@ from everstep.errors import DefinitionError, GradientError, HyperValueError, Slo
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here("keras").get("keras3")
+HERE = keras_suite.available_modules("keras").get("keras3")
 if not HERE:
     pytest.skip("no Keras 3 is in this environment", allow_module_level=True)
 
@@ -32,17 +32,17 @@ OLD = not hasattr(STOCK.SGD(), "_iterations")  # Keras 3.0
 class Keras3(keras_suite.Api):
     RANDOM = np.random.RandomState(0)
     ROWS, SIZE = 30, 4
-    # No row comes twice in a batch of 8 x 3: on TensorFlow stock takes equal rows apart.
+    # No row comes twice in a batch of 8 x 3: on TensorFlow stock treats equal rows one by one.
     INPUTS = np.argsort(RANDOM.rand(8, ROWS))[:, :24].reshape(64, 3).astype("int32")
     OUTPUTS = RANDOM.randn(64, 2).astype("float32")
-    BOUND = 1e-5  # that of float32; the weights are smaller than 1
+    BOUND = 1e-5  # float32 precision; the weights are smaller than 1
     ADAM_RATE = 0.05
-    compile_options = {"jit_compile": "auto"}  # XLA, where the backend has it
+    compile_options = {"jit_compile": "auto"}  # XLA, if the backend has it
     wrong_native = [
         ({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum"),
         ({"clipnorm": 1.0, "global_clipnorm": 1.0}, "clipnorm"),
     ]
-    initial_epoch = {"initial_epoch": 2} if OLD else {}  # which 3.0 forgets
+    initial_epoch = {"initial_epoch": 2} if OLD else {}  # Keras 3.0 forgets the epoch
 
     def build(self, dense=False):
         layers = keras.layers
@@ -51,12 +51,12 @@ class Keras3(keras_suite.Api):
 
     def compile(self, model, optimizer, traced=True, **more):
         if ON_TENSORFLOW:
-            more.setdefault("jit_compile", False)  # XLA takes its time
+            more.setdefault("jit_compile", False)  # compiling with XLA is slow
             more.setdefault("run_eagerly", not traced)
         model.compile(optimizer, keras.losses.MeanSquaredError(), **more)
 
     def inputs(self, model):
-        """What it takes: row numbers, or the same as small numbers."""
+        """Returns the model's inputs: row numbers, or the same scaled to small numbers."""
         embeds = isinstance(model.layers[0], keras.layers.Embedding)
         return self.INPUTS if embeds else (self.INPUTS / self.ROWS).astype("float32")
 
@@ -72,7 +72,7 @@ class Keras3(keras_suite.Api):
     def set_value(self, hyper, value):
         hyper.assign(value)
 
-    def own(self, optimizer):
+    def optimizer_values(self, optimizer):
         return arrays(optimizer.variables)
 
     def stepper(self, optimizer, pairs):
@@ -81,7 +81,8 @@ class Keras3(keras_suite.Api):
 
 API = Keras3(keras, keras)
 BOUND, INPUTS, OUTPUTS = API.BOUND, API.INPUTS, API.OUTPUTS
-compiled, fit, inputs, some_steps, own = API.compiled, API.fit, API.inputs, API.train_on_batches, API.own
+compiled, fit, inputs, some_steps = API.compiled, API.fit, API.inputs, API.train_on_batches
+optimizer_values = API.optimizer_values
 variable, tensor, array, number, schedule = API.variable, API.tensor, API.array, API.number, API.schedule
 
 
@@ -90,7 +91,7 @@ class TestShared(keras_suite.SharedTests, keras_suite.NewKerasTests):
 
 
 class AtBatch(keras.callbacks.Callback):
-    """Does something at the end of each batch; on JAX the state is elsewhere until it is asked for."""
+    """Calls a function at the end of each batch. On JAX it first syncs the model's state."""
 
     def __init__(self, act):
         super(AtBatch, self).__init__()
@@ -105,7 +106,7 @@ def arrays(values):
     return [array(value) for value in values]
 
 
-# Steps with given gradients.
+# Steps with gradients that the test passes in.
 
 SHAPES = [(4, 3), (3,), ()]
 
@@ -121,14 +122,14 @@ def batches(steps):
 
 
 def train(optimizer, grads, weights=None):
-    """The weights after a step with each of these lists of gradients."""
+    """Returns the weights after one step for each list of gradients."""
     weights = variables() if weights is None else weights
     for batch in grads:
         optimizer.apply([tensor(grad) for grad in batch], weights)
     return arrays(weights)
 
 
-# Numbers: every way to train, against stock.
+# Every way to train, compared with stock.
 
 rules = pytest.mark.parametrize("rule", sorted(keras_suite.RULES))
 
@@ -136,9 +137,9 @@ rules = pytest.mark.parametrize("rule", sorted(keras_suite.RULES))
 @rules
 @pytest.mark.parametrize("way", ["apply", "apply without variables", "apply_gradients"])
 def test_custom_loop_as_stock(rule, way):
-    """The gradients of half the squared distance to 1."""
-    found = []
-    for optimizer in API.both(rule):
+    """The gradients are those of half the squared distance to 1."""
+    results = []
+    for optimizer in API.ours_and_stock(rule):
         weights = variables()
         if "without" in way:
             optimizer.build(weights)
@@ -151,9 +152,9 @@ def test_custom_loop_as_stock(rule, way):
             else:
                 optimizer.apply(grads)
         assert number(optimizer.iterations) == 10
-        found.append(arrays(weights))
-    assert difference(found[0], arrays(variables())) > 0.05
-    assert difference(*found) <= BOUND
+        results.append(arrays(weights))
+    assert difference(results[0], arrays(variables())) > 0.05
+    assert difference(*results) <= BOUND
 
 
 NATIVE = [
@@ -171,78 +172,78 @@ NATIVE = [
 @rules
 @pytest.mark.parametrize("native", NATIVE, ids=lambda native: "-".join(sorted(native)))
 def test_native_keywords_as_stock(rule, native):
-    found = []
-    for optimizer in API.both(rule, **native):
+    results = []
+    for optimizer in API.ours_and_stock(rule, **native):
         weights = variables()
         last = train(optimizer, batches(10), weights)
         optimizer.finalize_variable_values(weights)
-        found.append(last + arrays(weights))
+        results.append(last + arrays(weights))
         assert all(optimizer.get_config()[name] == value for name, value in native.items())
-    assert difference(found[0][:3], arrays(variables())) > 0.05
-    assert ("use_ema" in native) == (difference(found[0][:3], found[0][3:]) > 0.005)
-    assert difference(*found) <= BOUND
+    assert difference(results[0][:3], arrays(variables())) > 0.05
+    assert ("use_ema" in native) == (difference(results[0][:3], results[0][3:]) > 0.005)
+    assert difference(*results) <= BOUND
 
 
 @pytest.mark.parametrize("native", [NATIVE[2], NATIVE[4], NATIVE[-1]], ids=lambda native: "-".join(sorted(native)))
 def test_native_keywords_in_fit_as_stock(native):
-    found = []
+    results = []
     for optimizer in (SGD(0.1, 0.9).bind(keras, **native), STOCK.SGD(0.1, 0.9, **native)):
         model = compiled(optimizer, dense=True)
         fit(model, epochs=2)
-        found.append(model.get_weights())
-    assert difference(*found) <= BOUND
+        results.append(model.get_weights())
+    assert difference(*results) <= BOUND
 
 
 def test_loss_scale_factor_with_an_embedding():
-    """Stock on TensorFlow cannot divide a sparse gradient."""
-    found = []
+    """Compares with a run without it: stock on TensorFlow cannot divide a sparse gradient."""
+    results = []
     for native in ({}, {"loss_scale_factor": 4.0}):
         model = compiled(Adam(0.05).bind(keras, **native))
         fit(model)
-        found.append(model.get_weights())
-    assert difference(*found) <= BOUND
+        results.append(model.get_weights())
+    assert difference(*results) <= BOUND
     assert API.round_trip(model.optimizer).loss_scale_factor == 4.0
     with pytest.raises(DefinitionError):
         Adam().bind(keras, loss_scale_factor="much")
 
 
-# Gradient accumulation: the base class's own, and ours.
+# Gradient accumulation: Keras's own, and ours.
 
 K = 3
 
 
 def joined(grads):
-    """The means of each `K` lists of gradients."""
+    """Returns the mean of each `K` consecutive lists of gradients."""
     return [[np.mean(parts, axis=0) for parts in zip(*grads[place : place + K])] for place in range(0, len(grads), K)]
 
 
 def test_gradient_accumulation_steps():
-    """As joined batches. Stock is so from 3.1 on; Keras 3.0 counts, clips and decays at every call."""
+    """Equals joined batches, as does stock from 3.1 on. Keras 3.0 counts, clips and decays at every call."""
     rule, native = {"learning_rate": 0.05, "amsgrad": True}, {"clipnorm": 0.5, "weight_decay": 0.2}
     optimizer = Adam(**rule).bind(keras, gradient_accumulation_steps=K, **native)
-    found = train(optimizer, batches(2 * K))
-    wanted = train(Adam(**rule).bind(keras, **native), joined(batches(2 * K)))
-    assert difference(found, wanted) <= BOUND
-    assert difference(found, arrays(variables())) > 0.05
+    actual = train(optimizer, batches(2 * K))
+    expected = train(Adam(**rule).bind(keras, **native), joined(batches(2 * K)))
+    assert difference(actual, expected) <= BOUND
+    assert difference(actual, arrays(variables())) > 0.05
     assert number(optimizer.iterations) == (2 * K if OLD else 2)
     if not OLD:
         stock = STOCK.Adam(gradient_accumulation_steps=K, **dict(rule, **native))
-        assert difference(found, train(stock, batches(2 * K))) <= BOUND
+        assert difference(actual, train(stock, batches(2 * K))) <= BOUND
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
 def test_gradient_accumulation_steps_in_another_order():
-    """Keras 3.0 takes its sums by position in the call."""
-    found = []
+    """Keras 3.0 looks up its sums by position in the call."""
+    results = []
     for order in ([0, 1, 2], [2, 0]):
         weights, optimizer = variables(), Adam(0.05).bind(keras, gradient_accumulation_steps=2)
         optimizer.build(weights)
         for batch in batches(4):
             optimizer.apply([tensor(batch[place]) for place in order], [weights[place] for place in order])
-        found.append(arrays(weights))
+        results.append(arrays(weights))
     start = arrays(variables())
-    assert same([found[0][0], found[0][2], start[1]], [found[1][0], found[1][2], found[1][1]])
-    assert difference(found[0], start) > 0.05
+    assert same([results[0][0], results[0][2], start[1]], [results[1][0], results[1][2], results[1][1]])
+    assert difference(results[0], start) > 0.05
 
 
 @pytest.mark.parametrize("way, dense", [("native", True), ("native", False), ("everstep", False)])
@@ -274,15 +275,15 @@ def test_two_accumulations_are_refused():
 
 @pytest.mark.parametrize("by", ["list", "names"])
 def test_exclude_from_weight_decay(by):
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(keras, weight_decay=0.3), STOCK.Adam(0.05, weight_decay=0.3)):
         weights = variables()
         optimizer.exclude_from_weight_decay(**({"var_list": weights[1:2]} if by == "list" else {"var_names": ["bia"]}))
-        found.append(train(optimizer, batches(10), weights))
-    assert difference(*found) <= BOUND
-    found.append(train(Adam(0.05).bind(keras), batches(10)))
-    assert same(found[0][1:2], found[2][1:2])
-    assert difference(found[0][::2], found[2][::2]) > 0.02
+        results.append(train(optimizer, batches(10), weights))
+    assert difference(*results) <= BOUND
+    results.append(train(Adam(0.05).bind(keras), batches(10)))
+    assert same(results[0][1:2], results[2][1:2])
+    assert difference(results[0][::2], results[2][::2]) > 0.02
 
 
 def test_weight_decay_only_at_updates():
@@ -298,20 +299,21 @@ def test_weight_decay_only_at_updates():
 
 
 def change_of(optimizer, weight, grad=1.0):
-    """How far a step takes a single number."""
+    """Returns the change of a single number in one step."""
     before = number(weight)
     optimizer.apply([tensor(grad)], [weight])
     return before - number(weight)
 
 
-GIVEN = dict(keras_suite.GIVEN, **{"callable of a tensor": lambda api: lambda: tensor(0.5)})
+HYPER_FORMS = dict(keras_suite.HYPER_FORMS, **{"callable of a tensor": lambda api: lambda: tensor(0.5)})
 
 
 @pytest.mark.parametrize(
-    "given, fitted", [(given, False) for given in sorted(GIVEN)] + [(given, True) for given in sorted(GIVEN)[::2]]
+    "given, fitted",
+    [(given, False) for given in sorted(HYPER_FORMS)] + [(given, True) for given in sorted(HYPER_FORMS)[::2]],
 )
-def test_hypers_that_decide_for_themselves(given, fitted):
-    rate, momentum = GIVEN[given](API), GIVEN[given](API)
+def test_hypers_that_cannot_be_set(given, fitted):
+    rate, momentum = HYPER_FORMS[given](API), HYPER_FORMS[given](API)
     optimizer, plain = SGD(rate, momentum=momentum).bind(keras), STOCK.SGD(0.5, momentum=0.5)
     if fitted:
         models = [compiled(optimizer, dense=True), compiled(plain, dense=True)]
@@ -319,9 +321,9 @@ def test_hypers_that_decide_for_themselves(given, fitted):
             fit(model)
         assert difference(*[model.get_weights() for model in models]) <= BOUND
     else:
-        found = train(plain, batches(10))
-        assert difference(found, arrays(variables())) > 0.05
-        assert difference(found, train(optimizer, batches(10))) <= BOUND
+        trained_weights = train(plain, batches(10))
+        assert difference(trained_weights, arrays(variables())) > 0.05
+        assert difference(trained_weights, train(optimizer, batches(10))) <= BOUND
     for name in ("learning_rate", "lr", "momentum"):
         with pytest.raises(HyperValueError, match="cannot be set"):
             setattr(optimizer, name, 0.1)
@@ -338,7 +340,7 @@ CHANGES = [("momentum", 0.0, "between"), ("momentum", 0.0, "epoch"), ("momentum"
 
 @pytest.mark.parametrize("name, value, when", CHANGES + [("learning_rate", 0.01, "batch")])
 def test_hypers_change_within_fit(name, value, when):
-    """The compiled step takes them up; `between` two calls of fit, at the end of an epoch or of a batch."""
+    """The compiled step reads a hyper set between two calls of fit, or at the end of an epoch or a batch."""
     model, by_hand = [compiled(SGD(0.2, momentum=0.9).bind(keras), dense=True) for _ in range(2)]
     unchanged = compiled(STOCK.SGD(0.2, momentum=0.9), dense=True)
     fit(unchanged, epochs=2)
@@ -365,7 +367,7 @@ def test_hypers_change_within_fit(name, value, when):
 
 
 class Fresh(everstep.Definition):
-    """No other test uses it: a class's first definition runs its rule."""
+    """Used by no other test: the first definition of a class runs its rule."""
 
     learning_rate = everstep.hyper(0.1)
 
@@ -380,11 +382,11 @@ def test_the_first_definition_of_a_class_may_have_a_native_schedule():
     assert asked == []
 
 
-# Other optimizers around ours.
+# Optimizers that wrap ours.
 
 
 def fit_with_a_batch_that_is_not_finite(inner, dense):
-    """The fourth of seven: (weights, updates, scale) in the end."""
+    """Trains on seven batches, the fourth not finite. Returns (weights, updates, scale)."""
     outputs = OUTPUTS[:56].copy()
     outputs[24] = np.inf
     optimizer = STOCK.LossScaleOptimizer(inner, initial_scale=16.0, dynamic_growth_steps=3)
@@ -394,25 +396,25 @@ def fit_with_a_batch_that_is_not_finite(inner, dense):
 
 
 def test_loss_scale_optimizer():
-    """Its step is skipped, and no counter but the scale's moves: doubled, halved, doubled."""
-    found = fit_with_a_batch_that_is_not_finite(Adam(0.05).bind(keras), dense=False)
-    wanted = fit_with_a_batch_that_is_not_finite(STOCK.Adam(0.05), dense=False)
-    assert found[1:] == wanted[1:] == (6, 32.0)
-    assert difference(found[0], wanted[0]) <= BOUND
+    """The batch's step is skipped and moves only the scale: doubled, halved, doubled."""
+    actual = fit_with_a_batch_that_is_not_finite(Adam(0.05).bind(keras), dense=False)
+    expected = fit_with_a_batch_that_is_not_finite(STOCK.Adam(0.05), dense=False)
+    assert actual[1:] == expected[1:] == (6, 32.0)
+    assert difference(actual[0], expected[0]) <= BOUND
 
 
 def test_loss_scale_optimizer_around_accumulate():
-    """The six that are finite are three updates."""
+    """The six finite batches make three updates."""
     optimizer, whole = everstep.accumulate(Adam(0.05), 2).bind(keras), compiled(Adam(0.05).bind(keras), dense=True)
-    found = fit_with_a_batch_that_is_not_finite(optimizer, dense=True)
+    actual = fit_with_a_batch_that_is_not_finite(optimizer, dense=True)
     finite = np.r_[0:24, 32:56]
     whole.fit(inputs(whole)[finite], OUTPUTS[finite], batch_size=16, shuffle=False, verbose=0)
-    assert found[1:] == (3, 32.0)
-    assert difference(found[0], whole.get_weights()) <= BOUND
+    assert actual[1:] == (3, 32.0)
+    assert difference(actual[0], whole.get_weights()) <= BOUND
 
 
 class Halve(keras.constraints.Constraint):
-    """Shows how often it is applied."""
+    """Its result shows how often it is applied."""
 
     def __call__(self, value):
         return value * 0.5
@@ -430,7 +432,7 @@ def test_constraints_are_applied_once(fitted):
     assert array(layer.kernel).tolist() == [[-0.5], [-0.5]]
 
 
-# Files: some steps, saved and loaded, and some more, are as many without, bit for bit, in each format.
+# Files: saving and loading between steps changes nothing, bit for bit, in each format.
 
 SAVED = {
     "everything": everstep.accumulate(AdagradDecay(0.1, decay_steps=1), 4),  # row-shaped slots, an open window
@@ -446,10 +448,10 @@ def bound(name):
 
 
 def load_model(path):
-    """By a scope: Keras 3.0 takes no custom_objects for HDF5 files."""
+    """Loads a model in a custom object scope: Keras 3.0 takes no custom_objects for HDF5 files."""
     with keras.saving.custom_object_scope(everstep.custom_objects(keras)):
         model = keras.models.load_model(path)
-    model.run_eagerly = ON_TENSORFLOW  # as the model that was saved; HDF5 files do not say
+    model.run_eagerly = ON_TENSORFLOW  # as the saved model; HDF5 files do not store it
     return model
 
 
@@ -479,11 +481,11 @@ def test_files_resume_bit_for_bit(tmpdir, name):
         assert loaded.optimizer.get_config() == model.optimizer.get_config()
         some_steps(loaded)
         assert same(loaded.get_weights(), model.get_weights())
-        assert same(own(loaded.optimizer), own(model.optimizer))
+        assert same(optimizer_values(loaded.optimizer), optimizer_values(model.optimizer))
 
 
 def test_weights_loaded_before_a_traced_fit(tmpdir):
-    """The slots are made while the step is traced: once, from the start's weights or the file."""
+    """The slots are created while the step is traced, once, from the start weights or the file."""
     path = str(tmpdir.join("model.weights.h5"))
     whole, half, resumed = [compiled(everstep.accumulate(Follower(0.01), 3).bind(keras), dense=True) for _ in range(3)]
     start = whole.get_weights()
@@ -493,7 +495,7 @@ def test_weights_loaded_before_a_traced_fit(tmpdir):
     resumed.load_weights(path)
     fit(resumed)
     assert same(resumed.get_weights(), whole.get_weights())
-    assert same(own(resumed.optimizer), own(whole.optimizer))
+    assert same(optimizer_values(resumed.optimizer), optimizer_values(whole.optimizer))
     assert same([array(whole.optimizer.get_slot(each, "slow")) for each in whole.trainable_variables], start)
 
 
@@ -503,17 +505,17 @@ def test_untrained_models_are_saved_and_loaded(tmpdir, name):
     for end in (".keras", ".h5"):
         model.save(path + end)
     model.save_weights(path + ".weights.h5")
-    found = [load_model(path + end) for end in (".keras", ".h5")]
-    found.append(compiled(bound(name), traced=False))
-    found[-1].load_weights(path + ".weights.h5")
-    for each in [model] + found:
+    loaded = [load_model(path + end) for end in (".keras", ".h5")]
+    loaded.append(compiled(bound(name), traced=False))
+    loaded[-1].load_weights(path + ".weights.h5")
+    for each in [model] + loaded:
         some_steps(each)
         assert same(each.get_weights(), model.get_weights())
         assert number(each.optimizer.iterations) == number(model.optimizer.iterations)
 
 
 @pytest.mark.parametrize("definition", [Adam(0.01), everstep.accumulate(SGD(0.1), 2)], ids=["Adam", "Accumulate"])
-def test_files_do_not_become_stock_without_a_word(tmpdir, definition):
+def test_files_are_not_silently_loaded_as_stock(tmpdir, definition):
     model = compiled(definition.bind(keras), traced=False)
     some_steps(model, 1)
     for name in ("model.keras", "model.h5"):
@@ -550,13 +552,13 @@ def trained(optimizer, weights=None):
 @pytest.mark.parametrize("kind", sorted(WRONG))
 def test_wrong_state_changes_nothing(kind):
     store, optimizer = WRONG[kind](), trained(Adam().bind(keras))
-    before = own(optimizer)
+    before = optimizer_values(optimizer)
     with pytest.raises(SlotError, match="another optimizer, or"):
         optimizer.load_own_variables(store)
     with pytest.raises(SlotError, match="another optimizer, or"):
         optimizer.set_weights([value for _, value in sorted(store.items())])
-    assert same(own(optimizer), before)
-    # One that is not built yet keeps it, and says so when it is.
+    assert same(optimizer_values(optimizer), before)
+    # An optimizer that is not built yet stores the state, and raises when it is built.
     optimizer, weights = Adam().bind(keras), variables()
     with pytest.raises(SlotError):
         optimizer.load_own_variables(store)
@@ -571,18 +573,18 @@ def test_wrong_state_in_a_file(tmpdir):
         other = compiled(Adam(0.1).bind(keras), traced=False)
         if built:
             some_steps(other, 1)
-        with pytest.raises((SlotError, ValueError), match="another optimizer"):  # the latter from newer loaders
+        with pytest.raises((SlotError, ValueError), match="another optimizer"):  # newer loaders raise a ValueError
             other.load_weights(path)
             some_steps(other, 1)
 
 
 def test_set_weights():
     optimizer, late = trained(Adam(0.1).bind(keras)), Adam(0.1).bind(keras)
-    weights = [weight * 2 for weight in own(optimizer)]
+    weights = [weight * 2 for weight in optimizer_values(optimizer)]
     optimizer.set_weights(weights)
-    late.set_weights(weights)  # kept until it is built
+    late.set_weights(weights)  # stored until it is built
     late.build(variables())
-    assert same(own(optimizer), weights) and same(arrays(late.variables), weights)
+    assert same(optimizer_values(optimizer), weights) and same(arrays(late.variables), weights)
 
 
 # Config.
@@ -599,15 +601,15 @@ def test_serialize_and_deserialize(name, wrap):
     objects = everstep.custom_objects(keras)
     whole, saving = wrap(optimizer), keras.saving
     data = json.dumps(STOCK.serialize(whole)), json.dumps(saving.serialize_keras_object(whole))
-    found = [STOCK.deserialize(json.loads(data[0]), custom_objects=objects)]
-    found.append(saving.deserialize_keras_object(json.loads(data[1]), custom_objects=objects))
+    copies = [STOCK.deserialize(json.loads(data[0]), custom_objects=objects)]
+    copies.append(saving.deserialize_keras_object(json.loads(data[1]), custom_objects=objects))
     with saving.custom_object_scope(objects):
-        found.append(STOCK.get(json.loads(data[0])))
-    for each in found:
+        copies.append(STOCK.get(json.loads(data[0])))
+    for each in copies:
         each = getattr(each, "inner_optimizer", each)
         assert each.get_config() == optimizer.get_config()
         assert type(each) is type(optimizer) and each.global_clipnorm == 2.0
-    # Without them, never stock's. (For a name that it does not know, stock's `deserialize` gives that name alone.)
+    # Without custom objects it raises, and never returns stock's class.
     for load in (lambda: STOCK.get(json.loads(data[0])), lambda: saving.deserialize_keras_object(json.loads(data[1]))):
         with harness.unregistered(keras), pytest.raises((TypeError, ValueError)):
             load()
@@ -625,7 +627,7 @@ def test_iterations_count_updates():
 
 
 def test_paths_of_variables():
-    """As the module says."""
+    """The paths are those in the module's docstring."""
     optimizer = everstep.accumulate(Adam(0.1, amsgrad=True), 2).bind(keras)
     layer = keras.layers.Dense(1, name="layer")
     layer.build((None, 2))
@@ -633,19 +635,19 @@ def test_paths_of_variables():
     trained(optimizer, layer.trainable_variables)
     first = ["iteration", "learning_rate", "beta_1", "beta_2", "epsilon", "pending", "steps"]
     slots = ["m", "v", "v_hat", "accumulate_sum"]
-    wanted = first + ["layer_{}_{}".format(each, slot) for each in ("kernel", "bias") for slot in slots]
-    assert [each.path for each in optimizer.variables] == ["Accumulate/" + name for name in wanted]
+    expected = first + ["layer_{}_{}".format(each, slot) for each in ("kernel", "bias") for slot in slots]
+    assert [each.path for each in optimizer.variables] == ["Accumulate/" + name for name in expected]
     named = SGD(schedule(), 0.9).bind(keras, name="mine", use_ema=True, gradient_accumulation_steps=2)
     trained(named, layer.trainable_variables)
     natives = [each + "_average" for each in ("kernel", "bias")]
     natives += [each + "_gradient_accumulator" for each in ("kernel", "bias")]
     natives = natives[::2] + natives[1::2] if OLD else natives
-    wanted = ["layer_" + name for name in natives + ["kernel_velocity", "bias_velocity"]]
-    assert [each.path for each in named.variables] == ["mine/" + name for name in ["iteration", "momentum"] + wanted]
+    expected = ["layer_" + name for name in natives + ["kernel_velocity", "bias_velocity"]]
+    assert [each.path for each in named.variables] == ["mine/" + name for name in ["iteration", "momentum"] + expected]
 
 
 class Follower(everstep.Definition):
-    """Has one slot of each kind."""
+    """Has a slot of each kind."""
 
     learning_rate = everstep.hyper(0.5)
     slow = everstep.slot(init=everstep.VARIABLE)
@@ -675,10 +677,10 @@ def test_slots_of_other_dtypes_and_shapes(dtype):
     other = Follower().bind(keras)
     other.build([weight])
     other.load_own_variables(stored(optimizer))
-    assert same(arrays(other.variables), own(optimizer))
+    assert same(arrays(other.variables), optimizer_values(optimizer))
 
 
-# What a step is given.
+# Arguments of a step.
 
 
 @pytest.mark.parametrize("order", [[2, 0, 1], [1, 2, 0]])
@@ -692,17 +694,17 @@ def test_variables_in_another_order(order):
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")
 def test_some_gradients_are_missing():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(keras), STOCK.Adam(0.05)):
         weights = variables()
         for batch in batches(3):
             optimizer.apply([None] + [tensor(grad) for grad in batch[1:]], weights)
-        found.append(arrays(weights))
-        assert same(found[-1][:1], arrays(variables()[:1]))
-    assert difference(*found) <= BOUND
+        results.append(arrays(weights))
+        assert same(results[-1][:1], arrays(variables()[:1]))
+    assert difference(*results) <= BOUND
 
 
-BAD_PAIRS = {  # what is wrong beside a pair that is right
+BAD_PAIRS = {  # a wrong pair that follows a valid one
     "wrong shape": (lambda weight: (tensor([1.0, 2.0, 3.0]), weight), GradientError, "shape"),
     "wrong rank": (lambda weight: (tensor([[1.0, 2.0]]), weight), GradientError, "shape"),
     "no tensor": (lambda weight: ("g", weight), GradientError, "tensor"),
@@ -720,10 +722,10 @@ def test_bad_pairs(name, built):
     weights, optimizer = [variable([1.0, 2.0]), variable([3.0, 4.0])], SGD(0.1, momentum=0.9).bind(keras)
     if built:
         optimizer.build(weights)
-    before = arrays(weights) + own(optimizer)
+    before = arrays(weights) + optimizer_values(optimizer)
     with pytest.raises(error, match=words):
         optimizer.apply_gradients([(tensor([1.0, 1.0]), weights[0]), wrong(weights[1])])
-    assert same(arrays(weights) + own(optimizer), before)
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
 
 
 def test_no_gradients():
@@ -736,16 +738,16 @@ def test_no_gradients():
 def test_unknown_variables():
     optimizer, weights = Adam(0.1).bind(keras), variables()
     trained(optimizer, weights[:2])
-    before = arrays(weights) + own(optimizer)
+    before = arrays(weights) + optimizer_values(optimizer)
     with pytest.raises(VariableError, match="built on other variables than scale"):
         optimizer.apply(ones(weights), weights)
     with pytest.raises(GradientError, match="1 gradients were given for 2"):
         optimizer.apply(ones(weights[:1]))
     with pytest.raises(GradientError, match="call build"):
         Adam().bind(keras).apply(ones(weights[:1]))
-    assert same(arrays(weights) + own(optimizer), before)
-    optimizer.build(weights)  # the second time it is nothing, as in stock
-    assert same(arrays(weights) + own(optimizer), before)
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
+    optimizer.build(weights)  # building twice does nothing, as in stock
+    assert same(arrays(weights) + optimizer_values(optimizer), before)
 
 
 def test_accumulate_takes_all_variables_in_one_call():

@@ -1,4 +1,4 @@
-"""The keras3 target: what is special to one backend of Keras 3, and that all come to the same numbers."""
+"""The keras3 target: features of single backends of Keras 3, and that all backends compute the same numbers."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -14,9 +14,9 @@ import harness
 import oracle
 from everstep.errors import UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
-from keras_suite import modules_here
+from keras_suite import available_modules
 
-HERE = modules_here("keras").get("keras3")
+HERE = available_modules("keras").get("keras3")
 if not HERE:
     pytest.skip("no Keras 3 is in this environment", allow_module_level=True)
 
@@ -42,7 +42,7 @@ def _fresh_names():
 
 
 class Swapping(everstep.Definition):
-    """One slot starts as the variable and takes the gradient; the other takes what the first one was."""
+    """One slot starts at the variable and then stores the gradient. The other stores the first one's old value."""
 
     learning_rate = everstep.hyper(0.1)
     first = everstep.slot(init=everstep.VARIABLE)
@@ -53,7 +53,7 @@ class Swapping(everstep.Definition):
 
 
 class Ftrl(everstep.Definition):
-    """FTRL-Proximal without l1 and l2: it makes zero of a row that never had a gradient, given one of 0."""
+    """FTRL-Proximal without l1 and l2: a zero gradient sets a row to zero if it has never had another gradient."""
 
     learning_rate = everstep.hyper(0.5)
     accumulator = everstep.slot(init=0.1)
@@ -67,11 +67,11 @@ class Ftrl(everstep.Definition):
         return new, {"accumulator": accumulator, "linear": linear}
 
 
-# An Embedding model trained by fit. Each backend is measured against the same run in float64, so they agree.
+# An Embedding model trained by fit. Every backend is compared with the same float64 run, so all of them agree.
 
 VOCABULARY, SIZE, WORDS, BATCH, EPOCHS = 12, 4, 6, 16, 14
 RANDOM = np.random.RandomState(0)
-TEXTS = RANDOM.randint(0, VOCABULARY - 2, (128, WORDS)).astype("int32")  # words repeat within a text; two come in none
+TEXTS = RANDOM.randint(0, VOCABULARY - 2, (128, WORDS)).astype("int32")  # words repeat within a text; two never come
 SCORES = RANDOM.normal(2, 1, (128, 1)).astype("float32")
 START = {
     "embeddings": RANDOM.normal(0, 0.5, (VOCABULARY, SIZE)).astype("float32"),
@@ -102,7 +102,7 @@ def fit(optimizer):
 
 
 def embedding_gradients(texts, scores):
-    """The gradients of mean((flat(embeddings[texts]) @ kernel + bias - scores)^2), as a function of the weights."""
+    """Returns the gradient function of mean((flat(embeddings[texts]) @ kernel + bias - scores)^2)."""
 
     def gradients(weights):
         rows = weights["embeddings"][texts]
@@ -114,8 +114,8 @@ def embedding_gradients(texts, scores):
     return gradients
 
 
-def distances(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def distances(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +127,24 @@ def test_an_embedding_model_trained_by_fit_is_the_same_on_every_backend(definiti
     texts, scores = (np.split(each, len(TEXTS) // BATCH) for each in (TEXTS, SCORES.astype("float64")))
     batches = [embedding_gradients(*batch) for batch in zip(texts, scores)] * EPOCHS
     assert len(batches) >= 100
-    wanted, _ = oracle.trajectory(definition, START, batches)
+    expected, _ = oracle.trajectory(definition, START, batches)
     for name in NAMES:
-        assert np.abs(wanted[name] - START[name]).max() > 0.1
-    difference = distances(fit(definition.bind(keras)), wanted)
+        assert np.abs(expected[name] - START[name]).max() > 0.1
+    difference = distances(fit(definition.bind(keras)), expected)
     print("\n{} on {}: {:.1e}".format(definition, BACKEND, difference))
     assert difference <= 1e-5
     if stock is not None:
-        of_stock = distances(fit(stock()), wanted)
+        of_stock = distances(fit(stock()), expected)
         print("stock: {:.1e}".format(of_stock))
-        # Stock Keras 3 on TensorFlow takes the parts of a row that comes twice one by one.
+        # Stock Keras 3 on TensorFlow treats the parts of a repeated row one by one.
         assert of_stock > 1e-2 if BACKEND == "tensorflow" else of_stock <= 1e-5
 
 
-# JAX: the optimizer as a function.
+# JAX: the optimizer as a pure function.
 
 
 def problem(dtype="float32"):
-    """(start, inputs, outputs) of a linear model."""
+    """Returns (start, inputs, outputs) of a linear model."""
     random = np.random.RandomState(1)
     start = {"w": random.normal(0, 1, (5, 3)), "b": random.normal(0, 1, (3,))}
     inputs, outputs = random.normal(0, 1, (16, 5)), random.normal(0, 1, (16, 3))
@@ -164,7 +164,7 @@ def linear_gradients(inputs, outputs):
 
 
 class Jitted(object):
-    """A custom training step: `stateless_apply` after `value_and_grad`, all in one jitted function."""
+    """A custom training step: `value_and_grad`, then `stateless_apply`, in one jitted function."""
 
     def __init__(self, definition, dtype="float32", donate=(), **native):
         start, self.inputs, self.outputs = problem(dtype)
@@ -174,19 +174,19 @@ class Jitted(object):
         self.traces = 0
         self.function = jax.jit(self.step, donate_argnums=donate)
 
-    def step(self, own, values, inputs, outputs):
+    def step(self, optimizer_values, values, inputs, outputs):
         self.traces += 1
         loss, grads = jax.value_and_grad(linear_loss)(values, inputs, outputs)
-        values, own = self.optimizer.stateless_apply(own, grads, values)
-        return own, values, loss
+        values, optimizer_values = self.optimizer.stateless_apply(optimizer_values, grads, values)
+        return optimizer_values, values, loss
 
     def state(self):
         return [v.value for v in self.optimizer.variables], [v.value for v in self.variables]
 
     def run(self, steps):
         for _ in range(steps):
-            own, values, _ = self.function(*self.state() + (self.inputs, self.outputs))
-            for variable, value in zip(self.optimizer.variables + self.variables, own + values):
+            optimizer_values, values, _ = self.function(*self.state() + (self.inputs, self.outputs))
+            for variable, value in zip(self.optimizer.variables + self.variables, optimizer_values + values):
                 variable.assign(value)
         return self.weights()
 
@@ -199,7 +199,7 @@ class Jitted(object):
     def weights(self):
         return {name: np.array(variable.value) for name, variable in zip("wb", self.variables)}
 
-    def wanted(self, steps, rates=None, accumulate=1, definition=None):
+    def expected(self, steps, rates=None, accumulate=1, definition=None):
         start, inputs, outputs = problem(str(self.inputs.dtype))
         batches = [linear_gradients(inputs.astype("float64"), outputs.astype("float64"))] * steps
         definition = definition or self.optimizer.definition
@@ -207,62 +207,62 @@ class Jitted(object):
 
 
 RULES = [Adam(0.1, amsgrad=True), SGD(0.1, momentum=0.9), DiffGrad(0.1), AdagradDecay(0.1, decay_steps=4)]
-each_rule = pytest.mark.parametrize("definition", RULES, ids=lambda made: type(made).__name__)
+each_rule = pytest.mark.parametrize("definition", RULES, ids=lambda rule: type(rule).__name__)
 
 
 @on_jax
 @each_rule
 def test_a_jitted_step_is_the_eager_one(definition):
     jitted, eager = Jitted(definition), Jitted(definition)
-    found, wanted = jitted.run(40), jitted.wanted(40)
-    assert distances(found, wanted) <= 1e-5
-    assert distances(eager.run_eagerly(40), wanted) <= 1e-5
-    assert distances(found, eager.weights()) <= 1e-6
+    actual, expected = jitted.run(40), jitted.expected(40)
+    assert distances(actual, expected) <= 1e-5
+    assert distances(eager.run_eagerly(40), expected) <= 1e-5
+    assert distances(actual, eager.weights()) <= 1e-6
     assert jitted.traces == 1 and int(jitted.optimizer.iterations.value) == 40
 
 
 @on_jax
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "accumulated"])
-def test_a_step_has_a_gradient_itself(wrapped):
-    """That of the loss after one step of gradient descent by the rate is -(gradient after) . (gradient before)."""
+def test_a_step_is_differentiable(wrapped):
+    """Differentiates the loss after a step of gradient descent by the rate: -(gradient after) . (gradient before)."""
     run = Jitted(everstep.accumulate(SGD(0.1), 1) if wrapped else SGD(0.1))
-    own, values = run.state()
+    optimizer_values, values = run.state()
     place = [variable is run.optimizer.learning_rate for variable in run.optimizer.variables].index(True)
     grads = jax.grad(linear_loss)(values, run.inputs, run.outputs)
 
     def loss_after(rate):
-        changed = own[:place] + [rate] + own[place + 1 :]
+        changed = optimizer_values[:place] + [rate] + optimizer_values[place + 1 :]
         return linear_loss(run.optimizer.stateless_apply(changed, grads, values)[0], run.inputs, run.outputs)
 
     after = [value - 0.1 * grad for value, grad in zip(values, grads)]
-    wanted = -sum((a * b).sum() for a, b in zip(jax.grad(linear_loss)(after, run.inputs, run.outputs), grads))
-    assert abs(jax.jit(jax.grad(loss_after))(own[place]) / wanted - 1) < 1e-5
+    expected = -sum((a * b).sum() for a, b in zip(jax.grad(linear_loss)(after, run.inputs, run.outputs), grads))
+    assert abs(jax.jit(jax.grad(loss_after))(optimizer_values[place]) / expected - 1) < 1e-5
 
 
 def equations(jaxpr, inside=()):
-    """(equation, the names of those that it stands in) for all of a jaxpr."""
+    """Yields (equation, names of the enclosing primitives) for every equation of a jaxpr."""
     for equation in jaxpr.eqns:
         yield equation, inside
         for value in equation.params.values():
             for part in value if isinstance(value, (tuple, list)) else (value,):
                 part = getattr(part, "jaxpr", part)
                 if hasattr(part, "eqns"):
-                    for found in equations(part, inside + (equation.primitive.name,)):
-                        yield found
+                    for inner in equations(part, inside + (equation.primitive.name,)):
+                        yield inner
 
 
 @on_jax
 def test_a_jitted_step_that_accumulates_branches():
-    """A step that only accumulates pays for one addition: all the rest stands in the branch."""
+    """A step that only accumulates runs one addition. All other operations are inside the branch."""
     run = Jitted(everstep.accumulate(Adam(0.1), 4))
-    own, grads = run.state()
-    made = [
+    values, grads = run.state()
+    large_operations = [
         (equation.primitive.name, "cond" in inside)
-        for equation, inside in equations(jax.make_jaxpr(run.optimizer.stateless_apply)(own, grads, grads).jaxpr)
+        for equation, inside in equations(jax.make_jaxpr(run.optimizer.stateless_apply)(values, grads, grads).jaxpr)
         if (5, 3) in [output.aval.shape for output in equation.outvars]
     ]
-    assert [name for name, in_branch in made if not in_branch] == ["add", "cond"]
-    assert ("sqrt", True) in made and ("div", True) in made
+    assert [name for name, in_branch in large_operations if not in_branch] == ["add", "cond"]
+    assert ("sqrt", True) in large_operations and ("div", True) in large_operations
 
 
 @on_jax
@@ -271,7 +271,7 @@ def test_a_jitted_step_that_accumulates_equals_the_oracle(definition):
     run = Jitted(everstep.accumulate(definition, 4))
     start = run.weights()
     assert all(np.array_equal(start[name], value) for name, value in run.run(3).items())
-    assert distances(run.run(39), run.wanted(42, accumulate=4, definition=definition)) <= 1e-5
+    assert distances(run.run(39), run.expected(42, accumulate=4, definition=definition)) <= 1e-5
     assert run.traces == 1 and int(run.optimizer.iterations.value) == 10
 
 
@@ -281,27 +281,27 @@ def test_hypers_set_between_jitted_steps_count_without_a_new_trace():
     hypers = [run.optimizer.learning_rate, run.optimizer.beta_1]
     run.run(10)
     run.optimizer.learning_rate = 0.01
-    assert distances(run.run(10), run.wanted(20, rates={10: 0.01})) <= 1e-5
+    assert distances(run.run(10), run.expected(20, rates={10: 0.01})) <= 1e-5
     run.optimizer.beta_1 = 0.5
-    found = run.run(10)
+    actual = run.run(10)
     other.run_eagerly(10)
     other.optimizer.learning_rate = 0.01
     before = other.run_eagerly(10)
     other.optimizer.beta_1 = 0.5
-    assert distances(found, other.run_eagerly(10)) <= 1e-6 and distances(found, before) > 1e-3
+    assert distances(actual, other.run_eagerly(10)) <= 1e-6 and distances(actual, before) > 1e-3
     assert run.traces == 1
     assert all(any(hyper is variable for variable in run.optimizer.variables) for hyper in hypers)
 
 
 @on_jax
 @pytest.mark.parametrize(
-    "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda made: type(made).__name__
+    "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda rule: type(rule).__name__
 )
 def test_donated_buffers(definition):
-    """No two variables may have one buffer, or donating both is an error."""
+    """Donating fails if two variables share a buffer."""
     donating, keeping = Jitted(definition, donate=(0, 1)), Jitted(definition)
-    found, wanted = donating.run(12), keeping.run(12)
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    actual, expected = donating.run(12), keeping.run(12)
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @on_jax
@@ -314,29 +314,29 @@ def test_no_tracer_leaks(definition, updates):
     run = Jitted(definition)
     with jax.checking_leaks():
         run.run(4)
-    run.run_eagerly(2)  # nor does a traced value stand where a later step would take it
+    run.run_eagerly(2)  # no traced value was left in a variable
     assert int(run.optimizer.iterations.value) == updates
 
 
 @on_jax
-@pytest.mark.parametrize("definition", RULES[:2], ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", RULES[:2], ids=lambda rule: type(rule).__name__)
 def test_float64(definition):
     enable = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
     with enable.enable_x64(True):
         run = Jitted(definition, dtype="float64")
         slots = [variable for variable in run.optimizer.variables if tuple(variable.shape) == (5, 3)]
-        found = run.run(40)
-        assert distances(found, run.wanted(40)) <= 1e-6
-        assert {str(value.dtype) for value in list(found.values()) + [slot.value for slot in slots]} == {"float64"}
+        weights = run.run(40)
+        assert distances(weights, run.expected(40)) <= 1e-6
+        assert {str(value.dtype) for value in list(weights.values()) + [slot.value for slot in slots]} == {"float64"}
 
 
-# torch: values are changed in place, and nothing is recorded.
+# torch: values are changed in place, and no operation is recorded.
 
 
 def torch_run(definition, steps=3, dtype="float32"):
-    """(optimizer, variables, the last gradients) of a custom loop as people write it: without torch.no_grad.
+    """Runs a typical custom loop, without torch.no_grad. Returns (optimizer, variables, the last gradients).
 
-    Raises where a step keeps a tensor for backpropagation.
+    Raises if a step keeps a tensor for backpropagation.
     """
 
     def refuse(tensor):
@@ -348,7 +348,7 @@ def torch_run(definition, steps=3, dtype="float32"):
         inputs = torch.ones(2, 4) * (step + 1)
         loss = (torch.matmul(inputs, variables[0].value.float()) + variables[1].value - 1).pow(2).sum()
         grads = torch.autograd.grad(loss, [variable.value for variable in variables], create_graph=True)
-        assert all(grad.requires_grad for grad in grads)  # these are recorded
+        assert all(grad.requires_grad for grad in grads)  # so torch would record operations on them
         with torch.autograd.graph.saved_tensors_hooks(refuse, refuse):
             optimizer.apply(grads, variables)
     return optimizer, variables, grads
@@ -359,7 +359,7 @@ TORCH_RULES = RULES + [Swapping(), everstep.accumulate(Swapping(), 2), Adam(lamb
 
 @on_torch
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda rule: type(rule).__name__)
 def test_nothing_is_recorded_for_backpropagation(definition, dtype):
     optimizer, variables, _ = torch_run(definition, dtype=dtype)
     for variable in optimizer.variables:
@@ -369,11 +369,11 @@ def test_nothing_is_recorded_for_backpropagation(definition, dtype):
 
 
 @on_torch
-@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", TORCH_RULES, ids=lambda rule: type(rule).__name__)
 def test_storage_stays_and_is_nowhere_shared(definition):
     optimizer, variables, grads = torch_run(definition, 1)
     everything = optimizer.variables + variables
-    values = [variable.value for variable in everything]  # what a user may hold: of a compiled function, say
+    values = [variable.value for variable in everything]  # a user or a compiled function may hold these
     assert len({value.data_ptr() for value in values}) == len(everything)
     assert not {grad.data_ptr() for grad in grads}.intersection(value.data_ptr() for value in values)
     more = [torch.full_like(grad, 3.0) for grad in grads]
@@ -395,7 +395,7 @@ def test_a_gradient_kept_as_a_slot_is_a_copy():
         assert (optimizer.get_slot(variable, "previous_grad").value == 2).all()
 
 
-# Where gradients are dense.
+# Backends with dense gradients only.
 
 
 @not_on_tensorflow
@@ -404,9 +404,9 @@ def test_rows_are_refused_where_gradients_are_dense():
     for definition in definitions:
         with pytest.raises(UnsupportedError, match='sparse="rows" of Adam.*on {}.*dense_ok=True'.format(BACKEND)):
             definition.bind(keras)
-    SGD(sparse="rows").bind(keras)  # which comes to the same
-    found, wanted = (final(Ftrl(sparse=how, dense_ok=True)) for how in ("rows", "exact"))
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    SGD(sparse="rows").bind(keras)  # equal to "exact" here
+    actual, expected = (final(Ftrl(sparse=how, dense_ok=True)) for how in ("rows", "exact"))
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.skipif(not HAS_STEPS, reason="Keras 3.0 has no gradient_accumulation_steps")
@@ -420,13 +420,13 @@ def test_rows_are_refused_where_keras_accumulates():
 
 # TensorFlow: sparse gradients.
 
-TABLE = np.random.RandomState(3).uniform(0.5, 1, (1009, 3)).astype("float32")  # a shape that nothing else has
+TABLE = np.random.RandomState(3).uniform(0.5, 1, (1009, 3)).astype("float32")  # no other tensor has this shape
 TOUCHED = [2, 5, 7, 11]
 UNTOUCHED = [row for row in range(len(TABLE)) if row not in TOUCHED]
 
 
 def table_batches(steps=12):
-    """Sparse gradients with rows that come twice."""
+    """Returns sparse gradients with repeated rows."""
     random = np.random.RandomState(4)
     return [
         {"table": (random.normal(0.5, 1, (9, 3)).astype("float32"), random.choice(TOUCHED, 9))} for _ in range(steps)
@@ -434,12 +434,12 @@ def table_batches(steps=12):
 
 
 def table_run(make, function=False):
-    way = next(way for way in harness.here() if way.target == "keras3" and ("function" in way.name) == function)
+    way = next(way for way in harness.all_ways() if way.target == "keras3" and ("function" in way.name) == function)
     return way.run(make, {"table": TABLE}, {"table": harness.SPARSE})
 
 
 def final(definition, steps=12, **native):
-    """The weights after a run of the table's batches."""
+    """Returns the weights after training on the table's batches."""
     run = table_run(lambda: definition.bind(keras, **native))
     for batch in table_batches(steps):
         run.step(batch)
@@ -449,21 +449,21 @@ def final(definition, steps=12, **native):
 @on_tensorflow
 @pytest.mark.parametrize("function", [False, True], ids=["eager", "function"])
 def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
-    """Stock Keras 3 squares each part of a row by itself."""
-    found = []
+    """Stock Keras 3 squares the parts of a row one by one."""
+    results = []
     for make in (lambda: Adam(0.1).bind(keras), lambda: keras.optimizers.Adam(0.1)):
         run = table_run(make, function)
         for batch in table_batches():
             run.step(batch)
-        found.append(run.weights())
-    wanted, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, table_batches())
-    ours, stock = (distances(weights, wanted) for weights in found)
+        results.append(run.weights())
+    expected, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, table_batches())
+    ours, stock = (distances(weights, expected) for weights in results)
     print("\nduplicates: ours {:.1e}, stock {:.1e}".format(ours, stock))
     assert ours <= 1e-5 and stock > 1e-2
 
 
 def whole_tables(definition, **native):
-    """The kinds of operations of a step, its branches too, that make a tensor of the whole table's shape."""
+    """Returns the types of all operations of a step, branches included, whose output has the whole table's shape."""
     run = table_run(lambda: definition.bind(keras, **native), function=True)
     graph = run.function.get_concrete_function(run.tensors(table_batches(1)[0])).graph
     return {
@@ -475,7 +475,7 @@ def whole_tables(definition, **native):
 
 
 def _inner_graphs(graph):
-    """The branches of a graph."""
+    """Yields the branches of a graph."""
     for operation in graph.get_operations():
         if operation.type in ("If", "StatelessIf"):
             for name in ("_true_graph", "_false_graph"):
@@ -491,15 +491,15 @@ CLIPS = [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.3}]
 @pytest.mark.parametrize("native", [{}] + CLIPS, ids=str)
 def test_rows_stay_sparse(native, accumulates):
     wrapped = (lambda rule: everstep.accumulate(rule, 2)) if accumulates else (lambda rule: rule)
-    assert whole_tables(wrapped(Adam(0.1)), **native)  # which works on the whole: such operations are found
+    assert whole_tables(wrapped(Adam(0.1)), **native)  # "exact" has such operations, so the check can find them
     assert not whole_tables(wrapped(Adam(0.1, sparse="rows")), **native)
-    found = final(wrapped(Adam(0.1, sparse="rows")), **native)["table"]
-    assert np.array_equal(found[UNTOUCHED], TABLE[UNTOUCHED])
-    assert (np.abs(found[TOUCHED] - TABLE[TOUCHED]) > 0.1).all()
+    table = final(wrapped(Adam(0.1, sparse="rows")), **native)["table"]
+    assert np.array_equal(table[UNTOUCHED], TABLE[UNTOUCHED])
+    assert (np.abs(table[TOUCHED] - TABLE[TOUCHED]) > 0.1).all()
 
 
 def clipped(values, native):
-    """A whole gradient as it should be clipped."""
+    """Returns a dense gradient, clipped in NumPy."""
     norm = np.sqrt((values * values).sum())
     if "clipvalue" in native:
         return np.clip(values, -native["clipvalue"], native["clipvalue"])
@@ -514,19 +514,19 @@ def test_clipping_sees_the_sum_of_equal_rows(native):
         np.add.at(dense, batch["table"][1], batch["table"][0].astype("float64"))
         return {"table": clipped(dense, native)}
 
-    wanted, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, [whole(batch) for batch in table_batches()])
-    assert distances(final(Adam(0.1), **native), wanted) <= 1e-5
+    expected, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, [whole(batch) for batch in table_batches()])
+    assert distances(final(Adam(0.1), **native), expected) <= 1e-5
 
 
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
-def test_a_rule_for_which_a_zero_gradient_is_not_nothing(sparse):
-    """Stock Ftrl of Keras 3 makes rows zero that no gradient has come for. So does `exact`; `rows` leaves them."""
+def test_a_rule_that_changes_rows_by_a_zero_gradient(sparse):
+    """Stock Ftrl of Keras 3 sets rows without any gradient to zero. So does `exact`; `rows` leaves them alone."""
     if sparse == "rows" and BACKEND != "tensorflow":
         pytest.skip("gradients are dense here, and rows is refused")
-    found = final(Ftrl(sparse=sparse))["table"]
-    wanted, _ = oracle.trajectory(Ftrl(sparse=sparse), {"table": TABLE}, table_batches())
-    assert oracle.distance(found, wanted["table"]) <= 1e-5
-    assert np.array_equal(found[UNTOUCHED], TABLE[UNTOUCHED] if sparse == "rows" else 0 * TABLE[UNTOUCHED])
+    table = final(Ftrl(sparse=sparse))["table"]
+    expected, _ = oracle.trajectory(Ftrl(sparse=sparse), {"table": TABLE}, table_batches())
+    assert oracle.distance(table, expected["table"]) <= 1e-5
+    assert np.array_equal(table[UNTOUCHED], TABLE[UNTOUCHED] if sparse == "rows" else 0 * TABLE[UNTOUCHED])
 
 
 # TensorFlow: graphs of TF 1, checkpoints and exports.
@@ -550,7 +550,7 @@ def test_graphs_of_tf1_are_refused():
                 optimizer.apply_gradients([(grad, variable)])
         with pytest.raises(UnsupportedError, match=NO_GRAPHS):
             bound.build([variable])
-    for optimizer in (bound, built):  # which are none the worse for it
+    for optimizer in (bound, built):  # the refusals left them usable
         optimizer.apply([tf.ones(2)], [variable])
     assert variable.numpy().tolist() == [0, 0]
 
@@ -578,7 +578,7 @@ def test_disable_eager_execution_is_refused(early):
 
 
 def checkpoint_run(make, path, resume):
-    """What 14 steps come to; with `resume`, the last seven in a new run from a checkpoint."""
+    """Trains 14 steps and returns the weights. With `resume`, the last seven run in a new run from a checkpoint."""
     run, batches = table_run(make), table_batches(14)
     for batch in batches[:7]:
         run.step(batch)
@@ -617,9 +617,9 @@ def test_a_compiled_model_is_exported(tmp_path, export):
     model.export(path) if export == "export" else tf.saved_model.save(model, path)
     loaded = tf.saved_model.load(path)
     if export == "export":
-        found = loaded.serve(TEXTS[:4])
+        outputs = loaded.serve(TEXTS[:4])
     else:
         served = loaded.signatures["serving_default"]
-        (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 writes another dtype than the input's
-        found, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
-    assert np.allclose(found.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)
+        (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 exports another input dtype
+        outputs, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
+    assert np.allclose(outputs.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)

@@ -1,4 +1,4 @@
-"""The ways in which an update is carried out (engine/lowering.py): the same numbers in each, by force and by choice."""
+"""The strategies of engine/lowering.py: each gives the same numbers, and the right one is chosen."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -15,16 +15,16 @@ from everstep.optimizers.contract.verbs import defines
 
 pytestmark = pytest.mark.shared
 FORBIDDEN = dict.fromkeys(lowering.STRATEGIES, False)
-WAYS = [way for way in harness.of_frameworks() if way.sparse]  # those on TensorFlow
-here = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way than operation by operation")
+WAYS = [way for way in harness.framework_ways() if way.sparse]  # those on TensorFlow
+needs_tensorflow = pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no other way than operation by operation")
 
 
 def with_kernels():
-    """Each definition that says what kernel it is, in each of its forms that has one."""
-    for made, settings in battery.CONFIGURED:
-        definition = battery.made(made, settings)
+    """Yields every definition that has a kernel, in each configuration that the kernel supports."""
+    for definition_class, settings in battery.CONFIGURED:
+        definition = battery.define(definition_class, settings)
         if kernel_of(definition) and KERNELS[kernel_of(definition).name](definition, lambda name: None):
-            yield made, settings
+            yield definition_class, settings
 
 
 KERNEL_FORMS = list(with_kernels())
@@ -32,21 +32,21 @@ KERNEL_FORMS = list(with_kernels())
 
 def run(way, definition, lowered, steps=20, dtype="float32", kinds=battery.KINDS):
     start, batches = battery.start_values(dtype, definition=definition), battery.make_batches(dtype, steps, kinds=kinds)
-    made = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)
+    trained = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)
     try:
         for batch in batches:
-            made.step(batch)
-        plan = {each.name.split("/")[-1]: each for each in made.optimizer.everstep_plan()}
-        values = made.weights()
-        for name in made.trained():
-            for slot in made.optimizer.get_slot_names() if hasattr(made.optimizer, "get_slot_names") else ():
+            trained.step(batch)
+        plan = {each.name.split("/")[-1]: each for each in trained.optimizer.everstep_plan()}
+        values = trained.weights()
+        for name in trained.trained():
+            for slot in trained.optimizer.get_slot_names() if hasattr(trained.optimizer, "get_slot_names") else ():
                 try:
-                    values[name, slot] = made.slot(name, slot)
-                except SlotError:  # Adafactor's go by the variable
+                    values[name, slot] = trained.slot(name, slot)
+                except SlotError:  # Adafactor's slots depend on the variable
                     continue
         return values, plan
     finally:
-        made.close()
+        trained.close()
 
 
 def apart(one, other):
@@ -54,11 +54,11 @@ def apart(one, other):
 
 
 def cases(forms, ways=None, each_of=6):
-    """(form, way): every form on one way here, a part of the forms in each cell; all of them with EVERSTEP_FULL=1."""
+    """Returns [(form, way)]: each form in one way, a share of the forms per cell; every pair with EVERSTEP_FULL=1."""
     ways = WAYS if ways is None else ways
     if harness.FULL:
         return [(form, way) for form in forms for way in ways]
-    forms = harness.part(forms, each_of)
+    forms = harness.share(forms, each_of)
     return [(form, ways[place % len(ways)]) for place, form in enumerate(forms, harness.TURN)] if ways else []
 
 
@@ -67,14 +67,14 @@ def name_of(value):
 
 
 @pytest.mark.shared(False)
-@here
+@needs_tensorflow
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
 @pytest.mark.parametrize("form, way", cases(KERNEL_FORMS), ids=name_of)
 def test_a_kernel_does_what_the_rule_says(form, way, sparse):
-    definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
-    definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide where it is left out
-    found, plan = run(way, definition, None)
-    wanted, plain = run(way, definition, FORBIDDEN)
+    definition = battery.define(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.define(*form)
+    definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide its absence
+    actual, plan = run(way, definition, None)
+    expected, plain = run(way, definition, FORBIDDEN)
     assert {each.strategy for each in plain.values()} == {"plain"}
     kernel = KERNELS[kernel_of(definition).name](definition, lambda name: None)
     if plan["dense"].strategy != "kernel":
@@ -82,20 +82,20 @@ def test_a_kernel_does_what_the_rule_says(form, way, sparse):
         pytest.skip(plan["dense"].why)
     by_rows = sparse == "rows" or definition.zero_grad_is_noop
     assert plan["unique"].strategy == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["unique"]
-    assert apart(found, wanted) <= 2e-6
+    assert apart(actual, expected) <= 2e-6
 
 
-@here
+@needs_tensorflow
 @pytest.mark.parametrize("way", WAYS, ids=name_of)
 def test_kernels_in_float64(way):
     definition = everstep.optimizers.Adam(0.1)
-    found, plan = run(way, definition, None, dtype="float64")
+    actual, plan = run(way, definition, None, dtype="float64")
     assert plan["dense"].strategy == "kernel"
-    assert apart(found, run(way, definition, FORBIDDEN, dtype="float64")[0]) <= 1e-9
+    assert apart(actual, run(way, definition, FORBIDDEN, dtype="float64")[0]) <= 1e-9
 
 
 class Twice(everstep.optimizers.Adam):
-    """Adam's hypers and slots, and another rule."""
+    """Has Adam's hypers and slots, but another rule."""
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(Twice, self).update(ops, grad, var, slots, hyper, t)
@@ -106,11 +106,11 @@ class Renamed(everstep.optimizers.Adam):
     """Adam under another name."""
 
 
-@here
+@needs_tensorflow
 def test_a_subclass_that_overrides_update_has_no_kernel():
-    found, plan = run(WAYS[0], Twice(0.1), None, steps=2)
+    actual, plan = run(WAYS[0], Twice(0.1), None, steps=2)
     assert plan["dense"].strategy != "kernel" and "no kernel: the rule" in plan["dense"].why
-    assert apart(found, run(WAYS[0], Twice(0.1), FORBIDDEN, steps=2)[0]) <= 1e-6
+    assert apart(actual, run(WAYS[0], Twice(0.1), FORBIDDEN, steps=2)[0]) <= 1e-6
     assert run(WAYS[0], Renamed(0.1), None, steps=2)[1]["dense"].strategy == "kernel"
 
 
@@ -121,7 +121,7 @@ def _lowers(way, name):
     return everstep.optimizers.SGD().bind(way.module).backend.lowers(name)
 
 
-TORCH = [way for way in harness.of_frameworks() if "torch" in way.name]
+TORCH = [way for way in harness.framework_ways() if "torch" in way.name]
 
 
 @pytest.mark.parametrize("lowered", lowering.STRATEGIES[1:] if WAYS else ["flattened"] if TORCH else [])
@@ -130,28 +130,28 @@ def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
     if not _lowers(way, lowered):
         pytest.skip("TensorFlow before 1.14 compiles nothing")
     monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
-    definition = battery.made(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.made(*form)
-    found, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
-    wanted, _ = run(way, definition, FORBIDDEN)
-    assert apart(found, wanted) <= 2e-6
+    definition = battery.define(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.define(*form)
+    actual, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
+    expected, _ = run(way, definition, FORBIDDEN)
+    assert apart(actual, expected) <= 2e-6
     if lowered == "flattened" and definition.locality == "element" and not defines(definition, "measure"):
         assert plan["dense"].strategy == plan["bias"].strategy == "flattened", plan
     elif lowered == "compiled":
         assert plan["dense"].strategy == "compiled" or "not compiled" in plan["dense"].why, plan
 
 
-@here
-def test_a_slot_of_the_new_weights():
-    """The change is asked for twice there: for the variable, and for the average of what it becomes."""
+@needs_tensorflow
+def test_in_place_updates_with_an_average_of_the_weights():
+    """moving_average uses the inner change twice: for the variable, and for the average of its new value."""
     definition = everstep.moving_average(everstep.optimizers.Adam(0.1, epsilon=1e-3))
     for way in [way for way in WAYS if issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun))]:
-        found, _ = run(way, definition, dict(FORBIDDEN, in_place=True), steps=5)
-        assert apart(found, run(way, definition, FORBIDDEN, steps=5)[0]) <= 2e-6, way.name
+        actual, _ = run(way, definition, dict(FORBIDDEN, in_place=True), steps=5)
+        assert apart(actual, run(way, definition, FORBIDDEN, steps=5)[0]) <= 2e-6, way.name
 
 
-@here
-def test_which_way_is_taken(monkeypatch):
-    """By default, in the order of the table in compat/engine/lowering.py."""
+@needs_tensorflow
+def test_default_strategies(monkeypatch):
+    """The default is the first that applies in the table of compat/engine/lowering.py."""
     monkeypatch.setattr(lowering, "SMALL", 4)
     monkeypatch.setattr(lowering, "FEW", 2)
     monkeypatch.setattr(lowering, "LARGE", 30)
@@ -160,7 +160,7 @@ def test_which_way_is_taken(monkeypatch):
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
         assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
         backend = everstep.optimizers.SGD().bind(way.module).backend
-        # What Keras 2.3 builds on TensorFlow 2 is a function.
+        # On TensorFlow 2, Keras 2.3 builds functions.
         sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
         other = "compiled" if backend.is_since("2.5") else "plain"
         if issubclass(way.run, sessions):
@@ -171,29 +171,29 @@ def test_which_way_is_taken(monkeypatch):
         assert plan["dense"].strategy == other, (way.name, plan)
 
 
-@here
+@needs_tensorflow
 def test_kernels_and_groups(monkeypatch):
-    """Tiny variables of a rule with a kernel are laid end to end where the API's own optimizers have no kernels."""
+    """Small variables of a rule with a kernel are flattened where the API's own optimizers have no kernels."""
     monkeypatch.setattr(lowering, "FEW", 2)
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:
         is_fused = definition.bind(way.module).is_fused or way.name.endswith("eager")
-        for tiny, wanted in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
+        for tiny, expected in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
             monkeypatch.setattr(lowering, "TINY", tiny)
             _, plan = run(way, definition, None, steps=1)
-            assert plan["bias"].strategy == wanted, (way.name, tiny, plan)
+            assert plan["bias"].strategy == expected, (way.name, tiny, plan)
 
 
 @pytest.mark.parametrize(
-    "wanted, error",
+    "expected, error",
     [({"compile": True}, DefinitionError), ({"kernel": 1}, DefinitionError), ("kernel", DefinitionError)],
 )
-def test_what_lowering_takes(wanted, error):
+def test_invalid_lowering_arguments(expected, error):
     with pytest.raises(error, match="lowering"):
-        everstep.optimizers.SGD(0.1).bind(np, lowering=wanted)
+        everstep.optimizers.SGD(0.1).bind(np, lowering=expected)
 
 
-def test_what_is_forced_must_be_there():
+def test_a_forced_strategy_must_exist():
     with pytest.raises(UnsupportedError, match="kernel"):
         everstep.optimizers.SGD(0.1).bind(np, lowering={"kernel": True})
 
@@ -209,5 +209,5 @@ def test_a_plan_on_arrays():
 def test_kernels_have_names():
     with pytest.raises(DefinitionError, match="no kernel 'adaam'"):
         everstep.kernel("adaam")
-    declared = {vars(made)["kernel"].name for made in battery.definition_classes() if vars(made).get("kernel")}
+    declared = {vars(cls)["kernel"].name for cls in battery.definition_classes() if vars(cls).get("kernel")}
     assert declared == set(KERNELS)

@@ -1,4 +1,4 @@
-"""The package is what the matrix tests, and the matrix is what its table says."""
+"""The matrix tests the installed package, and its cells match its table."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -30,7 +30,7 @@ def folder_map():
 
 
 def dist_info(name):
-    """The text of a file of the installed distribution's metadata."""
+    """Returns the text of a file in the installed distribution's metadata."""
     paths = glob.glob(os.path.join(os.path.dirname(PACKAGE), "everstep-*.dist-info", name))
     if not paths and not os.environ.get("EVERSTEP_CELL"):
         pytest.skip("everstep is not installed from a wheel here; in every cell of the matrix it is")
@@ -66,7 +66,7 @@ def test_torch_is_its_cpu_build_and_brings_nothing():
         assert all(package.endswith("+cpu") for package in cell.no_deps if package.startswith("torch=")), cell.name
 
 
-APIS = {  # the TensorFlows of quick cells in which each is the only or the default one
+APIS = {  # the TensorFlows of quick cells in which each API is the only or the default one
     "get_updates of tf.keras": ("1.4", "1.13"),
     "OptimizerV2": ("1.14", "2.10"),
     "Keras 2's new-style": ("2.11", "2.15"),
@@ -145,7 +145,7 @@ def test_what_is_tested_is_what_is_installed():
     assert not {"compat", "optimizers"}.intersection(sys.modules)
 
 
-# What it is made of
+# What its sources import
 
 def test_all_that_ships_compiles_on_this_python():
     for path in sources("api", "compat", "optimizers"):
@@ -174,7 +174,7 @@ def parse(path):
 
 
 def imported(tree):
-    """(line, name of the module) of everything that a module imports, by statement or by call."""
+    """Yields (line, module) for every import of a module, by statement or by call."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -189,7 +189,7 @@ def imported(tree):
 
 
 def version_checks(tree):
-    """(line, what) of everything that asks which Python or which version of something this is."""
+    """Yields (line, expression) for every check of a Python or package version."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in ("__version__", "version_info", "hexversion",
                                                              "python_version", "python_version_tuple", "PY2", "PY3"):
@@ -202,7 +202,7 @@ def version_checks(tree):
 @pytest.mark.parametrize("path", [os.path.relpath(path, ROOT) for path in sources("api", "optimizers")])
 def test_only_compat_knows_a_framework_or_a_version(path):
     tree = parse(os.path.join(ROOT, path))
-    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == []
+    assert [item for item in imported(tree) if item[1].split(".")[0] in FRAMEWORKS] == []
     assert list(version_checks(tree)) == []
 
 
@@ -210,6 +210,6 @@ def test_the_scan_sees_what_it_should():
     tree = ast.parse("import keras.backend\nfrom tensorflow import x\nimportlib.import_module('jax')\n"
                      "if tf.__version__ < '2': pass\nfrom packaging import version\nsys.version_info >= (3,)\n"
                      "from . import keras\n__version__ = '1'\n")
-    assert [found for found in imported(tree) if found[1].split(".")[0] in FRAMEWORKS] == [
+    assert [item for item in imported(tree) if item[1].split(".")[0] in FRAMEWORKS] == [
         (1, "keras.backend"), (2, "tensorflow"), (3, "jax")]
     assert sorted(version_checks(tree)) == [(4, "__version__"), (5, "import packaging"), (6, "version_info")]

@@ -1,4 +1,4 @@
-"""`from_native` across APIs: what it makes of a stock optimizer, bound to another API, does what that one did."""
+"""`from_native` across APIs: a converted stock optimizer, bound to another API, trains as the original did."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -21,10 +21,10 @@ from test_battery import KINDS, ids, make_batches, start_values
 
 pytestmark = pytest.mark.shared
 BOUND = 1e-5
-APART = 1e-3  # what two stock optimizers that mean different things are apart by, at least
+APART = 1e-3  # the least difference between two stock optimizers whose formulas differ
 WAYS = harness.quickest()
 NATIVE = [way for way in WAYS if way.stock is not None]
-RESULTS = {}  # (case, from, to) -> (stock optimizers apart, the migrated one apart)
+RESULTS = {}  # (case, from, to) -> (difference of the two stock optimizers, difference of the migrated one)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "tf_train_*.json")))
 
@@ -34,7 +34,7 @@ def case(of_tf_train, of_keras, rate, rates=None, **arguments):
         "tf_train": of_tf_train,
         "keras": of_keras,
         "rate": rate,
-        "rates": rates or {},  # {step: rate from there on}
+        "rates": rates or {},  # {step: rate from then on}
         "arguments": arguments,
     }
 
@@ -47,31 +47,32 @@ CASES = {
     "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
     "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001),
 }
-DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # between tf.train and every Keras
+DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # tf.train and every Keras differ in these
 
 
 def stock_name(name, way):
     return CASES[name]["tf_train" if way.target == "tf_train" else "keras"]
 
 
-def ended(way, make, rate, rates):
-    """The weights after 100 steps of what `make(rate)` gives; tf.train takes a rate that changes as a variable."""
-    held = []
+def final_weights(way, make, rate, rates):
+    """Returns the weights after 100 steps with `make(rate)`. On tf.train a changing rate is a variable."""
+    rate_variables = []
 
-    def made():
+    def build():
         if way.target != "tf_train" or not rates:
             return make(rate)
         import tensorflow
 
         v1 = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
-        held.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
-        return make(held[0])
+        rate_variables.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
+        return make(rate_variables[0])
 
-    trained = way.run(made, start_values("float32"), KINDS)
+    trained = way.run(build, start_values("float32"), KINDS)
     try:
         for step, batch in enumerate(make_batches("float32")):
-            if step in rates and held:
-                trained.session.run(held[0].initializer, {held[0].initializer.inputs[1]: rates[step]})
+            if step in rates and rate_variables:
+                initializer = rate_variables[0].initializer
+                trained.session.run(initializer, {initializer.inputs[1]: rates[step]})
             elif step in rates:
                 trained.set_rate(rates[step])
             trained.step(batch)
@@ -80,23 +81,23 @@ def ended(way, make, rate, rates):
         trained.close()
 
 
-def remembered(key, *arguments):
-    """`ended`, once for each key."""
-    if key not in _remembered:
-        _remembered[key] = ended(*arguments)
-    return _remembered[key]
+def cached_weights(key, *arguments):
+    """Caches the weights of a run by key."""
+    if key not in _cache:
+        _cache[key] = final_weights(*arguments)
+    return _cache[key]
 
 
-_remembered = {}
+_cache = {}
 
 
 def stock_weights(name, way):
     settings = CASES[name]
 
     def make(rate):
-        return stock.made(way, stock_name(name, way), rate, settings["arguments"])
+        return stock.make_stock(way, stock_name(name, way), rate, settings["arguments"])
 
-    return remembered((name, way.name), way, make, settings["rate"], settings["rates"])
+    return cached_weights((name, way.name), way, make, settings["rate"], settings["rates"])
 
 
 def weights_of(definition, way, rates):
@@ -106,48 +107,48 @@ def weights_of(definition, way, rates):
     def make(rate):
         return definition.replace(learning_rate=rate).bind(way.module)
 
-    return remembered((definition, tuple(rates), way.name), way, make, definition.learning_rate, rates)
+    return cached_weights((definition, tuple(rates), way.name), way, make, definition.learning_rate, rates)
 
 
 def definition_of(name, way):
-    """What `from_native` makes of the stock optimizer; None where this version has not its arguments."""
-    found = []
+    """Converts the stock optimizer of a case. Returns None if this version lacks an argument."""
+    definitions = []
 
     def make():
-        made = stock.made(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
-        found.append(made and stock.migrated(made))
-        return (found[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
+        optimizer = stock.make_stock(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
+        definitions.append(optimizer and stock.migrate(optimizer))
+        return (definitions[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
-    return found[0]
+    return definitions[0]
 
 
 def known(name, way):
-    return stock.is_here(way, stock_name(name, way))
+    return stock.is_available(way, stock_name(name, way))
 
 
-def largest(found, wanted, names):
-    return max(oracle.distance(found[name], wanted[name]) for name in names)
+def largest(actual, expected, names):
+    return max(oracle.distance(actual[name], expected[name]) for name in names)
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF says so
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.parametrize("way", NATIVE, ids=ids)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_moves_to_every_other_api(name, way):
     if not known(name, way):
-        return  # this API has none
+        return  # this API does not have it
     definition = definition_of(name, way)
     if definition is None:
         return  # Keras 2 has no centered RMSprop
-    wanted = stock_weights(name, way)
+    expected = stock_weights(name, way)
     right = [each for each, kind in stock.KIND_OF.items() if not stock.allowed(way, stock_name(name, way), kind)[1]]
     for other in WAYS:
         if other is way:
             continue
-        far = largest(weights_of(definition, other, CASES[name]["rates"]), wanted, right) if right else None
+        far = largest(weights_of(definition, other, CASES[name]["rates"]), expected, right) if right else None
         apart = None
         if other in NATIVE and known(name, other) and definition_of(name, other):
-            apart = largest(stock_weights(name, other), wanted, ["dense", "bias", "single"])
+            apart = largest(stock_weights(name, other), expected, ["dense", "bias", "single"])
         RESULTS[name, way.target, other.target] = apart, far
         assert not right or far <= BOUND, (other.name, far)
         if apart is not None and name in DIFFERENT and "tf_train" in (way.target, other.target):
@@ -169,12 +170,12 @@ def trajectories():
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 @pytest.mark.parametrize("origin, name, ran", list(trajectories()), ids=ids)
 def test_follows_what_old_tensorflow_did(origin, name, ran, way):
-    """The weights that stock optimizers of TF 1.4 and 1.15 ended with: tests/make/trajectories.py wrote the files."""
+    """Compares with final weights of stock optimizers in TF 1.4 and 1.15, recorded by tests/make/trajectories.py."""
     definition = everstep.Definition.from_config(ran["definition"])
-    by_rows = definition.sparse != "exact" and not way.sparse  # rows that a dense gradient does not name
-    wanted = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
-    compared = [each for each in wanted if not by_rows or stock.KIND_OF[each] == "dense"]
-    far = largest(weights_of(definition, way, CASES[name]["rates"]), wanted, compared)
+    by_rows = definition.sparse != "exact" and not way.sparse  # a dense gradient has no absent rows
+    expected = {each: np.array(ran["weights"][each]) for each in stock.KIND_OF if each in ran["weights"]}
+    compared = [each for each in expected if not by_rows or stock.KIND_OF[each] == "dense"]
+    far = largest(weights_of(definition, way, CASES[name]["rates"]), expected, compared)
     RESULTS[name, origin, way.target] = None, far
     assert far <= BOUND
     if way.target == "tf_train" and known(name, way):
@@ -182,7 +183,7 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
 
 
 def test_the_examples_of_the_docs(tmp_path, monkeypatch):
-    """Each code block of docs/from_native.md, with every Keras here; what TF 1.4 wrote stands in for tf.train."""
+    """Runs the code blocks of docs/from_native.md with every Keras here. Without tf.train, uses a record of TF 1.4."""
     with io.open(os.path.join(ROOT, "docs", "from_native.md"), encoding="utf-8") as file:
         read, there, saved, back = re.findall(r"```python\n(.*?)```", file.read(), re.S)
     monkeypatch.chdir(tmp_path)
@@ -200,7 +201,7 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
         def make(way=way, block=block, names=names):
             exec(block, names)
             if block is back:
-                names["optimizer"] = stock.migrated(names["optimizer"]).bind(way.module)
+                names["optimizer"] = stock.migrate(names["optimizer"]).bind(way.module)
             return names["optimizer"]
 
         way.run(make, start_values("float32"), KINDS).close()
@@ -209,11 +210,11 @@ def test_the_examples_of_the_docs(tmp_path, monkeypatch):
 
 @pytest.mark.shared(False)
 def test_zz_results():
-    """Prints how far apart they are, and writes it where matrix/report.py looks."""
+    """Prints the differences, and writes them for matrix/report.py."""
     rows = sorted(RESULTS.items())
-    for (name, first, second), found in rows:
-        shown = ["" if far is None else "{:.1e}".format(far) for far in found]
+    for (name, first, second), distances in rows:
+        shown = ["" if far is None else "{:.1e}".format(far) for far in distances]
         print("{:35} {:14} {:14} {:>8} {:>8}".format(name, first, second, *shown))
     if os.environ.get("EVERSTEP_TABLE"):
         with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".migration.json"), "w") as file:
-            json.dump([list(key) + list(found) for key, found in rows], file, indent=0)
+            json.dump([list(key) + list(distances) for key, distances in rows], file, indent=0)

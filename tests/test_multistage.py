@@ -1,4 +1,4 @@
-"""Rules that look at the gradient more than once: orders of convergence, `minimize`, `fit`, and what they refuse."""
+"""Rules that take several gradients per update: orders of convergence, `minimize`, `fit`, and errors."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -25,21 +25,21 @@ from everstep.optimizers.wrappers.multistage import TABLEAUS
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
-ONE_EACH = harness.one_of_each_target(harness.here())
+ONE_EACH = harness.one_of_each_target(harness.all_ways())
 QUICKEST = harness.quickest()
 MATRIX = np.array([[2.0, 0.3], [0.3, 1.0]])
 FIRST = np.array([[1.0], [-2.0]])
 
 
 def bound(way, definition):
-    """An optimizer for a loop that gives it all the gradients of a batch."""
+    """Returns an optimizer for a loop that passes it every gradient of a batch."""
     optimizer = definition.bind(way.module)
     everstep.enable_multistage(optimizer)
     return optimizer
 
 
 def descend(way, definition, updates, slope, first=FIRST, dtype="float64"):
-    """The value, and what counts updates, after `updates` of a variable whose gradient is `slope(value)`."""
+    """Trains a variable whose gradient is `slope(value)`. Returns its value and the state after `updates`."""
     run = way.run(lambda: bound(way, definition), {"w": first.astype(dtype)}, {"w": harness.DENSE})
     try:
         for _ in range(updates * definition.stages):
@@ -67,7 +67,7 @@ def exact(time):
 @pytest.mark.parametrize("tableau, order", [("heun", 2), ("rk23", 3), ("rk45", 5)])
 def test_order_of_convergence(way, tableau, order):
     errors = []
-    for updates in (2, 4):  # rates that float32 holds exactly
+    for updates in (2, 4):  # rates that float32 represents exactly
         value, state = descend(way, everstep.multistage(SGD(1.0 / updates), tableau), updates, linear)
         assert (state.updates, state.steps) == (updates, updates * everstep.multistage(SGD(), tableau).stages)
         errors.append(np.abs(value - exact(1.0)).max())
@@ -88,10 +88,10 @@ def test_tableaus_are_consistent():
         assert abs(sum(tableau.weights) - 1) < 1e-15, name
         assert tableau.error is None or abs(sum(tableau.error)) < 1e-15, name
         nodes = [0.0] + [sum(row) for row in tableau.points]
-        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition of order 2
+        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition for order 2
 
 
-# A table whose rows come and go from stage to stage, and a rule with slots inside.
+# A table whose touched rows change from stage to stage, and an inner rule with slots.
 START = {"w": np.linspace(0.5, 1.5, 6).reshape(2, 3), "table": np.linspace(-1.0, 1.0, 12).reshape(4, 3)}
 ROWS = [np.array([0, 2, 2]), np.array([2, 3, 0]), np.array([1, 1, 1])]
 
@@ -109,7 +109,7 @@ def dense(values, stage):
 
 
 def by_hand(inner, tableau, rate, updates):
-    """The same in float64: stage points, the mean of the slopes, and the oracle's run of the rule inside."""
+    """Computes the same in float64: stage points, the weighted mean of the slopes, and the inner rule by the oracle."""
     points, weights = tableau
     means, value, stage = [], START, 0
     for _ in range(updates):
@@ -136,9 +136,9 @@ def test_follows_the_method_worked_by_hand(way, inner):
                 name: (grad[0].astype("float32"), grad[1]) if isinstance(grad, tuple) else grad.astype("float32")
                 for name, grad in look(run.weights(), stage).items()
             })
-        wanted, slots = by_hand(inner, tableau, inner.learning_rate, 20)
+        expected, slots = by_hand(inner, tableau, inner.learning_rate, 20)
         for name in START:
-            assert oracle.distance(run.weights()[name], wanted[name]) < 4e-6
+            assert oracle.distance(run.weights()[name], expected[name]) < 4e-6
             for slot in slots[name]:
                 assert oracle.distance(run.slot(name, slot), slots[name][slot]) < 4e-6
     finally:
@@ -151,7 +151,7 @@ def test_size_follows_the_error(way):
     updates = 12
     value, state = descend(way, definition, updates, linear)
     time, again, size = 0.0, FIRST, np.float32(1)
-    for _ in range(updates):  # the same method by hand, with float32's own size
+    for _ in range(updates):  # the same method in NumPy, with the size in float32
         rate, slopes = 0.03125 * float(size), []
         for row in ((),) + TABLEAUS["rk23"].points:
             slopes.append(linear(again - rate * sum((a * g for a, g in zip(row, slopes)), np.zeros((2, 1)))))
@@ -177,7 +177,7 @@ def test_an_update_that_is_too_far_off_is_taken_back(way):
 
 
 class Sharp(everstep.Definition):
-    """Sharpness-aware descent (Foret et al. 2021): a rule of two gradients that is no Runge-Kutta method."""
+    """Sharpness-aware descent (Foret et al. 2021): a rule of two gradients that is not a Runge-Kutta method."""
 
     learning_rate = everstep.hyper(0.1)
     rho = everstep.hyper(0.05)
@@ -197,11 +197,11 @@ class Sharp(everstep.Definition):
 @pytest.mark.parametrize("way", QUICKEST, ids=ids)
 def test_a_rule_of_a_users_own(way):
     value, _ = descend(way, Sharp(0.125, 0.0625), 10, linear)
-    wanted = FIRST
+    expected = FIRST
     for _ in range(10):
-        grad = linear(wanted)
-        wanted = wanted - 0.125 * linear(wanted + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
-    assert oracle.distance(value, wanted) < 1e-6
+        grad = linear(expected)
+        expected = expected - 0.125 * linear(expected + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
+    assert oracle.distance(value, expected) < 1e-6
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -215,16 +215,16 @@ def test_resumes_between_two_stages(way):
         return run
 
     whole = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 12)
-    wanted = whole.weights()["w"]
+    expected = whole.weights()["w"]
     whole.close()
     half = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 5)
     resumed = train(half.resumed(), 7)
-    assert np.array_equal(resumed.weights()["w"], wanted)
+    assert np.array_equal(resumed.weights()["w"], expected)
     resumed.close()
     half.close()
 
 
-# What evaluates a loss again.
+# Calls that evaluate a loss again.
 
 HEUN = everstep.multistage(SGD(0.125), "heun")
 
@@ -233,7 +233,7 @@ def after_minimize(updates=3):
     return descend(harness.NUMPY, HEUN, updates, linear, dtype="float32")[0]
 
 
-MINIMIZE = [way for way in harness.of_frameworks() if way.target in ("optimizer_v2", "update_step", "tf_train")]
+MINIMIZE = [way for way in harness.framework_ways() if way.target in ("optimizer_v2", "update_step", "tf_train")]
 
 
 @pytest.mark.parametrize("way", MINIMIZE, ids=ids)
@@ -285,16 +285,16 @@ def minimize_eagerly(way):
 
 
 def packages():
-    """(name, what to bind to, what models come from) of every Keras here."""
-    found = []
-    for way in harness.here():
+    """Returns (name, module to bind to, package with its models) of every Keras here."""
+    triples = []
+    for way in harness.all_ways():
         name = getattr(way.module, "__name__", "")
         package = way.module if hasattr(way.module, "Sequential") else None
         if package is None and name.endswith("legacy"):
             package = importlib.import_module("tf_keras" if "tf_keras" in name else "tensorflow.keras")
-        if package is not None and not any(module is way.module for _, module, _ in found):
-            found.append((way.name, way.module, package))
-    return found
+        if package is not None and not any(module is way.module for _, module, _ in triples):
+            triples.append((way.name, way.module, package))
+    return triples
 
 
 KERAS = packages()
@@ -304,7 +304,7 @@ Y = X.dot([[1.0], [-0.5]]).astype("float32") + 0.25
 
 def a_model(keras, optimizer, **more):
     if hasattr(keras.backend, "clear_session"):
-        harness.start_anew(keras)
+        harness.clear_session(keras)
     inputs = keras.layers.Input((2,))
     model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(inputs))
     model.set_weights([FIRST.astype("float32") / 4])
@@ -317,14 +317,14 @@ def a_model(keras, optimizer, **more):
 
 def fitted(model):
     with warnings.catch_warnings():
-        # Keras 3.0 on JAX asks NumPy for a way that NumPy 2 has closed.
+        # Keras 3.0 on JAX converts arrays in a way that NumPy 2 deprecates.
         warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
         history = model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
     return model.get_weights()[0], history.history["loss"]
 
 
 def fitted_by_hand(definition):
-    """The same on NumPy, and the mean of the losses at each batch's first gradient."""
+    """Trains in NumPy. Returns the weights, and each epoch's mean of the losses at the batches' first gradients."""
     value, losses = FIRST.astype("float64") / 4, []
     optimizer = bound(harness.NUMPY, definition)
     for _ in range(2):
@@ -339,7 +339,7 @@ def fitted_by_hand(definition):
     return value, losses
 
 
-IN_TURN = harness.in_turn(["heun", "rk4", "rk23"], KERAS)
+IN_TURN = harness.rotate(["heun", "rk4", "rk23"], KERAS)
 
 
 @pytest.mark.parametrize("tableau, way", IN_TURN, ids=["{}-{}".format(one, way[0]) for one, way in IN_TURN])
@@ -349,8 +349,8 @@ def test_fit(tableau, way):
     model = a_model(keras, lambda: definition.bind(module))
     everstep.enable_multistage(model)
     value, losses = fitted(model)
-    wanted, wanted_losses = fitted_by_hand(definition)
-    assert oracle.distance(value, wanted) < 1e-6
+    expected, wanted_losses = fitted_by_hand(definition)
+    assert oracle.distance(value, expected) < 1e-6
     assert np.allclose(losses, wanted_losses, rtol=1e-5)
 
 
@@ -359,11 +359,11 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
     model = a_model(keras, lambda: HEUN.bind(module))
     with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # in a session, TensorFlow raises it
         fitted(model)
-    if hasattr(model, "jax_state_sync"):  # Keras drops the variables of a model whose first step fails, however it does
+    if hasattr(model, "jax_state_sync"):  # Keras drops the variables when a model's first step fails
         model = a_model(keras, lambda: HEUN.bind(module))
     assert np.array_equal(model.get_weights()[0], FIRST.astype("float32") / 4)
     everstep.enable_multistage(model)
-    everstep.enable_multistage(model)  # once more is no more
+    everstep.enable_multistage(model)  # calling it twice changes nothing
     assert oracle.distance(fitted(model)[0], fitted_by_hand(HEUN)[0]) < 1e-6
     everstep.disable_multistage(model)
     assert "train_step" not in vars(model) and "_make_train_function" not in vars(model)
@@ -375,7 +375,7 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
 def test_fit_counts_metrics_and_averages_once(name, module, keras):
     def with_normalization(definition):
         if hasattr(keras.backend, "clear_session"):
-            harness.start_anew(keras)
+            harness.clear_session(keras)
         inputs = keras.layers.Input((2,))
         normal = keras.layers.BatchNormalization(momentum=0.5)(inputs)
         model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(normal))
@@ -394,7 +394,7 @@ def test_fit_counts_metrics_and_averages_once(name, module, keras):
         weights = model.get_weights()
         shown = model.fit(X, Y, batch_size=12, epochs=2, verbose=0).history
         moving.append(model.layers[1].get_weights()[2:] + [shown[name][0] for name in sorted(shown)])
-    for one, other in zip(*moving):  # the averages of two batches, not of four
+    for one, other in zip(*moving):  # averages of two batches, not of four evaluations
         assert np.allclose(one, other, rtol=1e-5)
 
 
@@ -411,15 +411,15 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
         model.save(path)
-    wanted = fitted(model)[0]
+    expected = fitted(model)[0]
     loaded = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
     if hasattr(loaded, "_experimental_run_tf_function") and not hasattr(loaded, "train_step"):
         loaded.compile(loaded.optimizer, "mse", experimental_run_tf_function=False)
     everstep.enable_multistage(loaded)
-    assert oracle.distance(fitted(loaded)[0], wanted) < 1e-6
+    assert oracle.distance(fitted(loaded)[0], expected) < 1e-6
 
 
-# What is refused.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_one_gradient_of_a_batch_is_refused(way):
     first = FIRST.astype("float32")
     if way.target == "get_updates":
         run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
-        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow's, when it is run
+        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow raises it in the session
             run.step({"w": first})
         assert np.array_equal(run.weights()["w"], first)
         return

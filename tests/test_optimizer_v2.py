@@ -1,6 +1,7 @@
-"""The optimizer_v2 target: tf.keras's own ways to train, save and change a model, on whatever OptimizerV2 is here.
+"""The optimizer_v2 target: training, saving and changing a model with every OptimizerV2 of tf.keras here.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -19,18 +20,18 @@ from everstep.errors import DefinitionError, SlotError, UnsupportedError, Variab
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here().get("optimizer_v2")
+HERE = keras_suite.available_modules().get("optimizer_v2")
 if not HERE:
     pytest.skip("no OptimizerV2 is in this environment", allow_module_level=True)
 
 NAME, MODULE = HERE[0]
 
 
-class Here(keras_suite.Keras2):
+class OptimizerV2Keras(keras_suite.Keras2):
     wrong_native = [({"lr": 0.1}, "learning_rate")]
 
 
-API = Here(NAME, MODULE)
+API = OptimizerV2Keras(NAME, MODULE)
 tf, keras, K, BASE, EAGER, INPUTS, OUTPUTS = API.tf, API.keras, API.K, API.base, API.eager, API.INPUTS, API.OUTPUTS
 v1 = tf.compat.v1
 MINIMIZE_TAKES_TAPE = "tape" in str(inspect.signature(BASE.minimize)) if sys.version_info > (3,) else False
@@ -63,8 +64,8 @@ def test_minimize_with_a_tape():
     assert K.get_value(weight).tolist() == [0.0, 0.0]
 
 
-def test_a_session_of_ones_own():
-    """A graph of TF 1.x, under TF 2 too."""
+def test_in_a_separate_graph_and_session():
+    """In a graph of TF 1.x, on TF 2 too."""
     with v1.Graph().as_default():
         weight = v1.get_variable("W", initializer=tf.constant([1.0, 2.0]), use_resource=True)
         optimizer = SGD(0.25, momentum=0.5).bind(MODULE)
@@ -74,7 +75,7 @@ def test_a_session_of_ones_own():
             session.run(v1.global_variables_initializer())
             for _ in range(2):
                 session.run(train_op)
-            # 1 -> 1 - 0.5 = 0.5; velocity -0.5 -> -0.25 - 0.25 = -0.5, so 0.
+            # 1 -> 1 - 0.5 = 0.5. Then the velocity goes from -0.5 to -0.25 - 0.25 = -0.5, so the weight is 0.
             assert session.run(weight).tolist() == [0.0, 0.0]
             assert session.run(optimizer.iterations) == 2
         names = sorted(each.name for each in v1.global_variables())
@@ -91,10 +92,10 @@ def test_minimize_in_a_graph():
             assert session.run(weight).tolist() == [0.0, 0.0]
 
 
-# Clipping: one unit of rate, so that the change is the clipped gradient.
+# Clipping. The learning rate is 1, so the change is the clipped gradient.
 
 DENSE_GRAD = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], "float32")
-REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, row 0 in two parts
+REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, with row 0 in two parts
 BOUNDS = [{"clipnorm": 1.0}, {"clipvalue": 2.5}, {"global_clipnorm": 1.0}]
 CLIPPED = {"clipnorm": DENSE_GRAD / 5, "clipvalue": np.minimum(DENSE_GRAD, 2.5), "global_clipnorm": DENSE_GRAD / 5}
 
@@ -103,14 +104,14 @@ CLIPPED = {"clipnorm": DENSE_GRAD / 5, "clipvalue": np.minimum(DENSE_GRAD, 2.5),
 @pytest.mark.parametrize("way", ["apply_gradients", "minimize", "fit"])
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: list(bound)[0])
 def test_clipping(bound, way, sparse):
-    """In TF 2.0 and 2.1 stock optimizers clip in `minimize` alone, and equal rows of a sparse gradient apart."""
+    """In TF 2.0 and 2.1 stock optimizers clip only in `minimize`, and clip equal rows separately."""
     if "global_clipnorm" in bound and not hasattr(BASE, "global_clipnorm"):
         with pytest.raises(DefinitionError, match="global_clipnorm"):
             SGD(1.0).bind(MODULE, **bound)
         return
     optimizer = SGD(1.0).bind(MODULE, **bound)
     if way == "fit":
-        found = _change_of_fit(optimizer, sparse)
+        change = _change_of_fit(optimizer, sparse)
     else:
         weight = variable(np.zeros((3, 2)))
         if way == "apply_gradients":
@@ -119,8 +120,8 @@ def test_clipping(bound, way, sparse):
         else:
             train_op = optimizer.minimize(lambda: _loss(weight, sparse), [weight])
             EAGER or K.get_session().run(train_op)
-        found = -K.get_value(weight)
-    np.testing.assert_allclose(found, CLIPPED[list(bound)[0]], rtol=1e-6)
+        change = -K.get_value(weight)
+    np.testing.assert_allclose(change, CLIPPED[list(bound)[0]], rtol=1e-6)
     assert optimizer.get_config()[list(bound)[0]] == list(bound.values())[0]
 
 
@@ -133,12 +134,12 @@ def _loss(weight, sparse):
 def _change_of_fit(optimizer, sparse):
     if sparse:
         model = keras.Sequential([keras.layers.Embedding(3, 2, input_length=3, embeddings_initializer="zeros")])
-        model.compile(optimizer, lambda wanted, got: tf.reduce_sum(wanted * got))
+        model.compile(optimizer, lambda targets, outputs: tf.reduce_sum(targets * outputs))
         x, y = np.array([REPEATED[1]]), np.array([REPEATED[0]], "float32")
     else:
         layer = keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros", input_shape=(3,))
         model = keras.Sequential([layer])
-        model.compile(optimizer, lambda wanted, got: tf.reduce_sum(wanted * got))
+        model.compile(optimizer, lambda targets, outputs: tf.reduce_sum(targets * outputs))
         x, y = np.eye(3, dtype="float32"), DENSE_GRAD
     model.fit(x, y, batch_size=3, verbose=0)
     return -model.get_weights()[0]
@@ -149,7 +150,7 @@ def _change_of_fit(optimizer, sparse):
 
 @eager_only
 def test_a_function_is_traced_once():
-    """Also where its first step makes the slots; with a stock optimizer it is traced twice then."""
+    """Even though its first step creates the slots. With a stock optimizer it is then traced twice."""
     weights, optimizer, traced = [variable([0.0]), variable([0.0, 0.0])], Adam(0.5).bind(MODULE), []
 
     @tf.function
@@ -217,19 +218,19 @@ def test_slots():
     assert K.int_shape(optimizer.get_slot(weight, "accumulator")) == (3, 2)
     with pytest.raises(SlotError, match="momentum"):
         optimizer.get_slot(weight, "momentum")
-    assert optimizer.get_slot_names() == ["accumulator"]  # `decays` is not of the variable's shape; see the module
-    assert Adam(amsgrad=True).bind(MODULE).get_slot_names() == []  # as in stock, those made so far
+    assert optimizer.get_slot_names() == ["accumulator"]  # `decays` has another shape: see the module
+    assert Adam(amsgrad=True).bind(MODULE).get_slot_names() == []  # as in stock: only those created so far
 
 
 def test_dtypes():
-    """Slots of 16-bit variables are float32; the step is the variable's own."""
+    """Slots of 16-bit variables are float32. Slots of other variables have the variable's dtype."""
     for dtype in ("float16", "float64"):
         weight = variable([1.0, 2.0], dtype=dtype)
         optimizer = Adam(0.5).bind(MODULE)
         stepper(optimizer, [(constant([1.0, -1.0], dtype), weight)])()
         np.testing.assert_allclose(K.get_value(weight), [0.5, 2.5], rtol=1e-3)
-        found = optimizer.get_slot(weight, "m").dtype.base_dtype.name
-        assert found == ("float32" if dtype == "float16" else dtype)
+        slot_dtype = optimizer.get_slot(weight, "m").dtype.base_dtype.name
+        assert slot_dtype == ("float32" if dtype == "float16" else dtype)
 
 
 # Config.
@@ -252,8 +253,8 @@ def test_config_of_wrappers_and_schedules():
 def test_serialize_and_deserialize(definition):
     legacy = {"use_legacy_format": True} if "use_legacy_format" in str(_arguments(keras.optimizers.serialize)) else {}
     data = json.loads(json.dumps(keras.optimizers.serialize(definition.bind(MODULE), **legacy)))
-    found = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE), **legacy)
-    assert found.definition == definition
+    copy = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE), **legacy)
+    assert copy.definition == definition
     with harness.unregistered(MODULE), pytest.raises((TypeError, ValueError)):
         keras.optimizers.deserialize(data, **legacy)
     assert keras.optimizers.deserialize(data, **legacy).definition == definition
@@ -263,10 +264,10 @@ def _arguments(function):
     return (getattr(inspect, "getfullargspec", None) or inspect.getargspec)(function)
 
 
-# Files: 10 + 10 steps are 20, bit for bit, in each format.
+# Files: saving and loading after 10 of 20 steps changes nothing, bit for bit, in each format.
 
-CAN_SAVE_SAVED_MODEL = EAGER  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train what it loads
-# All there is: slots of another shape and dtype, counters, rows touched in an open window.
+CAN_SAVE_SAVED_MODEL = EAGER  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train a loaded one
+# Slots of another shape and dtype, counters, and touched rows of an open window.
 SAVED = everstep.accumulate(AdagradDecay(0.1, decay_steps=1, sparse="rows"), 4)
 
 
@@ -285,12 +286,12 @@ def test_files_resume_bit_for_bit(tmpdir):
     model.save_weights(os.path.join(path + ".checkpoint", "weights"), save_format="tf")
     if CAN_SAVE_SAVED_MODEL:
         model.save(path, save_format="tf")
-        # TensorFlow's own loader, too, which knows nothing of us and makes each slot like its variable.
+        # TensorFlow's own loader does not know our class, and creates each slot with its variable's shape.
         loaded = tf.saved_model.load(path)
-        found = list(loaded.signatures["serving_default"](tf.constant(INPUTS[:8], "float32")).values())[0]
-        np.testing.assert_allclose(found, model.predict(INPUTS[:8]), rtol=1e-5)
+        outputs = list(loaded.signatures["serving_default"](tf.constant(INPUTS[:8], "float32")).values())[0]
+        np.testing.assert_allclose(outputs, model.predict(INPUTS[:8]), rtol=1e-5)
     ten_steps(model)
-    wanted, state = model.get_weights(), model.optimizer.get_weights()
+    expected, state = model.get_weights(), model.optimizer.get_weights()
     names = [weight.name.split("/")[-1] for weight in model.optimizer.weights]
     custom_objects = everstep.custom_objects(MODULE)
 
@@ -305,7 +306,7 @@ def test_files_resume_bit_for_bit(tmpdir):
 
     def from_checkpoint():
         loaded = build()
-        loaded.compile(SAVED.bind(MODULE), "mse")  # nothing is built yet: slots are restored when they are made
+        loaded.compile(SAVED.bind(MODULE), "mse")  # slots do not exist yet: they are restored when they are created
         loaded.load_weights(os.path.join(path + ".checkpoint", "weights"))
         return loaded
 
@@ -314,18 +315,18 @@ def test_files_resume_bit_for_bit(tmpdir):
         model = load()
         assert model.optimizer.definition == SAVED, load.__name__
         ten_steps(model)
-        assert same(model.get_weights(), wanted), load.__name__
+        assert same(model.get_weights(), expected), load.__name__
         assert same(model.optimizer.get_weights(), state), load.__name__
         assert [weight.name.split("/")[-1] for weight in model.optimizer.weights] == names, load.__name__
 
 
-def test_files_do_not_become_stock_without_a_word(tmpdir):
-    """Stock loaders look names up in lower case, and find their own Adam before ours; our config stops them."""
+def test_files_are_not_silently_loaded_as_stock(tmpdir):
+    """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = keras.Sequential([keras.layers.Dense(1, input_shape=(3,))])
     compile_(model, Adam(0.01).bind(MODULE), traced=False)
     model.train_on_batch(INPUTS[:8], OUTPUTS[:8, :1])
     saved = [("model.h5", "h5")] + ([("model", "tf")] if CAN_SAVE_SAVED_MODEL else [])
-    if hasattr(getattr(keras, "saving", None), "deserialize_keras_object"):  # from 2.12 on, when .keras became a zip
+    if hasattr(getattr(keras, "saving", None), "deserialize_keras_object"):  # from 2.12 on, where .keras is a zip
         saved.append(("model.keras", "keras"))
     for name, form in saved:
         path = str(tmpdir.join(name))
@@ -338,7 +339,7 @@ def test_files_do_not_become_stock_without_a_word(tmpdir):
 
 @eager_only
 def test_a_checkpoint_restored_before_anything_is_built(tmpdir):
-    """Slots are then made in the checkpoint's order; get_weights, and with it HDF5, keeps its own."""
+    """Slots are then created in the checkpoint's order. get_weights, and with it HDF5, keeps its own order."""
     path = str(tmpdir.join("checkpoint"))
 
     def run(steps, restore):
@@ -355,9 +356,9 @@ def test_a_checkpoint_restored_before_anything_is_built(tmpdir):
 
     checkpoint, _ = run(3, False)
     path = checkpoint.save(path)
-    _, wanted = run(5, False)
-    _, found = run(2, True)
-    assert same(found, wanted)
+    _, expected = run(5, False)
+    _, actual = run(2, True)
+    assert same(actual, expected)
 
 
 @eager_only
@@ -373,7 +374,7 @@ def test_a_checkpoint_of_another_optimizer(tmpdir):
 
 
 class Idle(keras.layers.Layer):
-    """Has a variable that it does not use."""
+    """Has a variable that no output depends on."""
 
     def build(self, shape):
         self.idle = self.add_weight("idle", shape=(2,), initializer="ones")
@@ -384,7 +385,7 @@ class Idle(keras.layers.Layer):
 
 
 def test_a_variable_without_gradient_does_not_spoil_a_file(tmpdir):
-    """Loaders make the slots of every trainable variable; the saved positions have to fit. Stock graphs refuse it."""
+    """Loaders create slots for every trainable variable, so the positions must match. Stock graphs raise here."""
     model = keras.Sequential([Idle(input_shape=(3,)), keras.layers.Dense(2)])
     compile_(model, Adam(0.01).bind(MODULE), traced=False)
     fit(model)
@@ -395,7 +396,7 @@ def test_a_variable_without_gradient_does_not_spoil_a_file(tmpdir):
     assert len(model.optimizer.get_weights()) == 7
 
 
-# Bad input: our own error, and nothing has changed.
+# Bad input: raises an everstep error, and changes nothing.
 
 
 def test_ref_variables_are_refused():
@@ -412,7 +413,7 @@ def test_some_gradients_are_missing():
     assert K.get_value(optimizer.get_slot(without, "velocity")).tolist() == [0.0]
 
 
-# Constraints, mixed precision, wrappers of others, two groups.
+# Constraints, mixed precision, wrapping optimizers, two groups of variables.
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -429,7 +430,7 @@ def test_mixed_precision(loss_scale):
     precision = getattr(keras, "mixed_precision", None)
     if not hasattr(precision, "LossScaleOptimizer"):
         pytest.skip("mixed precision is experimental before TF 2.4")
-    found = []
+    results = []
     for optimizer in (SGD(0.01, momentum=0.5).bind(MODULE), API.stock("SGD", 0.01, momentum=0.5)):
         layer = keras.layers.Dense(2, dtype=precision.Policy("mixed_float16"), input_shape=(3,))
         model = keras.Sequential([layer])
@@ -438,13 +439,13 @@ def test_mixed_precision(loss_scale):
         fit(model)
         assert [each.dtype.name for each in model.trainable_variables] == ["float32"] * 2
         assert np.isfinite(model.get_weights()[0]).all() and abs(model.get_weights()[0] - 0.1).max() > 0.01
-        found.append(model.get_weights() + [number(optimizer.iterations)])
-    assert difference(found[0][:2], found[1][:2]) <= 1e-6
-    assert found[0][2] == found[1][2] > 0
+        results.append(model.get_weights() + [number(optimizer.iterations)])
+    assert difference(results[0][:2], results[1][:2]) <= 1e-6
+    assert results[0][2] == results[1][2] > 0
 
 
 def test_a_wrapper_that_hands_over_single_variables():
-    """As the wrappers of tensorflow_addons do: they share `iterations` and call the hooks of the optimizer inside."""
+    """The wrappers of tensorflow_addons do so: they share `iterations` and call the inner optimizer's hooks."""
 
     class Outer(BASE):
         def __init__(self, inner):
@@ -473,7 +474,7 @@ def test_a_wrapper_that_hands_over_single_variables():
         def get_config(self):
             return {}
 
-    found = []
+    results = []
     for wrap in (lambda inner: inner, Outer):
         optimizer = wrap(Adam(0.1).bind(MODULE))
         dense, rows = variable([1.0, 2.0]), variable(np.ones((3, 2)))
@@ -482,14 +483,14 @@ def test_a_wrapper_that_hands_over_single_variables():
         for _ in range(3):
             step()
         assert number(optimizer.iterations) == 3
-        found.append([K.get_value(dense), K.get_value(rows)])
-    assert difference(*found) <= 1e-6
+        results.append([K.get_value(dense), K.get_value(rows)])
+    assert difference(*results) <= 1e-6
     with pytest.raises(UnsupportedError, match="apply_gradients"):
         stepper(Outer(everstep.accumulate(SGD(), 2).bind(MODULE)), [(constant([1.0]), variable([1.0]))])()
 
 
 def test_applied_twice_in_a_step():
-    """Two groups of variables are two updates: `iterations` moves twice, and the second group's first t is 2."""
+    """Two groups of variables make two updates: `iterations` moves twice, and the second group starts at t = 2."""
     optimizer, one, two = Adam(0.1).bind(MODULE), variable([0.0]), variable([0.0])
     for weight in (one, two):
         stepper(optimizer, [(constant([1.0]), weight)])()
@@ -503,7 +504,7 @@ def test_applied_twice_in_a_step():
         stepper(counting, [(constant([1.0]), two)])()
 
 
-# Accumulation: 16 micro-steps are 4 updates with the batches joined.
+# Accumulation: 16 micro-steps make 4 updates, equal to those of the joined batches.
 
 
 @pytest.mark.shared

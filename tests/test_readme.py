@@ -1,4 +1,4 @@
-"""The README says what is so: its example runs, its support table is the targets', its files are there."""
+"""The README is correct: its example runs, its support table matches the targets, and its links work."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -38,8 +38,8 @@ def test_the_example_is_the_shipped_optimizer():
     subprocess.check_call([sys.executable, "-c", block + TRAINING])
 
 
-def found(name):
-    """The module that an example calls `name`, where it is here and has optimizers."""
+def module_of(name):
+    """Returns the module that an example calls `name`, or None if it is missing here or has no optimizers."""
     first, rest = name.split(".")[0], name.split(".")[1:]
     try:
         module = importlib.import_module({"tf": "tensorflow"}.get(first, first))
@@ -49,14 +49,14 @@ def found(name):
         module = getattr(module, part, None)
     if name.endswith(".train"):
         return module if hasattr(module, "Optimizer") else None
-    if name.endswith(".legacy"):  # from TF 2.16 on all its names are one class that warns
+    if name.endswith(".legacy"):  # from TF 2.16 on its classes are one class, which only warns
         return module if getattr(getattr(module, "Adam", None), "__name__", "") == "Adam" else None
     return module
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"Adam\(1e-3\)\.bind\(([\w.]+)\)", README))))
 def test_what_it_binds_to(name):
-    module = found(name)
+    module = module_of(name)
     if module is None:
         pytest.skip("no %s with optimizers here" % name)
     assert isinstance(Adam(1e-3).bind(module), Adam.native_class(module))

@@ -1,4 +1,4 @@
-"""The package is a stack of rooms: imports point down, and nowhere in a circle."""
+"""The package is a stack of rooms: imports point down, and never in a circle."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -12,9 +12,9 @@ from everstep.optimizers.contract.binder import Binder
 from everstep.optimizers.contract.kernel_names import KERNEL_NAMES
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LONGEST = 449  # lines of a shipped file
+LONGEST = 449  # maximum number of lines of a shipped file
 FOLDERS = {"api": "everstep", "compat": "everstep.compat", "optimizers": "everstep.optimizers"}
-# From the top down. A module is in the room with the longest name that fits: api/ is "everstep" but for its errors.
+# From the top down. A module belongs to the longest name that is a prefix: api/ is "everstep", except for errors.
 ROOMS = (
     "everstep",
     "everstep.compat.state",
@@ -23,18 +23,18 @@ ROOMS = (
     "everstep.compat.targets",
     "everstep.compat.engine",
     "everstep.compat.backends",
-    "everstep.optimizers",  # and everstep.optimizers.wrappers
+    "everstep.optimizers",  # includes everstep.optimizers.wrappers
     "everstep.optimizers.contract",
     "everstep.errors",
 )
-# {path:imported module: why not at the top of the file}
+# {path:imported module: the reason why the import is not at the top of the file}
 LATE = {
     "compat/targets/detect.py:everstep.compat.targets": "a target is loaded when its API is first spoken",
 }
 
 
 def shipped():
-    """{path: (module's name, source)} of everything that is installed; paths with / on every system."""
+    """Returns {path: (module name, source)} of everything that is installed. Paths use / on every system."""
     files = {}
     for folder, package in FOLDERS.items():
         for path, _, names in os.walk(os.path.join(ROOT, folder)):
@@ -48,7 +48,7 @@ def shipped():
 
 
 def imports(path, module, source, known):
-    """(imported everstep module, whether late: inside a function or by a call) of one file."""
+    """Yields (imported everstep module, True if inside a function or by a call) for one file."""
     tree = ast.parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     inside = {id(below) for function in functions for below in ast.walk(function)}
@@ -64,13 +64,13 @@ def imports(path, module, source, known):
             names = [text for text in literals if isinstance(text, str)]
         for name in names:
             if name.split(".")[0] == "everstep":
-                while name not in known:  # a name in a module, or the start of a name that is put together
+                while name not in known:  # `name` may be a name in a module, or the constant start of a computed name
                     name = name.rpartition(".")[0]
                 yield name, id(node) in inside or isinstance(node, ast.Call)
 
 
 class Rooms(object):
-    """What some files import.
+    """The imports of some files.
 
     Attributes:
         graph: {module: the modules that it imports}
@@ -81,10 +81,10 @@ class Rooms(object):
         self.graph, self.late = {}, set()
         known = {module for module, _ in files.values()}
         for path, (module, source) in files.items():
-            found = list(imports(path, module, source, known))
-            self.graph[module] = {name for name, _ in found}
-            self.late.update("{}:{}".format(path, name) for name, late in found if late)
-            if path == "optimizers/__init__.py":  # which imports all that it finds
+            imported = list(imports(path, module, source, known))
+            self.graph[module] = {name for name, _ in imported}
+            self.late.update("{}:{}".format(path, name) for name, late in imported if late)
+            if path == "optimizers/__init__.py":  # it imports every module that it finds
                 self.graph[module].update(name for name in known if self.room(name) == self.room(module) != name)
 
     @staticmethod
@@ -92,7 +92,7 @@ class Rooms(object):
         return max((room for room in ROOMS if (module + ".").startswith(room + ".")), key=len)
 
     def upward(self):
-        """["module -> module"] of the imports that point up, or from below at the top: api/__init__."""
+        """Returns ["module -> module"] of the imports that point up, including imports of api/__init__ from below."""
         level = lambda module: ROOMS.index(self.room(module))  # noqa: E731
         return sorted(
             "{} -> {}".format(module, name)
@@ -102,7 +102,7 @@ class Rooms(object):
         )
 
     def circles(self):
-        """The modules from which imports lead back to themselves."""
+        """Returns the modules whose imports lead back to themselves."""
         reached = {module: set(names) for module, names in self.graph.items()}
         for middle in reached:
             for names in reached.values():
@@ -173,7 +173,7 @@ def test_mistakes_are_seen():
     assert rooms.late == {"optimizers/rule.py:everstep.optimizers"}
 
 
-# What the contract is told of what stands above it
+# References that are passed down to the contract
 
 def test_an_unset_binder_says_so():
     with pytest.raises(AttributeError, match="binder.check is not set: everstep/__init__"):

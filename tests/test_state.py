@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""State, its file format and the matching of names, on arrays: nothing here needs a framework."""
+"""State, its file format and name matching, on NumPy arrays. Needs no framework."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -25,7 +25,7 @@ from everstep.optimizers import SGD, Adam, AdamW, Nadam
 
 try:
     import resource
-except ImportError:  # not on Windows
+except ImportError:  # on Windows
     resource = None
 
 BETA = u"\u03b2/\u6743\u91cd 1".encode("utf-8") if str is bytes else u"\u03b2/\u6743\u91cd 1"
@@ -33,7 +33,7 @@ SHAPES = OrderedDict([(BETA, (5, 3)), ("bias", (3,)), ("single", ())])
 
 
 class Training(object):
-    """A run on arrays whose definition has counters of its own, a scalar and, for one variable, rows to remember."""
+    """Training on arrays with a definition that has counters, a scalar and, for one variable, rows to remember."""
 
     def __init__(self, definition=None, seed=0, shapes=SHAPES):
         random = np.random.RandomState(seed)
@@ -54,10 +54,10 @@ class Training(object):
 
 
 def numbers(state):
-    """All that a state holds, to compare."""
-    found = [(name, slot, array) for name, slots in state.slots.items() for slot, array in slots.items()]
-    found += [(name, None, array) for name, array in state.variables.items()]
-    arrays = [(name, slot, np.asarray(array).dtype.str, np.asarray(array).tolist()) for name, slot, array in found]
+    """Returns everything that a state holds, for comparison."""
+    entries = [(name, slot, array) for name, slots in state.slots.items() for slot, array in slots.items()]
+    entries += [(name, None, array) for name, array in state.variables.items()]
+    arrays = [(name, slot, np.asarray(array).dtype.str, np.asarray(array).tolist()) for name, slot, array in entries]
     return arrays, state.updates, state.steps, state.pending, dict(state.scalars)
 
 
@@ -74,10 +74,10 @@ def test_a_file_gives_back_all_that_a_state_holds(tmpdir):
     assert everstep.Definition.from_config(loaded.definition) == everstep.accumulate(Nadam(0.1), 2)
     assert list(loaded.slots) == list(SHAPES) and list(loaded.slots["bias"]) == list(state.slots["bias"])
     assert repr(loaded) == "<everstep state of Accumulate: 1 updates, 3 variables>"
-    held = loaded.to_dict()
-    assert isinstance(held["slots"][BETA]["m"], np.ndarray) and held["updates"] == 1
-    assert sorted(held) == "definition pending scalars slots steps updates variables".split()
-    loaded.save(path)  # over the file that it reads from
+    content = loaded.to_dict()
+    assert isinstance(content["slots"][BETA]["m"], np.ndarray) and content["updates"] == 1
+    assert sorted(content) == "definition pending scalars slots steps updates variables".split()
+    loaded.save(path)  # overwrites the file that it reads from
     assert numbers(everstep.State.load(path)) == numbers(state)
     assert tmpdir.listdir() == [path]
 
@@ -86,12 +86,12 @@ def test_a_file_is_a_npz(tmpdir):
     path = str(tmpdir.join("run.npz"))
     state = Training().capture(weights=True)
     state.save(path)
-    with np.load(path) as found:
-        header = json.loads(found["everstep.json"].decode("utf-8"))
+    with np.load(path) as arrays:
+        header = json.loads(arrays["everstep.json"].decode("utf-8"))
         for name, slots in state.slots.items():
             for slot, array in slots.items():
                 entry = header["slots"][name if str is not bytes else name.decode("utf-8")][slot]
-                stored = found[entry["member"].replace(".npy", "")]
+                stored = arrays[entry["member"].replace(".npy", "")]
                 assert stored.dtype.str == entry["dtype"] and (stored == array).all()
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
@@ -139,7 +139,7 @@ def test_a_schedule_comes_back(tmpdir):
 
 
 class Generated(object):
-    """A handle of 40 MB that says how much of it was asked for at once."""
+    """A handle of 40 MB that records the largest piece that is read."""
 
     shape, dtype, most = (10000, 1000), np.dtype("float32"), 0
 
@@ -218,7 +218,7 @@ def test_a_save_that_fails_leaves_nothing(where, tmpdir):
     assert tmpdir.listdir() == []
 
 
-# Damage. Each case writes a file; loading it, or restoring what was loaded, has to be a StateError.
+# Damage. Each case writes a file. Loading it, or restoring the loaded state, must raise a StateError.
 
 HEADERS = {
     "a newer version": (lambda h: h.update(version=2), "newer everstep"),
@@ -294,7 +294,7 @@ TEXTS = {
 
 
 def forged(content, text):
-    """A file with another header, all sizes, places and checksums as they then have to be."""
+    """Returns a file with another header, and with sizes, positions and checksums to match."""
     length, = np.frombuffer(content[30 + len(npz_archive.HEADER_NAME) + 12 :][:8], "<u8").tolist()
     start = 30 + len(npz_archive.HEADER_NAME) + 20
     old_members = []
@@ -329,9 +329,9 @@ def truncated(content, random):
 
 
 def flipped(content, random):
-    found = bytearray(content)
-    found[random.randint(len(found))] ^= 1 << random.randint(8)
-    return bytes(found)
+    damaged = bytearray(content)
+    damaged[random.randint(len(damaged))] ^= 1 << random.randint(8)
+    return bytes(damaged)
 
 
 def cut_out(content, random):
@@ -345,7 +345,7 @@ def put_in(content, random):
 
 
 def exchanged(content, random):
-    """Two members in each other's place, as an archive all in order."""
+    """Swaps two members in an otherwise valid archive."""
     place = 1 + random.randint(5)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         infos = archive.infolist()
@@ -371,7 +371,7 @@ def rewritten(how):
     return make
 
 
-sprung = []  # what a pickle that is read does
+sprung = []  # filled if a file's pickle is executed
 
 
 class Trap(object):
@@ -417,7 +417,7 @@ WHOLE_FILES = {
 
 
 def edited(breaks):
-    """A whole and valid file of another state."""
+    """Returns a case that saves a changed state in a valid file."""
 
     def make(content, random):
         return breaks
@@ -501,18 +501,18 @@ def test_there_are_more_than_two_hundred_cases():
 def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
     _, make, needle = CASES[number]
     path = tmpdir.join("run.npz")
-    made = make(whole, np.random.RandomState(number))
-    if callable(made):
+    damage = make(whole, np.random.RandomState(number))
+    if callable(damage):
         state = Training().capture(weights=True)
-        made(state)
+        damage(state)
         state.save(str(path))
     else:
-        path.write_binary(made)
+        path.write_binary(damage)
     content, before = path.read_binary(), numbers(other.capture(weights=True))
     start, memory = os.times()[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     with pytest.raises(errors.StateError, match=needle) as raised:
         other.restore(everstep.State.load(str(path)), weights=True)
-    assert os.times()[0] - start < 20  # seconds of this process, however busy the others are
+    assert os.times()[0] - start < 20  # CPU seconds, so that other processes do not count
     if resource:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300000  # kB
     assert type(raised.value) in (errors.StateError, errors.FileError) and str(raised.value)
@@ -522,7 +522,7 @@ def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
 
 
 def test_what_was_not_damaged_is_restored(whole, other, tmpdir):
-    """The cases above fail for what they break, not for what they all have in common."""
+    """The undamaged file loads: the cases above fail for their damage, not for something that they share."""
     path, training = tmpdir.join("run.npz"), Training(seed=1)
     path.write_binary(forged(whole, archive_header(whole)))
     training.restore(everstep.State.load(str(path)), weights=True)
@@ -559,8 +559,8 @@ KILLED = """
         return everstep.State({"definition": "Adam"}, number, slots=slots)
 
     states = [state(float(number)) for number in range(3)]
-    for number, made in enumerate(states):
-        made.updates = number
+    for number, each in enumerate(states):
+        each.updates = number
     states[0].save(path)
     started = time.time()
     states[1].save(path)
@@ -575,10 +575,10 @@ KILLED = """
         time.sleep(random.uniform(0, 3 * took))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        found = everstep.State.load(path)
-        values = [np.asarray(slots["m"]) for slots in found.slots.values()]
-        assert len(values) == 4 and all((value == found.updates).all() for value in values), found.updates
-        seen.add(found.updates)
+        loaded = everstep.State.load(path)
+        values = [np.asarray(slots["m"]) for slots in loaded.slots.values()]
+        assert len(values) == 4 and all((value == loaded.updates).all() for value in values), loaded.updates
+        seen.add(loaded.updates)
         for name in os.listdir(os.path.dirname(path)):
             if name != os.path.basename(path):
                 left += 1
@@ -598,14 +598,14 @@ def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
     output, complaint = done.communicate()
     assert done.returncode == 0, complaint.decode("utf-8")
     seen, left = json.loads(output.decode("utf-8"))
-    assert len(seen) > 1 and left > 20, output  # so the kills came in the middle of saves, and after some
+    assert len(seen) > 1 and left > 20, output  # so some kills came in the middle of a save, and some after one
 
 
 # Names
 
 
-def shapes(**found):
-    return OrderedDict((name, {"m": shape}) for name, shape in sorted(found.items()))
+def shapes(**shape_of):
+    return OrderedDict((name, {"m": shape}) for name, shape in sorted(shape_of.items()))
 
 
 def names(*given):
@@ -613,11 +613,11 @@ def names(*given):
 
 
 def test_matches_by_name_pattern_and_order():
-    found = OrderedDict([("a", {"m": (1,)}), ("old/k1", {"m": (2,)}), ("old/k2", {"m": (3,)}), ("rest", {"m": (4,)})])
-    wanted = OrderedDict([("x", {"m": (4,)}), ("new/2", {"m": (3,)}), ("a", {"m": (1,)}), ("new/1", {"m": (2,)})])
-    matching = match(found, wanted, [r"old/k(\d)=new/\1"], by_order=True)
+    saved = OrderedDict([("a", {"m": (1,)}), ("old/k1", {"m": (2,)}), ("old/k2", {"m": (3,)}), ("rest", {"m": (4,)})])
+    trained = OrderedDict([("x", {"m": (4,)}), ("new/2", {"m": (3,)}), ("a", {"m": (1,)}), ("new/1", {"m": (2,)})])
+    matching = match(saved, trained, [r"old/k(\d)=new/\1"], by_order=True)
     assert matching.names == {"a": "a", "new/1": "old/k1", "new/2": "old/k2", "x": "rest"}
-    assert list(matching.names) == list(wanted)
+    assert list(matching.names) == list(trained)
     assert repr(matching) == "\n".join(
         [
             "VARIABLE  IN THE STATE  MATCHED BY",
@@ -700,7 +700,7 @@ def test_restore_by_pattern_and_by_order():
         assert counts == numbers(state)[1:]
 
 
-@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")  # NumPy 1.19 to 1.23 warns before it is asked
+@pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")  # NumPy 1.19 to 1.23 warns
 @pytest.mark.parametrize(
     "breaks",
     [
@@ -729,7 +729,7 @@ def test_a_state_of_another_definition():
         training.restore(state)
     training.restore(state, other_definition=True)
     assert numbers(training.capture()) == numbers(state)
-    state.definition = None  # as of a file that does not say
+    state.definition = None  # as in a file without one
     training.restore(state)
 
 
@@ -793,7 +793,7 @@ def test_an_optimizer_that_has_not_trained(tmpdir):
     fresh = Adam(0.1).bind(np)
     state = everstep.capture(fresh, [weights])
     assert numbers(state)[0] == [("0", "m", "<f8", [0.0] * 3), ("0", "v", "<f8", [0.0] * 3)] and state.updates == 0
-    assert not fresh._slots  # nothing was made
+    assert not fresh._slots  # capture created no slots
     trained = Training(Adam(0.1))
     everstep.restore(fresh, trained.capture(), {name: array.copy() for name, array in trained.variables.items()})
     assert fresh.iterations == trained.optimizer.iterations

@@ -1,7 +1,8 @@
-"""Every stock optimizer of the table that is here: what it saves is read, continued by ours, and written for it.
+"""Files of every stock optimizer of the table: everstep reads them, continues the run, and writes them for stock.
 
-Stock trains a layer of a kernel and a bias for a few steps and saves it in each format of its API. The run then goes on
-in three ways: stock itself; ours, restored from the file; stock, restored from what everstep wrote.
+Stock trains a layer of a kernel and a bias for a few steps and saves it in each format of its API. The run then
+continues in three ways: with stock itself; with ours, restored from the file; and with stock, restored from a file that
+everstep wrote.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -29,8 +30,8 @@ INPUTS = np.array([[0.5, -1.0, 0.3], [0.2, 0.4, -0.6], [-0.7, 0.1, 0.9], [1.0, 0
 OUTPUTS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25], [0.75, -0.5]], np.float32)
 KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
 BIAS = np.array([0.1, -0.2], np.float32)
-Way = namedtuple("Way", "name target sparse")  # as much of one as stock.allowed asks for
-# Beside those of tests/stock.py, arguments that are left to stock's own defaults.
+Way = namedtuple("Way", "name target sparse")  # the fields that stock.allowed needs
+# The cases of tests/stock.py, and some with stock's default arguments.
 TRAIN = stock.TRAIN + stock.CONTRIB + [("AdamOptimizer", 0.1, {}), ("RMSPropOptimizer", 0.01, {"momentum": 0.5})]
 
 
@@ -40,21 +41,21 @@ def spelled(name, rate, arguments):
     return "{}({})".format(name, ", ".join("{}={!r}".format(*item) for item in sorted(arguments.items())))
 
 
-def near(found, wanted, way, name):
+def near(actual, expected, way, name):
     bound, cause = stock.allowed(way, name, "dense")
     if bound > 0.2:
-        assert cause  # no definition follows: see docs/from_native.md
+        assert cause  # no definition follows it: see docs/from_native.md
         return
-    # By the size of the layer: its bias may come near 0.
-    found, wanted = [np.concatenate([np.ravel(value) for value in values]) for values in (found, wanted)]
-    assert oracle.distance(found, wanted) <= bound
+    # Relative to the whole layer, because its bias may come near 0.
+    actual, expected = [np.concatenate([np.ravel(value) for value in values]) for values in (actual, expected)]
+    assert oracle.distance(actual, expected) <= bound
 
 
 # tf.train
 
 
 class Session(object):
-    """The layer in a graph, by an optimizer of tf.train; restored from a file where there is one."""
+    """The layer in a graph, with an optimizer of tf.train. Restores a checkpoint if `path` is given."""
 
     def __init__(self, make, path=None):
         self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
@@ -62,7 +63,7 @@ class Session(object):
         with self.graph.as_default():
             self.variables = [tf.get_variable("kernel", initializer=tf.constant(KERNEL)),
                               tf.get_variable("bias", initializer=tf.constant(BIAS))]
-            # Fed, since contrib's AdamW decays weights before or after the gradients read them, at random.
+            # Gradients are fed: contrib's AdamW decays weights before or after the gradients read them, at random.
             self.grads = [tf.placeholder(tf.float32, value.shape) for value in (KERNEL, BIAS)]
             self.optimizer = make(tf.train)
             self.step = self.optimizer.apply_gradients(list(zip(self.grads, self.variables)))
@@ -97,12 +98,12 @@ WAYS_OF_TRAIN = namedtuple("Holder", "stock")(getattr(v1, "train", None))
 
 @pytest.mark.parametrize("way, name, rate, arguments", list(train_cases()), ids=ids)
 def test_saver(way, name, rate, arguments, tmp_path):
-    made = stock.stock_class(WAYS_OF_TRAIN, name)
+    stock_class = stock.stock_class(WAYS_OF_TRAIN, name)
     path, again = str(tmp_path / "model"), str(tmp_path / "again")
-    first = Session(lambda _: made(**dict(arguments, learning_rate=rate)))
+    first = Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)))
     first.train()
     first.save(path)
-    # It has no count where its rule needs none.
+    # Stock stores no count if its rule needs none.
     state = everstep.read_checkpoint(path, optimizer=spelled(name, rate, arguments))
     entry = entry_named("tf_train", name)
     assert state.updates == (STEPS if entry.head else 0) and set(state.slots) == {"kernel", "bias"}
@@ -111,26 +112,26 @@ def test_saver(way, name, rate, arguments, tmp_path):
             if slot.name in state.slots[variable.op.name]:
                 value = first.session.run(first.optimizer.get_slot(variable, slot.native))
                 np.testing.assert_array_equal(np.asarray(state.slots[variable.op.name][slot.name]), value)
-    wanted = first.train()
+    expected = first.train()
 
     definition = everstep.Definition.from_config(state.definition)
     ours = Session(lambda train: definition.bind(train))
     with ours.graph.as_default():
         everstep.restore(ours.optimizer, state, ours.variables, session=ours.session, weights=True)
-        near(ours.train(), wanted, way, name)
+        near(ours.train(), expected, way, name)
 
     everstep.write_checkpoint(state, again, "tf-saver")
-    if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam name their slots alike
-        near(Session(lambda _: made(**dict(arguments, learning_rate=rate)), again).train(), wanted, way, name)
-    for held in (first, ours):
-        held.session.close()
+    if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam have the same slot names
+        near(Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)), again).train(), expected, way, name)
+    for run in (first, ours):
+        run.session.close()
 
 
 # Keras
 
 
 def build(module, optimizer):
-    harness.start_anew(module)
+    harness.clear_session(module)
     model = module.models.Sequential()
     if keras_major(module) >= 3:
         model.add(module.Input((3,)))
@@ -151,7 +152,7 @@ def train(model):
 def extensions_of(api):
     if api not in ("update_step", "keras3") or tensorflow and tensorflow.__version__.startswith("2.11."):
         return [".h5"]
-    # Keras 3 loads no .h5 model so that it trains on.
+    # Keras 3 does not load .h5 models for training.
     return [".keras", ".weights.h5"] + [".h5"] * (api == "update_step")
 
 
@@ -161,7 +162,7 @@ def keras_cases():
         backend = module.backend.backend() if api == "keras3" else "function"
         way = Way(" ".join([api, backend]), api, True)
         for name, rate, arguments in stock.KERAS:
-            # Ftrl of TF 1.14 cannot be saved: its get_config calls what is not there.
+            # Ftrl of TF 1.14 cannot be saved: its get_config raises.
             no_config = name == "Ftrl" and tensorflow and tensorflow.__version__.startswith("1.14.")
             if hasattr(module.optimizers, name) and not no_config:
                 for extension in extensions_of(api):
@@ -169,7 +170,7 @@ def keras_cases():
 
 
 def made_by(module, name, rate, arguments):
-    """A stock optimizer with the arguments that this version takes."""
+    """Returns (a stock optimizer, its arguments): only the arguments that this version takes."""
     taken = getattr(module.optimizers, name)().get_config()
     known = {key: value for key, value in arguments.items() if key in taken}
     return stock_optimizer(module.optimizers, name, dict(known, learning_rate=rate)), known
@@ -178,7 +179,7 @@ def made_by(module, name, rate, arguments):
 @pytest.mark.parametrize("label, module, way, name, rate, arguments, extension", list(keras_cases()), ids=ids)
 def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     path, template, again = [str(tmp_path / (kind + extension)) for kind in ("model", "template", "again")]
-    harness.start_anew(module)
+    harness.clear_session(module)
     known = made_by(module, name, rate, arguments)[1]
 
     def make():
@@ -190,7 +191,7 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     model = build(module, make)
     train(model)
     save(model, path)
-    wanted = train(model)
+    expected = train(model)
     model = build(module, make)
     model.train_on_batch(INPUTS, OUTPUTS)
     save(model, template)
@@ -199,12 +200,12 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     if extension == ".weights.h5":
         how["optimizer"] = spelled(name, rate, {key: value for key, value in known.items() if key != "relative_step"})
     state = everstep.read_checkpoint(path, **how)
-    saved = way.target != "get_updates" or state.updates  # Keras before 2.3 saves no count of some
+    saved = way.target != "get_updates" or state.updates  # Keras before 2.3 does not always save a count
     assert not saved or state.updates == STEPS
     definition = everstep.Definition.from_config(state.definition)
     ours = build(module, lambda: definition.bind(module))
     everstep.restore(ours.optimizer, state, ours.trainable_weights, by_order=True, weights=True)
-    near(train(ours), wanted, way, name)
+    near(train(ours), expected, way, name)
 
     everstep.write_checkpoint(state, again, FORMAT[extension], template=template)
     if extension == ".weights.h5":
@@ -212,9 +213,9 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
         model.train_on_batch(INPUTS, OUTPUTS)
         model.load_weights(again)
     else:
-        harness.start_anew(module)
+        harness.clear_session(module)
         model = module.models.load_model(again)
-    near(train(model), wanted, way, name)
+    near(train(model), expected, way, name)
 
 
 @pytest.mark.shared(False)
@@ -229,7 +230,7 @@ SINCE_V2 = [pair for pair in keras_modules() if api_of(pair[1].optimizers.Adam) 
 
 @pytest.mark.parametrize("label, module", SINCE_V2, ids=ids)
 def test_our_own_factored_slots(label, module, tmp_path):
-    """A kernel has rows and columns, its bias a whole second moment; a file that goes by position has both."""
+    """A kernel has rows and columns, its bias a whole second moment. A file ordered by position has both."""
     path = str(tmp_path / ("model" + extensions_of(api_of(module.optimizers.Adam))[0]))
     model = build(module, lambda: everstep.optimizers.Adafactor(0.1, dense_ok=True).bind(module))
     train(model)
@@ -237,6 +238,6 @@ def test_our_own_factored_slots(label, module, tmp_path):
     live = everstep.capture(model.optimizer, model.trainable_weights)
     state = everstep.read_checkpoint(path)
     assert [sorted(slots) for slots in state.slots.values()] == [["columns", "rows"], ["v"]]
-    for found, wanted in zip(state.slots.values(), live.slots.values()):
-        for slot, handle in found.items():
-            np.testing.assert_array_equal(np.asarray(handle), np.asarray(wanted[slot]), err_msg=slot)
+    for actual, expected in zip(state.slots.values(), live.slots.values()):
+        for slot, handle in actual.items():
+            np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[slot]), err_msg=slot)

@@ -1,4 +1,4 @@
-"""The stock table against the classes of the frameworks that are installed here."""
+"""Compares the stock table with the optimizer classes of the installed frameworks."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -23,19 +23,19 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "mak
 
 import docstrings  # noqa: E402
 
-# What is no optimizer by itself: the base classes of the APIs, and what stands in for a class that is gone.
+# Base classes of the APIs, and placeholders for removed classes.
 BASES = ("Optimizer", "OptimizerV1", "OptimizerV2", "BaseOptimizer", "KerasOptimizer", "TFOptimizerV1", "_OptimizerV2",
          "_BaseOptimizer", "TFOptimizer", "LegacyOptimizerWarning", "TorchOptimizer",
          "JaxOptimizer", "NumpyOptimizer", "TensorflowOptimizer", "TorchParallelOptimizer")
-# Arguments that all classes of an API have, and that from_native reads, keeps out or has no use for.
+# Arguments that all classes of an API share, or that from_native reads, refuses or ignores.
 SHARED = set(
     "use_locking name clipnorm clipvalue global_clipnorm weight_decay use_ema ema_momentum ema_overwrite_frequency "
     "jit_compile loss_scale_factor gradient_accumulation_steps gradient_aggregator gradient_transformers decay lr "
     "is_legacy_optimizer relative_step skip_list sign_decay_fn accum_name linear_name "
     "use_own_namescope_for_non_slot_vars adaptive_epsilon schedule_decay mesh".split()
 )
-UNUSED = {("SGD", "amsgrad")}  # TF 2.11 takes it and does nothing with it
-# Defaults that a version has other than the table: (target, argument, how its modules are called, default).
+UNUSED = {("SGD", "amsgrad")}  # TF 2.11 accepts and ignores it
+# Defaults of single versions that differ from the table: (target, argument, prefix of the module, default).
 OTHER_DEFAULTS = [
     ("get_updates", "epsilon", "tensorflow.python.keras._impl", 1e-8),  # the first tf.keras
     ("optimizer_v2", "learning_rate", "tensorflow.python.keras.optimizer_v2.ftrl", REQUIRED),  # TF 1.14
@@ -44,13 +44,13 @@ OTHER_DEFAULTS = [
 
 def below(base):
     yield base
-    for made in base.__subclasses__():
-        for each in below(made):
+    for subclass in base.__subclasses__():
+        for each in below(subclass):
             yield each
 
 
 def stock_classes():
-    """{(target, name, module): class} of all optimizer classes that the frameworks here have loaded or export."""
+    """Returns {(target, name, module): class} of all optimizer classes that the frameworks here load or export."""
     bases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -58,20 +58,20 @@ def stock_classes():
             try:
                 importlib.import_module(name)
             except ImportError:
-                pass  # not before TF 1.4, nor after 1.15
+                pass  # before TF 1.4 and after 1.15
         for _, module in known_modules():
             holder = getattr(module, "optimizers", module)
             exported = [getattr(holder, each, None) for each in dir(holder)]
             exported = [each for each in exported if isinstance(each, type) and hasattr(each, "__subclasses__")]
-            bases.extend(base for made in exported for base in made.__mro__ if base.__name__ in BASES)
-            bases.extend(made for made in exported if any(target.speaks(made) for target in TARGETS))
-    found = {}
+            bases.extend(base for subclass in exported for base in subclass.__mro__ if base.__name__ in BASES)
+            bases.extend(subclass for subclass in exported if any(target.speaks(subclass) for target in TARGETS))
+    classes = {}
     for base in set(bases):
-        for made in below(base):
-            if made.__module__.split(".")[0] in FRAMEWORKS and made.__name__ not in BASES:
-                target = next((target.name for target in TARGETS if target.speaks(made)), None)
-                found[target or "", made.__name__, made.__module__] = made
-    return found
+        for subclass in below(base):
+            if subclass.__module__.split(".")[0] in FRAMEWORKS and subclass.__name__ not in BASES:
+                target = next((target.name for target in TARGETS if target.speaks(subclass)), None)
+                classes[target or "", subclass.__name__, subclass.__module__] = subclass
+    return classes
 
 
 CLASSES = stock_classes()
@@ -80,9 +80,9 @@ CLASSES = stock_classes()
 @pytest.mark.skipif(not CLASSES, reason="no framework is installed here")
 def test_every_class_is_in_the_table_or_refused_with_a_reason():
     missing = []
-    for (target, name, module), made in sorted(CLASSES.items()):
+    for (target, name, module), optimizer_class in sorted(CLASSES.items()):
         try:
-            entry_of_class(made, target or None)
+            entry_of_class(optimizer_class, target or None)
         except UnsupportedError as error:
             if "is not one of those that definitions follow: " not in str(error):
                 missing.append((target, name, module))
@@ -90,73 +90,74 @@ def test_every_class_is_in_the_table_or_refused_with_a_reason():
 
 
 def test_a_class_that_is_not_in_the_table_is_found():
-    made = type(str("NewOptimizer"), (object,), {"__module__": "keras.src.optimizers.new"})
+    optimizer_class = type(str("NewOptimizer"), (object,), {"__module__": "keras.src.optimizers.new"})
     with pytest.raises(UnsupportedError, match="NewOptimizer is not one of the stock optimizers"):
-        entry_of_class(made, "keras3")
+        entry_of_class(optimizer_class, "keras3")
 
 
 def in_table():
-    """(entry, class) of those here that the table has."""
-    for (target, _, _), made in sorted(CLASSES.items()):
+    """Yields (entry, class) for each installed class that is in the table."""
+    for (target, _, _), optimizer_class in sorted(CLASSES.items()):
         try:
-            yield entry_of_class(made, target or None), made
+            yield entry_of_class(optimizer_class, target or None), optimizer_class
         except UnsupportedError:
             pass
 
 
-def arguments_of(made):
-    """{argument: default} of a constructor as it is written; None where it is wrapped."""
-    code, values = made.__init__.__code__, made.__init__.__defaults__ or ()
+def arguments_of(optimizer_class):
+    """Returns {argument: default} from a constructor's signature, or None if the constructor is wrapped."""
+    code, values = optimizer_class.__init__.__code__, optimizer_class.__init__.__defaults__ or ()
     names = code.co_varnames[1 : code.co_argcount]
-    found = dict.fromkeys(names, REQUIRED)
-    found.update(zip(reversed(names), reversed(values)))
-    return found if {"learning_rate", "lr"}.intersection(found) else None
+    defaults = dict.fromkeys(names, REQUIRED)
+    defaults.update(zip(reversed(names), reversed(values)))
+    return defaults if {"learning_rate", "lr"}.intersection(defaults) else None
 
 
 def ids(value):
     return getattr(value, "native", getattr(value, "__module__", None))
 
 
-@pytest.mark.parametrize("entry, made", list(in_table()), ids=ids)
-def test_defaults_are_those_of_the_class(entry, made):
-    """As its constructor has them, and as it tells them where Keras works them out (`epsilon=None`)."""
-    written = arguments_of(made)
+@pytest.mark.parametrize("entry, optimizer_class", list(in_table()), ids=ids)
+def test_defaults_are_those_of_the_class(entry, optimizer_class):
+    """As in the constructor's signature, or in the config if Keras computes the default (`epsilon=None`)."""
+    written = arguments_of(optimizer_class)
     if written is None:
-        assert entry.target in ("get_updates", "update_step", "keras3", "optimizer_v2"), made
+        assert entry.target in ("get_updates", "update_step", "keras3", "optimizer_v2"), optimizer_class
         written = {}
     written = {{"lr": "learning_rate"}.get(name, name): value for name, value in written.items()}
     unknown = {each for each in set(written) - set(entry.defaults) - SHARED if (entry.native, each) not in UNUSED}
-    assert not unknown, "{} has arguments that the table has not: {}".format(made, sorted(unknown))
+    assert not unknown, "{} has arguments that the table has not: {}".format(optimizer_class, sorted(unknown))
     told = {}
     if entry.target != "tf_train":
-        told = config_of(made)
-    for theirs, wanted in entry.defaults.items():
-        found = told.get(theirs, written.get(theirs, wanted))
+        told = config_of(optimizer_class)
+    for theirs, expected in entry.defaults.items():
+        actual = told.get(theirs, written.get(theirs, expected))
         for target, argument, module, other in OTHER_DEFAULTS:
-            if (target, argument, found) == (entry.target, theirs, other) and made.__module__.startswith(module):
-                wanted = other
-        if wanted is REQUIRED:
-            assert found is REQUIRED
-        elif found is not None:  # tf.train.FtrlOptimizer(beta=None)
-            assert np.float32(found) == np.float32(wanted), theirs
+            known = (target, argument, actual) == (entry.target, theirs, other)
+            if known and optimizer_class.__module__.startswith(module):
+                expected = other
+        if expected is REQUIRED:
+            assert actual is REQUIRED
+        elif actual is not None:  # tf.train.FtrlOptimizer(beta=None)
+            assert np.float32(actual) == np.float32(expected), theirs
 
 
-def config_of(made):
-    """The config of one that is made without arguments, with lr as learning_rate; {} where that is not possible."""
-    keras = namedtuple("Keras", "backend")(getattr(sys.modules[made.__module__], "K", None))
+def config_of(optimizer_class):
+    """Returns the config of an optimizer made without arguments, with lr as learning_rate; {} if that fails."""
+    keras = namedtuple("Keras", "backend")(getattr(sys.modules[optimizer_class.__module__], "K", None))
     if hasattr(keras.backend, "get_session"):
-        harness.start_anew(keras)  # else its session may be of another test's graph
+        harness.clear_session(keras)  # the current session may belong to another test's graph
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            config = made().get_config()
-        except TypeError:  # Ftrl of TF 1.14 needs a rate, and its get_config calls what is not there
+            config = optimizer_class().get_config()
+        except TypeError:  # Ftrl of TF 1.14 needs a rate, and its get_config raises
             return {}
     return dict(config, **({"learning_rate": config["lr"]} if "lr" in config else {}))
 
 
 def test_the_table_fits_the_definitions():
-    """Each argument and option is one of the definition, each slot on disk is one, and no entry stands twice."""
+    """Arguments, options and slots of each entry exist in its definition, and no class has two entries."""
     seen = set()
     for entry in STOCK:
         assert (entry.target, entry.native) not in seen, entry
@@ -170,8 +171,8 @@ def test_the_table_fits_the_definitions():
         scalars = {name for name, each in declared.items() if each.kind == "scalar"}
         counters = {counter.name for counter in entry.head + entry.tail}
         assert counters <= scalars | {"updates", "learning_rate", "beta1_power", "beta2_power"}, entry
-        made = entry.make(dict.fromkeys([name for name, value in entry.defaults.items() if value is REQUIRED], 0.5))
-        needed = set(flat(made, "slot"))
+        required = [name for name, value in entry.defaults.items() if value is REQUIRED]
+        needed = set(flat(entry.make(dict.fromkeys(required, 0.5)), "slot"))
         assert needed <= {slot.name for slot in entry.slots}, (entry, needed)
     assert not {entry.native for entry in STOCK}.intersection(UNSUPPORTED)
 

@@ -1,4 +1,4 @@
-"""What each module speaks, in every environment; and that what `bind` gives is trained by that module's own models."""
+"""`bind` finds the right target for every module here, and the module's own models train with the result."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -18,7 +18,7 @@ import everstep
 from everstep.compat.targets import base, detect
 from everstep.errors import EverstepError, TargetError
 from everstep.optimizers import SGD, Adam
-from harness import start_anew
+from harness import clear_session
 
 
 def installed(name):
@@ -42,7 +42,7 @@ def part(module, path):
 
 
 def tensorflow_speaks():
-    """(path, target or None) for TensorFlow's modules, by its version: what the hooks must come to."""
+    """Yields (path, target or None) of TensorFlow's modules by version: detection by hooks must give the same."""
     if tf is None:
         return
     here = version(tf)
@@ -60,7 +60,7 @@ def tensorflow_speaks():
     yield "keras.optimizers", whole
     yield "optimizers", whole
     yield "keras.optimizers.legacy", "optimizer_v2" if here < Version("2.16") else None
-    # In 2.9 and 2.10 it is there, with another design than that of 2.11; from 2.16 on it is gone.
+    # In 2.9 and 2.10 it exists with another design than in 2.11; from 2.16 on it does not exist.
     yield "keras.optimizers.experimental", "update_step" if Version("2.11") <= here < Version("2.16") else None
     yield "compat.v1", None
     yield "contrib", None
@@ -73,7 +73,7 @@ def keras_speaks():
     if here < Version("2.4"):
         whole = "get_updates"
     elif here < Version("2.13"):
-        # 2.4 hands on what tf.keras has; 2.11 and 2.12 export legacy classes beside the new ones of tf.keras.
+        # 2.4 forwards tf.keras; 2.11 and 2.12 export legacy classes beside the new ones of tf.keras.
         whole = "optimizer_v2"
     elif here < Version("3"):
         whole = "update_step"
@@ -81,7 +81,7 @@ def keras_speaks():
         whole = "keras3"
     yield "keras", whole
     yield "keras.optimizers", whole
-    # 2.9 to 2.12 have a folder of that name, without classes in it; Keras 3 has classes without hooks.
+    # 2.9 to 2.12 have a folder of that name without classes; Keras 3 has classes without hooks.
     yield "keras.optimizers.legacy", "optimizer_v2" if Version("2.13") <= here < Version("3") else None
 
 
@@ -110,16 +110,17 @@ def test_what_a_module_speaks(name, module, target):
             detect.find(module)
         assert "What works" in str(caught.value)
         return
-    found = detect.find(module)
-    assert found.target.name == target
-    made = Adam(0.5).bind(module)
-    assert isinstance(made, found.base) and type(made).__name__ == "Adam" and type(made) is Adam.native_class(module)
+    api = detect.find(module)
+    assert api.target.name == target
+    optimizer = Adam(0.5).bind(module)
+    assert isinstance(optimizer, api.base) and type(optimizer).__name__ == "Adam"
+    assert type(optimizer) is Adam.native_class(module)
     objects = everstep.custom_objects(module)
-    assert objects["Adam"] is objects["adam"] is type(made) and issubclass(objects["Accumulate"], found.base)
+    assert objects["Adam"] is objects["adam"] is type(optimizer) and issubclass(objects["Accumulate"], api.base)
 
 
-def test_the_base_is_that_of_the_modules_own_optimizers():
-    """What `compile` and `isinstance` look at."""
+def test_the_base_is_a_base_of_the_modules_own_optimizers():
+    """`compile` and `isinstance` check for this class."""
     for name, module, target in CASES:
         if target not in (None, "tf_train", "arrays"):
             holder = getattr(module, "optimizers", module)
@@ -146,7 +147,7 @@ def test_classes_and_instances_of_optimizers():
 
 
 def test_tensorflow_itself():
-    """It has several optimizer APIs; in some versions one of them at the top too."""
+    """TensorFlow has several optimizer APIs, in some versions one of them at the top level too."""
     if tf is None:
         pytest.skip("no TensorFlow is in this environment")
     with pytest.raises(TargetError, match="Pass the part of it that you train with"):
@@ -168,9 +169,9 @@ def test_hints():
 
 
 def trains(whole, holder):
-    """Whether the models of a Keras train with what is bound to one of its modules."""
+    """Trains a model of a Keras with an optimizer that is bound to one of its modules."""
     models, layers = (importlib.import_module(whole.__name__ + part) for part in (".models", ".layers"))
-    start_anew(whole)
+    clear_session(whole)
     model = models.Sequential([layers.Dense(1, use_bias=False, input_shape=(2,), kernel_initializer="zeros")])
     optimizer = SGD(0.5).bind(holder)
     model.compile(optimizer, "mse")
@@ -184,33 +185,33 @@ SPEAKING = [(name, module) for name, module, target in CASES if target and name.
 
 
 @pytest.mark.parametrize("name, holder", SPEAKING, ids=[name for name, _ in SPEAKING])
-def test_the_keras_packages_train_what_they_gave(name, holder):
-    """The keras package beside TensorFlow 2.4 and newer: its classes and models are not always tf.keras's."""
+def test_keras_packages_train_with_their_own_classes(name, holder):
+    """From TensorFlow 2.4 on, the keras package's classes and models are not always those of tf.keras."""
     trains(keras if name.startswith("keras") else tf_keras, holder)
 
 
 def test_a_class_speaks_one_target_alone():
-    """Though an OptimizerV2 has get_updates, and new-style and Keras 3 optimizers share most of their names."""
+    """An OptimizerV2 has get_updates too, and new-style and Keras 3 optimizers share most names."""
     for name, module, target in CASES:
         if target not in (None, "arrays"):
             base = detect.find(module).base
             assert [each.name for each in detect.TARGETS if each.speaks(base)] == [target], name
 
 
-def test_the_optimizer_class_that_misleads_is_not_asked():
-    """`keras.optimizers.Optimizer` is in some versions no base of what the module's own Adam is."""
+def test_a_misleading_optimizer_class_is_ignored():
+    """In some versions `keras.optimizers.Optimizer` is not a base of the module's own Adam."""
     if keras is None or not Version("2.9") <= version(keras) < Version("2.13"):
         pytest.skip("the keras package that misleads is that of 2.9 to 2.12")
-    named, found = keras.optimizers.Optimizer, detect.find(keras)
-    assert not issubclass(keras.optimizers.SGD, named) and found.base is not named
-    assert isinstance(Adam().bind(keras), found.base) and found.target.name == "optimizer_v2"
+    named, api = keras.optimizers.Optimizer, detect.find(keras)
+    assert not issubclass(keras.optimizers.SGD, named) and api.base is not named
+    assert isinstance(Adam().bind(keras), api.base) and api.target.name == "optimizer_v2"
 
 
 @pytest.mark.skipif(tf is not None or keras is None, reason="TensorFlow is in this environment, or no Keras")
 def test_keras_without_tensorflow():
     assert keras.backend.backend() in ("jax", "torch")
-    made = Adam().bind(keras)
-    made.build([keras.Variable(numpy.ones(2))])
+    optimizer = Adam().bind(keras)
+    optimizer.build([keras.Variable(numpy.ones(2))])
     assert installed("tensorflow") is None and "tensorflow" not in sys.modules
 
 
@@ -221,7 +222,7 @@ def test_known_modules_are_what_is_here():
     assert (names["tf_keras"] is None) == (tf_keras is None)
 
 
-# Members: each target has what compat/targets/base.py lists, in its order.
+# Members: each target has those that compat/targets/base.py lists, in its order.
 
 CLASSES = [detect.load(api) for api in detect.TARGETS + (detect.ARRAYS,)]
 LISTED = re.findall(r"^    (\w+)\(.*?\): ", inspect.getdoc(base.Target), re.M)
@@ -229,8 +230,8 @@ FACTS = ", ".join(re.findall(r"^    (\w[\w, ]*): ", inspect.getdoc(base.Target),
 
 
 def missing(target_class):
-    own = target_class.__mro__[: target_class.__mro__.index(base.Target)]
-    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own)]
+    own_classes = target_class.__mro__[: target_class.__mro__.index(base.Target)]
+    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own_classes)]
 
 
 @pytest.mark.parametrize("target_class", CLASSES, ids=[each.__name__ for each in CLASSES])
@@ -249,7 +250,7 @@ def test_a_forgotten_member_is_named():
 
 
 def members(source):
-    """{class: names of its functions} of those classes of a module that are targets."""
+    """Yields (class, names of its functions) for the target classes of a module."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name.endswith("Target"):
             yield node.name, [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
@@ -259,8 +260,8 @@ def test_members_stand_in_the_order_of_the_base():
     modules = {sys.modules[each.__module__] for target in CLASSES for each in target.__mro__ if "Target" in str(each)}
     checked = 0
     for module in modules - {base}:
-        for name, found in members(inspect.getsource(module)):
-            shared = [member for member in found if member in LISTED]
+        for name, functions in members(inspect.getsource(module)):
+            shared = [member for member in functions if member in LISTED]
             assert shared == sorted(shared, key=LISTED.index), name
             checked += 1
     assert checked >= len(CLASSES) + 1
@@ -281,7 +282,7 @@ def test_the_base_lists_what_the_rooms_above_and_below_ask():
     assert all(hasattr(base.Target, name) for name in set(LISTED) - set(base.REQUIRED) - {"get_config", "from_config"})
 
 
-# What a target declares as unsupported raises.
+# Everything that a target declares as unsupported raises.
 
 MODULES = {target: module for name, module, target in reversed(CASES) if target}
 UNSUPPORTED = [(each.target, item) for each in CLASSES if each.target in MODULES for item in each.unsupported]
@@ -296,7 +297,7 @@ def by_keyword(name):
 
 
 def by_step(make):
-    """Trains what `make` gives."""
+    """Returns a trigger that trains the variable of `make`."""
 
     def trigger(module):
         optimizer, variable = Adam(0.1).bind(module), make(module)

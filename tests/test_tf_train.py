@@ -1,4 +1,4 @@
-"""The tf_train target: what it promises beside the numbers that the battery compares, on the TensorFlow here."""
+"""The tf_train target: what it promises beyond the numbers that the battery compares, on the TensorFlow here."""
 from __future__ import absolute_import, division, print_function
 
 import functools
@@ -26,12 +26,12 @@ ALL_KINDS = KINDS + ("parts",)
 START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
 RANDOM = np.random.RandomState(0)
 GRADS = RANDOM.randn(20, 4, 3).astype(np.float32)
-IDS = RANDOM.randint(0, 4, (20, 5))  # five rows of four: always some twice
+IDS = RANDOM.randint(0, 4, (20, 5))  # five rows out of four, so one always repeats
 VALUES = RANDOM.randn(20, 5, 3).astype(np.float32)
 
 
 class Slow(everstep.Definition):
-    """Weights that start at the variable's value and follow it, and a norm over all variables."""
+    """An average that starts at the variable's value, and a norm over all variables."""
 
     learning_rate = everstep.hyper(0.1)
     average = everstep.slot(init=everstep.VARIABLE)
@@ -45,7 +45,7 @@ class Slow(everstep.Definition):
 
 
 class Whole(everstep.Definition):
-    """A rule that must see whole variables."""
+    """A rule that needs whole variables."""
 
     locality = "variable"
     learning_rate = everstep.hyper(0.1)
@@ -55,20 +55,20 @@ class Whole(everstep.Definition):
 
 
 class Graph(object):
-    """A graph of its own with one variable W, and the placeholders that give its gradient."""
+    """A new graph with one variable W, and the placeholders that feed its gradient."""
 
     def __init__(self, kind="ref", sparse=False, value=START, parts=2, **more):
         self.graph, self.sparse = tf.Graph(), sparse
         self.session = v1.Session(graph=self.graph)
         with self.graph.as_default():
-            self.made = make_variable("W", kind, value, parts, **more)
-            self.variables = list(self.made) if kind == "parts" else [self.made]
+            self.weight = make_variable("W", kind, value, parts, **more)
+            self.variables = list(self.weight) if kind == "parts" else [self.weight]
             dtype = self.variables[0].dtype.base_dtype
-            whole = tf.concat(self.variables, 0) if kind == "parts" else self.made
+            whole = tf.concat(self.variables, 0) if kind == "parts" else self.weight
             if sparse:
                 self.ids = v1.placeholder(tf.int32, [None])
                 self.given = v1.placeholder(dtype, [None] + list(value.shape[1:]))
-                looked_up = v1.nn.embedding_lookup(self.made, self.ids, partition_strategy="div")
+                looked_up = v1.nn.embedding_lookup(self.weight, self.ids, partition_strategy="div")
                 self.loss = tf.reduce_sum(looked_up * self.given)
             else:
                 self.given = v1.placeholder(dtype, value.shape)
@@ -112,7 +112,7 @@ def make_variable(name, kind, value, parts=2, **more):
 
 
 def expected(definition, steps, sparse=False, start=START, dtype=np.float64):
-    """The weights and the optimizer of the same run on NumPy."""
+    """Returns the weights and the optimizer of the same run on NumPy."""
     weights = np.array(start, dtype)
     optimizer = definition.bind(np)
     for step in steps:
@@ -122,8 +122,8 @@ def expected(definition, steps, sparse=False, start=START, dtype=np.float64):
     return weights, optimizer
 
 
-def assert_same(found, wanted, bound=1e-5):
-    assert np.max(np.abs(found - wanted)) <= bound * np.max(np.abs(wanted))
+def assert_same(actual, expected, bound=1e-5):
+    assert np.max(np.abs(actual - expected)) <= bound * np.max(np.abs(expected))
 
 
 DEFINITIONS = [
@@ -151,8 +151,8 @@ def test_parts_of_a_variable_train_as_the_whole(definition, sparse):
         train_op = optimizer.minimize(graph.loss)
         graph.initialize()
         graph.train(train_op, range(12))
-        wanted, arrays = expected(definition, range(12), sparse)
-        assert_same(graph.whole(), wanted)
+        reference, arrays = expected(definition, range(12), sparse)
+        assert_same(graph.whole(), reference)
         for name in optimizer.get_slot_names():
             slots = [optimizer.get_slot(part, name) for part in graph.variables]
             assert_same(graph.whole(slots), arrays.get_slot(next(iter(arrays._rules.values()))[2], name))
@@ -169,8 +169,8 @@ def test_a_partitioned_variable_is_given_by_its_parts():
     with Graph("parts") as graph:
         optimizer = SGD(1.0).bind(v1.train)
         with pytest.raises(VariableError, match="parts"):
-            optimizer.apply_gradients([(tf.constant(GRADS[0]), graph.made)])
-        train_op = optimizer.minimize(graph.loss, var_list=[graph.made])
+            optimizer.apply_gradients([(tf.constant(GRADS[0]), graph.weight)])
+        train_op = optimizer.minimize(graph.loss, var_list=[graph.weight])
         graph.initialize()
         graph.train(train_op, range(2))
         assert_same(graph.whole(), START - GRADS[:2].sum(0))
@@ -192,23 +192,23 @@ def test_use_locking(kind, use_locking):
 
 
 AT_ONCE = ("AssignSub", "AssignSubVariableOp", "ScatterSub", "ResourceScatterSub", "ResourceScatterAdd")
-BY_VALUE = (Yogi,)  # which shrinks what it moved, and so gives the new value, as that of TensorFlow Addons does
+BY_VALUE = (Yogi,)  # its proximal step shrinks the moved variable, so it assigns the new value, as in TensorFlow Addons
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sparse", [None, "exact", "rows"])
-@pytest.mark.parametrize("made", [each for each in battery.definition_classes() if each not in BY_VALUE])
-def test_with_locking_a_variable_is_read_and_written_at_once(made, sparse, kind, monkeypatch):
-    """So that of asynchronous workers none overwrites what another wrote: a large variable neither."""
+@pytest.mark.parametrize("rule", [each for each in battery.definition_classes() if each not in BY_VALUE])
+def test_use_locking_updates_each_variable_in_one_operation(rule, sparse, kind, monkeypatch):
+    """Asynchronous workers must not overwrite each other's updates, large variables included."""
     monkeypatch.setattr(lowering, "LARGE", START.nbytes - 1)
     monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
     with Graph(kind, sparse=bool(sparse)) as graph:
-        battery.made(made, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
-        variable = getattr(graph.made, "handle", graph.made).op
+        battery.define(rule, dict(sparse=sparse or "exact")).bind(v1.train, use_locking=True).minimize(graph.loss)
+        variable = getattr(graph.weight, "handle", graph.weight).op
         using = [op for op in graph.graph.get_operations() if op.inputs and op.inputs[0].op is variable]
         writing = [op.type for op in using if any(word in op.type for word in ("Assign", "Apply", "Scatter"))]
-        writing.remove(graph.made.initializer.type)
+        writing.remove(graph.weight.initializer.type)
         assert writing and all(each in AT_ONCE or "Apply" in each for each in writing)
 
 
@@ -228,7 +228,7 @@ def test_other_float_types(kind, sparse, dtype, bound):
 
 
 def scalar_hypers():
-    """Each way to give a learning rate: (name, what to give, what to feed at a step, the same for NumPy)."""
+    """Yields each way to give a learning rate: (name, rate, what to feed at a step, the same for NumPy)."""
     falling = everstep.InverseTimeDecay(0.1, 0.5)
 
     def fed(step):
@@ -261,7 +261,7 @@ def scalar_hypers():
 @pytest.mark.parametrize("way", scalar_hypers(), ids=lambda way: way[0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ways_to_give_a_hyper(kind, way):
-    _, given, fed, wanted = way
+    _, given, fed, reference = way
     with Graph(kind) as graph:
         global_step = v1.train.get_or_create_global_step()
         rate = given()
@@ -270,7 +270,7 @@ def test_ways_to_give_a_hyper(kind, way):
         graph.initialize()
         for step in range(6):
             graph.train(train_op, [step], fed(step) if fed else None)
-        assert_same(graph.whole(), expected(Adam(wanted, epsilon=wanted), range(6))[0])
+        assert_same(graph.whole(), expected(Adam(reference, epsilon=reference), range(6))[0])
         for attribute in ("learning_rate", "lr", "epsilon"):
             with pytest.raises(HyperValueError, match="constant of the graph"):
                 setattr(optimizer, attribute, 0.5)
@@ -285,15 +285,15 @@ def test_a_tensor_of_another_graph_is_refused():
         assert len(v1.global_variables()) == 1
 
 
-# What minimize and apply_gradients take.
+# Arguments of minimize and apply_gradients.
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
 def test_no_race_in_a_deep_chain(kind, gate):
-    """Every gradient is of the weights before the step and every t is right, whatever the gate, in 300 steps."""
+    """With every gate, all gradients use the weights before the step and each t is right, over 300 steps."""
     random, rate = np.random.RandomState(1), 0.02
-    data = random.randn(300, 2, 8, 3).astype(np.float32)  # others at each step, so that gradients stay large
+    data = random.randn(300, 2, 8, 3).astype(np.float32)  # new data at each step, so that gradients stay large
     with tf.Graph().as_default(), v1.Session() as session:
         inputs, outputs = v1.placeholder(tf.float32, [8, 3]), v1.placeholder(tf.float32, [8, 3])
         hidden, variables = inputs, []
@@ -310,10 +310,11 @@ def test_no_race_in_a_deep_chain(kind, gate):
         for t, (given, target) in enumerate(data, 1):
             session.run(train_op, {inputs: given, outputs: target})
             after = session.run(state)
-            wanted = next_adam(before, chain_gradients(before[0], given, target), t, rate)
+            expected = next_adam(before, chain_gradients(before[0], given, target), t, rate)
             moved = [new - old for new, old in zip(after[0], before[0])]
-            errors = [np.abs(m - w).max() / np.abs(w).max() for m, w in zip(moved + after[1], wanted[0] + wanted[1])]
-            wrong += max(errors) > 1e-3  # float32 alone gives 1e-5, a gradient of updated weights about the rate
+            pairs = zip(moved + after[1], expected[0] + expected[1])
+            errors = [np.abs(value - target).max() / np.abs(target).max() for value, target in pairs]
+            wrong += max(errors) > 1e-3  # float32 alone gives 1e-5; a gradient of updated weights gives about the rate
             before = after
         assert wrong == 0
         assert session.run(optimizer.counter("updates")) == 300
@@ -333,7 +334,7 @@ def chain_gradients(weights, inputs, outputs):
 
 
 def next_adam(state, grads, t, rate):
-    """(what the weights move by, the new m) of a step from a known state."""
+    """Returns (changes of the weights, new m) of a step from a known state."""
     moves, ms = [], []
     for _, m, v, grad in zip(state[0], state[1], state[2], grads):
         ms.append(0.9 * m + 0.1 * grad)
@@ -367,7 +368,7 @@ def test_a_global_step_that_is_no_variable(wrong):
 def test_minimize_passes_on_what_it_is_given(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
-        loss = tf.reduce_sum((graph.made + other) * graph.given)
+        loss = tf.reduce_sum((graph.weight + other) * graph.given)
         train_op = SGD(1.0).bind(v1.train).minimize(
             loss,
             var_list=[other],
@@ -405,7 +406,7 @@ def test_none_gradients(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
         optimizer = Adam(0.1).bind(v1.train)
-        train_op = optimizer.apply_gradients([(None, other), (graph.given, graph.made)])
+        train_op = optimizer.apply_gradients([(None, other), (graph.given, graph.weight)])
         graph.initialize()
         graph.train(train_op, range(3))
         assert_same(graph.whole(), expected(Adam(0.1), range(3))[0])
@@ -493,12 +494,12 @@ def test_get_slot_and_its_names():
         optimizer = everstep.accumulate(Adam(0.1, amsgrad=True), 2).bind(v1.train)
         assert optimizer.get_slot_names() == [] and optimizer.variables() == []
         with pytest.raises(SlotError, match="once minimize or apply_gradients has run"):
-            optimizer.get_slot(graph.made, "m")
+            optimizer.get_slot(graph.weight, "m")
         optimizer.minimize(graph.loss)
         assert optimizer.get_slot_names() == ["accumulate/sum", "m", "v", "v_hat"]
-        assert optimizer.get_slot(graph.made, "accumulate/sum").op.name == "W/Adam/accumulate/sum"
+        assert optimizer.get_slot(graph.weight, "accumulate/sum").op.name == "W/Adam/accumulate/sum"
         with pytest.raises(SlotError, match="no slot 'momentum'"):
-            optimizer.get_slot(graph.made, "momentum")
+            optimizer.get_slot(graph.weight, "momentum")
         with pytest.raises(SlotError):
             optimizer.get_slot(make_variable("other", "ref", START), "m")
 
@@ -510,8 +511,8 @@ def names_on_disk(definition, kind="ref", scope=None, instances=1, **native):
             optimizer = definition.bind(v1.train, **native)
             with scope() if scope else v1.name_scope(None):
                 optimizer.minimize(tf.reduce_sum(tf.convert_to_tensor(variable)))
-        parts = [(made, getattr(made, "_save_slice_info", None)) for made in v1.global_variables()]
-        return sorted({part.full_name if part else made.op.name for made, part in parts} - {"W"})
+        slices = [(each, getattr(each, "_save_slice_info", None)) for each in v1.global_variables()]
+        return sorted({info.full_name if info else each.op.name for each, info in slices} - {"W"})
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -584,10 +585,10 @@ def test_parts_are_saved_as_one(tmp_path):
         np.testing.assert_array_equal(reader.get_tensor("W/AdagradDecay/decays"), np.full((4, 1), 2.0))
 
 
-def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
-    """A number for each row, of a variable whose columns are split."""
+def test_row_slots_of_column_parts_are_saved_with_each_part(tmp_path):
+    """A slot with a number for each row, of a variable that is split by columns."""
 
-    def made(columns):
+    def build(columns):
         partitioner = v1.fixed_size_partitioner(columns, axis=1)
         variable = v1.get_variable("W", [4, 3], initializer=v1.ones_initializer(), partitioner=partitioner)
         optimizer = AdagradDecay(0.1, decay_steps=1).bind(v1.train)
@@ -595,7 +596,7 @@ def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
         return train_op, v1.train.Saver(), v1.global_variables()
 
     with tf.Graph().as_default(), v1.Session() as session:
-        train_op, saver, variables = made(2)
+        train_op, saver, variables = build(2)
         session.run(v1.global_variables_initializer())
         for _ in range(3):
             session.run(train_op)
@@ -606,10 +607,10 @@ def test_slots_that_are_not_cut_as_their_variable_stay_with_its_parts(tmp_path):
     ]  # fmt: skip
     assert shapes["W/AdagradDecay/accumulator"] == [4, 3]
     with tf.Graph().as_default(), v1.Session() as session:
-        _, saver, variables = made(2)
+        _, saver, variables = build(2)
         saver.restore(session, path)
-        for found, wanted in zip(session.run(variables), values):
-            np.testing.assert_array_equal(found, wanted)
+        for actual, expected in zip(session.run(variables), values):
+            np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -621,7 +622,7 @@ def test_object_checkpoint_in_a_graph(kind, tmp_path):
         with Graph(kind) as graph, graph.session.as_default():
             optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
-            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.made)
+            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.weight)
             graph.initialize()
             if restore:
                 checkpoint.restore(restore).assert_consumed().run_restore_ops()
@@ -666,7 +667,7 @@ def test_applied_twice_counts_twice(kind):
     with Graph(kind) as graph:
         other = make_variable("other", kind, START)
         optimizer = Adam(0.1).bind(v1.train)
-        first = optimizer.apply_gradients([(graph.given, graph.made)])
+        first = optimizer.apply_gradients([(graph.given, graph.weight)])
         with tf.control_dependencies([first]):
             second = optimizer.apply_gradients([(graph.given, other)])
         graph.initialize()
@@ -678,7 +679,7 @@ def test_applied_twice_counts_twice(kind):
         assert_same(graph.whole([other]), START - rate * moments[0] / (np.sqrt(moments[1]) + 1e-7))
 
 
-# Control flow, wrappers, and what drives sessions.
+# Control flow, wrapping optimizers, and tools that run sessions.
 
 
 @pytest.mark.parametrize("definition", [Adam(0.1), everstep.accumulate(Adam(0.1), 2)], ids=identify)
@@ -709,7 +710,7 @@ def test_a_train_op_in_a_loop(kind, definition):
         optimizer, grads = definition.bind(v1.train), tf.constant(GRADS)
 
         def step(number):
-            loss = tf.reduce_sum(graph.made * tf.gather(grads, number))
+            loss = tf.reduce_sum(graph.weight * tf.gather(grads, number))
             with tf.control_dependencies([optimizer.minimize(loss)]):
                 return tf.identity(number + 1)
 
@@ -727,12 +728,12 @@ def test_a_train_op_in_a_loop(kind, definition):
 
 
 def refuses_ref_in_functions(variable):
-    """Whether branches and loops are functions here, as in TF 2, which cannot write a ref variable."""
+    """Returns True if branches and loops are functions, as in TF 2: those cannot write a ref variable."""
     return "_ref" in variable.dtype.name and getattr(v1, "control_flow_v2_enabled", lambda: False)()
 
 
 class Delegating(v1.train.Optimizer):
-    """A stock way to wrap an optimizer: hand it one variable after the other."""
+    """A typical wrapping optimizer: passes on one variable after the other."""
 
     def __init__(self, inner):
         super(Delegating, self).__init__(False, "Delegating")
@@ -761,7 +762,7 @@ class Delegating(v1.train.Optimizer):
 
 
 class Doubling(Adam.native_class(v1.train)):
-    """A native class of ours, subclassed as one subclasses stock ones."""
+    """A native class of ours, subclassed as users subclass stock classes."""
 
     def _apply_dense(self, grad, var):
         return super(Doubling, self)._apply_dense(2 * grad, var)
@@ -801,7 +802,7 @@ def test_hooks_of_a_subclass_are_called(kind):
 
 
 def test_hooks_replaced_on_an_optimizer_are_called():
-    """As wrappers that skip updates do it."""
+    """Wrappers that skip updates replace hooks this way."""
     with Graph() as graph:
         optimizer = SGD(1.0).bind(v1.train)
         optimizer._apply_dense = lambda grad, var: v1.assign_add(var, grad).op
@@ -818,7 +819,7 @@ def test_several_replicas_are_refused():
     with Graph("resource") as graph:
         with strategy(["/cpu:0", "/cpu:1"]).scope():
             with pytest.raises(UnsupportedError, match="replicas"):
-                SGD(0.1).bind(v1.train).apply_gradients([(graph.given, graph.made)])
+                SGD(0.1).bind(v1.train).apply_gradients([(graph.given, graph.weight)])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -838,7 +839,7 @@ def test_sync_replicas_optimizer(kind):
             worker.join()
         assert graph.session.run([inner.counter("updates"), global_step]) == [6, 6]
         assert_same(graph.whole(), expected(Adam(0.1), range(6))[0])
-        assert optimizer.get_slot(graph.made, "m") is inner.get_slot(graph.made, "m")
+        assert optimizer.get_slot(graph.weight, "m") is inner.get_slot(graph.weight, "m")
 
 
 @pytest.mark.parametrize("kind", ["ref", "parts"])
@@ -870,7 +871,7 @@ def predict(features):
 
 
 def estimator(optimizer, directory, **more):
-    """An Estimator that fits one dense layer, on batches that never change."""
+    """Returns an Estimator that fits one dense layer, on batches that never change."""
 
     def model_fn(features, labels, mode):
         loss = v1.losses.mean_squared_error(labels, predict(features))
@@ -902,11 +903,11 @@ def test_estimator_trains_and_resumes(tmp_path):
         np.testing.assert_array_equal(straight.get_variable_value(name), resumed.get_variable_value(name))
 
 
-# Starting from another optimizer's checkpoint.
+# Warm starts from another optimizer's checkpoint.
 
 
 def old_run(directory, kind="ref", extra=None):
-    """Five steps of a stock optimizer; what they leave in the checkpoint and the weights."""
+    """Trains five steps with a stock optimizer. Returns the checkpoint's path and the weights."""
     with Graph(kind) as graph:
         if extra:
             make_variable(extra, kind, START)
@@ -936,16 +937,16 @@ def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
         start.run(graph.session)
         slots = [optimizer.get_slot(part, "average") for part in graph.variables]
         np.testing.assert_array_equal(graph.whole(), weights)
-        # They start at the variable's restored value; where branches cannot read a ref variable, at its initial one.
-        wanted = START if refuses_ref_in_functions(graph.variables[0]) else weights
-        np.testing.assert_array_equal(graph.whole(slots), wanted)
+        # Slots start at the variable's restored value, or at its initial value if branches cannot read a ref variable.
+        expected = START if refuses_ref_in_functions(graph.variables[0]) else weights
+        np.testing.assert_array_equal(graph.whole(slots), expected)
         assert graph.session.run([global_step, optimizer.counter("updates")]) == [5, 0]
         graph.train(train_op, range(3))
         assert graph.session.run([global_step, optimizer.counter("updates")]) == [8, 3]
 
 
 def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
-    """Its slot starts at the value it then has, though the session has initialized both before."""
+    """The slot starts at the variable's final value, though the session initialized both before."""
     path, weights = old_run(tmp_path)
     with Graph("resource") as graph:
         other = v1.get_variable("other", [4, 3], use_resource=True)
@@ -953,10 +954,10 @@ def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
         optimizer.minimize(graph.loss + tf.reduce_sum(other))
         scaffold = v1.train.Scaffold(init_fn=everstep.warm_start(path).init_fn)
         with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold)) as session:
-            for variable in (graph.made, other):
+            for variable in (graph.weight, other):
                 value, average = session.run([variable, optimizer.get_slot(variable, "average")])
                 np.testing.assert_array_equal(value, average)
-            np.testing.assert_array_equal(session.run(graph.made), weights)
+            np.testing.assert_array_equal(session.run(graph.weight), weights)
 
 
 def test_warm_start_leaves_what_does_not_fit(tmp_path):
@@ -1007,8 +1008,8 @@ def blocks_of(document):
 @pytest.mark.parametrize(
     "place", [0, 1, pytest.param(2, marks=needs_estimator)], ids=["saver", "monitored", "estimator"]
 )
-def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
-    """Each code block of docs/swap_optimizer.md, run after an old run and then again, as a resumed one."""
+def test_code_blocks_of_the_docs(place, tmp_path, monkeypatch):
+    """Runs each code block of docs/swap_optimizer.md after an old run, and again as a resumed one."""
     monkeypatch.chdir(tmp_path)
 
     features, labels = GRADS[0], GRADS[1][:, :2]
@@ -1020,7 +1021,7 @@ def test_the_ways_that_the_document_shows(place, tmp_path, monkeypatch):
             session.run(train_op)
         weights = session.run(v1.trainable_variables())
         v1.train.Saver().save(session, "old_run/model.ckpt")
-    expected_counts = [5] if place == 0 else [5, 10]  # a plain Saver's users write the resuming themselves
+    expected_counts = [5] if place == 0 else [5, 10]  # users of a plain Saver write the resuming themselves
     for count in expected_counts:
         with tf.Graph().as_default():
             loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
@@ -1102,17 +1103,17 @@ def eager_function():
 
 
 def eager_same_names():
-    """Two variables of one name are still two."""
+    """Two variables with the same name stay separate."""
     one, two, optimizer = eager_variable(), eager_variable(), Slow(0.1).bind(v1.train)
     optimizer.apply_gradients([(tf.constant(GRADS[0]), one), (tf.constant(GRADS[1]), two)])
-    arrays, wanted = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
-    arrays.apply_gradients([(GRADS[0].astype(np.float64), wanted[0]), (GRADS[1].astype(np.float64), wanted[1])])
-    assert_same(one.numpy(), wanted[0])
-    assert_same(two.numpy(), wanted[1])
+    arrays, expected = Slow(0.1).bind(np), [START.astype(np.float64), START.astype(np.float64)]
+    arrays.apply_gradients([(GRADS[0].astype(np.float64), expected[0]), (GRADS[1].astype(np.float64), expected[1])])
+    assert_same(one.numpy(), expected[0])
+    assert_same(two.numpy(), expected[1])
 
 
 def eager_checkpoint():
-    """Saved and restored by objects: into an optimizer that has its slots, and into one that will make them."""
+    """Restores object-based checkpoints into an optimizer with slots, and into one that creates them later."""
     import shutil
     import tempfile
 
@@ -1120,18 +1121,18 @@ def eager_checkpoint():
         for number in steps:
             optimizer.apply_gradients([(tf.constant(GRADS[number]), weights)])
 
-    def made():
+    def build():
         optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
         return optimizer, weights, v1.train.Checkpoint(optimizer=optimizer, weights=weights)
 
     folder = tempfile.mkdtemp()
     try:
-        optimizer, weights, checkpoint = made()
+        optimizer, weights, checkpoint = build()
         step(optimizer, weights, range(10))
         path = checkpoint.save(os.path.join(folder, "model"))
         step(optimizer, weights, range(10, 20))
         for steps_before in (range(0), range(1)):
-            again, other, checkpoint = made()
+            again, other, checkpoint = build()
             step(again, other, steps_before)
             status = checkpoint.restore(path)
             step(again, other, range(10, 20))
@@ -1153,7 +1154,7 @@ EAGER += [eager_checkpoint] if hasattr(v1.train, "Checkpoint") else []  # from T
 
 @pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)
 def test_eager(checks):
-    """In TF 1.x, where eager code is for whole processes, in a process of its own."""
+    """In TF 1.x eager mode is set for a whole process, so the checks run in a new one."""
     if TF2:
         return checks[0]()
     if not hasattr(tf, "enable_eager_execution"):

@@ -1,6 +1,7 @@
-"""The update_step target: the ways of new-style tf.keras 2.11 to 2.15 and tf_keras to train, save and change a model.
+"""The update_step target: training, saving and changing a model with new-style tf.keras 2.11 to 2.15 and tf_keras.
 
-The battery compares the numbers for gradients given from outside; here they come from Keras, or stand against stock.
+The battery checks the numbers for gradients that tests pass in. Here Keras computes them, or results are compared with
+stock.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -20,26 +21,26 @@ from everstep.errors import SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
-HERE = keras_suite.modules_here()
+HERE = keras_suite.available_modules()
 if "update_step" not in HERE:
     pytest.skip("no new-style optimizer of Keras 2 is in this environment", allow_module_level=True)
 
 NAME, MODULE = HERE["update_step"][0]
 
 
-class Here(keras_suite.Keras2):
+class NewStyleKeras(keras_suite.Keras2):
     native = {"weight_decay": 0.25, "use_ema": True, "ema_momentum": 0.5}
     wrong_native = [({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum")]
 
 
-API = Here(NAME, MODULE)
+API = NewStyleKeras(NAME, MODULE)
 tf, keras, K, INPUTS, OUTPUTS = API.tf, API.keras, API.K, API.INPUTS, API.OUTPUTS
 NEW_FORMAT = hasattr(API.base, "save_own_variables")  # .keras as a zip, from 2.12 on
-compiled, fit, own, schedule = API.compiled, API.fit, API.own, API.schedule
+compiled, fit, schedule, optimizer_values = API.compiled, API.fit, API.schedule, API.optimizer_values
 variable, constant, slices = API.variable, API.tensor, API.slices
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning"),  # stock does, and TF says so
+    pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning"),  # stock does, and TF warns
     pytest.mark.filterwarnings("ignore:`lr` is deprecated"),
 ]
 
@@ -54,7 +55,7 @@ class TestShared(keras_suite.SharedTests, keras_suite.Keras2Tests, keras_suite.N
 
 
 def run(make, steps=7, start=0.5, sparse=True, traced=False, all_trained=False, **more):
-    """[a vector, a matrix, one without gradient, their optimizer] after some steps from gradients of both kinds."""
+    """Trains on gradients of both kinds. Returns [a vector, a matrix, a variable without gradient, the optimizer]."""
     optimizer, random = make(), np.random.RandomState(3)
     one, two = variable([start, -start], name="one", **more), variable(np.full((4, 2), start), name="two", **more)
     idle = variable([1.0], name="idle")
@@ -74,49 +75,49 @@ def values(ran):
 
 
 def as_stock(ours, stock, bound=1e-5, **how):
-    found, wanted = run(ours, **how), run(stock, **how)
-    assert difference(values(found), [np.zeros(2), np.zeros((4, 2)), np.zeros(1)]) > 0.05
-    assert difference(values(found), values(wanted)) <= bound
-    assert found[3].iterations.numpy() == wanted[3].iterations.numpy()
-    return found, wanted
+    ours_ran, stock_ran = run(ours, **how), run(stock, **how)
+    assert difference(values(ours_ran), [np.zeros(2), np.zeros((4, 2)), np.zeros(1)]) > 0.05
+    assert difference(values(ours_ran), values(stock_ran)) <= bound
+    assert ours_ran[3].iterations.numpy() == stock_ran[3].iterations.numpy()
+    return ours_ran, stock_ran
 
 
 # Ways to train.
 
 
 def test_minimize_with_a_tape_as_stock():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(MODULE), keras.optimizers.Adam(0.05)):
         model = compiled(optimizer)
         for _ in range(5):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.square(model(tf.constant(INPUTS[:8])) - OUTPUTS[:8]))
             optimizer.minimize(loss, model.trainable_variables, tape=tape)
-        found.append(model.get_weights())
+        results.append(model.get_weights())
         assert optimizer.iterations.numpy() == 5
-    assert difference(*found) <= 2e-6
+    assert difference(*results) <= 2e-6
 
 
 def test_compiled_by_xla():
-    found = []
+    results = []
     for optimizer in (Adam(0.05).bind(MODULE), keras.optimizers.Adam(0.05)):
         model = compiled(optimizer)
         model.compile(optimizer, "mse", jit_compile=True)
         fit(model)
-        found.append(model.get_weights())
-    assert difference(*found) <= 1e-5
+        results.append(model.get_weights())
+    assert difference(*results) <= 1e-5
 
 
-# What the base class does around the rule.
+# Features of the base class around the rule.
 
 DENSE_GRAD = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], "float32")
-REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, row 0 in two parts
+REPEATED = ([[1.0, 0.0], [2.0, 0.0], [0.0, 4.0]], [0, 0, 1])  # the same gradient, with row 0 in two parts
 BOUNDS = [{"clipnorm": 1.0}, {"clipvalue": 2.5}, {"global_clipnorm": 1.0}, {"clipnorm": 2.0, "clipvalue": 0.5}]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: "-".join(sorted(bound)))
 def test_clipping(bound):
-    """As stock for dense gradients; equal rows of a sparse one are added up first, and it stays sparse."""
+    """As stock for dense gradients. Equal rows of a sparse gradient are summed first, and it stays sparse."""
     as_stock(lambda: SGD(0.1).bind(MODULE, **bound), lambda: keras.optimizers.SGD(0.1, **bound), sparse=False)
     changes = []
     for grad in (constant(DENSE_GRAD), slices(REPEATED[0], REPEATED[1], [3, 2])):
@@ -136,26 +137,26 @@ def test_clipping(bound):
 @pytest.mark.parametrize("frequency", [None, 3])
 def test_moving_averages_as_stock(frequency, traced):
     settings = dict(use_ema=True, ema_momentum=0.6, ema_overwrite_frequency=frequency)
-    found, wanted = as_stock(
+    ours_ran, stock_ran = as_stock(
         lambda: SGD(0.1).bind(MODULE, **settings),
         lambda: keras.optimizers.SGD(0.1, **settings),
         traced=traced,
-        all_trained=True,  # which stock needs in TF 2.11
+        all_trained=True,  # stock needs this in TF 2.11
     )
-    for ran in (found, wanted):
+    for ran in (ours_ran, stock_ran):
         ran[3].finalize_variable_values(ran[:2])
-    assert difference(values(found), values(wanted)) <= 1e-6
+    assert difference(values(ours_ran), values(stock_ran)) <= 1e-6
 
 
 def test_moving_averages_in_any_order():
-    """Each variable has its own average, whatever comes with it; TF 2.11 goes by place and mixes them up."""
+    """Each variable has its own average, in any order of calls. TF 2.11 goes by position and mixes them up."""
     one, two = variable([0.0]), variable([8.0])
     optimizer = SGD(1.0).bind(MODULE, use_ema=True, ema_momentum=0.5)
     optimizer.build([one, two])
     optimizer.apply_gradients([(constant([2.0]), two), (constant([2.0]), one)])
     optimizer.apply_gradients([(constant([2.0]), two)])
     optimizer.finalize_variable_values([two, one])
-    assert [one.numpy().tolist(), two.numpy().tolist()] == [[-1.0], [5.5]]  # of 0, -2 and of 8, 6 (7), 4
+    assert [one.numpy().tolist(), two.numpy().tolist()] == [[-1.0], [5.5]]  # averages of 0, -2 and of 8, 6 (7), 4
     with pytest.raises(UnsupportedError, match="use_ema"):
         everstep.accumulate(SGD(), 2).bind(MODULE, use_ema=True)
 
@@ -169,7 +170,7 @@ DECAYS = [
 @pytest.mark.parametrize("exclude", [None, {"var_names": ["two"]}, {"var_list": 0}], ids=str)
 @pytest.mark.parametrize("name, definition, stock", DECAYS, ids=[each[0] for each in DECAYS])
 def test_weight_decay_as_stock(name, definition, stock, exclude):
-    found = []
+    results = []
     for optimizer in (definition.bind(MODULE, weight_decay=0.4), stock(weight_decay=0.4)):
         variables = [variable([0.5, -0.5], name="one"), variable(np.ones((4, 2)), name="two")]
         if exclude:
@@ -178,25 +179,25 @@ def test_weight_decay_as_stock(name, definition, stock, exclude):
         for place in range(5):
             sparse = slices([[1.0, 2.0], [0.5, -1.0]], [place % 2, place % 2], [4, 2])
             optimizer.apply_gradients([(constant([1.0, -0.5]), variables[0]), (sparse, variables[1])])
-        found.append([each.numpy() for each in variables])
+        results.append([each.numpy() for each in variables])
         assert optimizer.get_config()["weight_decay"] == 0.4
-    assert difference(*found) <= 1e-5
-    assert (found[0][1][3] == 1.0).all() == bool(exclude and "var_names" in exclude)
+    assert difference(*results) <= 1e-5
+    assert (results[0][1][3] == 1.0).all() == bool(exclude and "var_names" in exclude)
 
 
 def test_weight_decay_comes_with_updates_alone():
     weight = variable([1.0])
     optimizer = everstep.accumulate(SGD(0.5), 2).bind(MODULE, weight_decay=0.5)
-    found = []
+    seen = []
     for _ in range(4):
         optimizer.apply_gradients([(constant([0.0]), weight)])
-        found.append(weight.numpy()[0])
-    assert found == [1.0, 0.75, 0.75, 0.5625]
+        seen.append(weight.numpy()[0])
+    assert seen == [1.0, 0.75, 0.75, 0.5625]
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "accumulated"])
 def test_constraints_once_an_update(kind):
-    """Half of what the update leaves: what is done twice, or where nothing is updated, shows."""
+    """The constraint halves the variable, so the result shows if it ran twice or without an update."""
     weight = variable(np.ones((2, 1)), constraint=lambda value: value * 0.5)
     grad = slices([[0.25], [0.25]], [0, 0], [2, 1]) if kind == "sparse" else constant([[0.5], [0.0]])
     definition = everstep.accumulate(SGD(1.0), 2) if kind == "accumulated" else SGD(1.0)
@@ -224,28 +225,29 @@ def test_weight_decay_follows_a_schedule_as_stock():
     )
 
 
-# Wrappers of Keras.
+# Optimizers of Keras that wrap ours.
 
 
 def test_loss_scale_as_stock():
-    """Float16 layers. A step that is not finite moves `iterations`, which the wrapper does itself, and nothing else."""
-    found = []
+    """With float16 layers. A step that is not finite moves only `iterations`, which the wrapper does itself."""
+    results = []
     for optimizer in (SGD(0.1, 0.9).bind(MODULE), keras.optimizers.SGD(0.1, 0.9)):
         scaled = keras.mixed_precision.LossScaleOptimizer(optimizer)
-        model = keras_suite.started(API.build(dtype=keras.mixed_precision.Policy("mixed_float16")))
+        model = keras_suite.set_start_weights(API.build(dtype=keras.mixed_precision.Policy("mixed_float16")))
         API.compile(model, scaled)
         fit(model)
-        before, scale = model.get_weights() + own(optimizer)[1:], float(scaled.loss_scale)
+        before, scale = model.get_weights() + optimizer_values(optimizer)[1:], float(scaled.loss_scale)
         model.train_on_batch(INPUTS[:8], OUTPUTS[:8] * np.inf)
-        assert same(model.get_weights() + own(optimizer)[1:], before) and float(scaled.loss_scale) == scale / 2
+        assert same(model.get_weights() + optimizer_values(optimizer)[1:], before)
+        assert float(scaled.loss_scale) == scale / 2
         model.train_on_batch(INPUTS[:8], OUTPUTS[:8])
         assert optimizer.iterations.numpy() == 10
-        found.append(model.get_weights())
-    assert difference(*found) <= 1e-5
+        results.append(model.get_weights())
+    assert difference(*results) <= 1e-5
 
 
 def test_a_step_that_is_not_finite_within_a_window():
-    """The window goes on where it was, with the rows that it has seen."""
+    """The window continues, with the rows that it has touched."""
     weight = variable(np.zeros((3, 1)))
     scaled = keras.mixed_precision.LossScaleOptimizer(everstep.accumulate(SGD(1.0), 2).bind(MODULE))
     for row, value in [(0, 4.0), (1, np.inf), (2, 8.0)]:
@@ -258,7 +260,7 @@ def test_a_step_that_is_not_finite_within_a_window():
 
 
 def test_names_and_checkpoint_keys(tmpdir):
-    """As stock's, where stock has such a variable."""
+    """The same as stock's, for variables that stock has too."""
 
     def names(optimizer):
         weight = variable([1.0, 2.0], name="W")
@@ -279,7 +281,7 @@ def test_names_and_checkpoint_keys(tmpdir):
 
 
 class Shapes(everstep.Definition):
-    """Slots of other shapes, dtypes and starts."""
+    """Slots of other shapes, dtypes and start values."""
 
     learning_rate = everstep.hyper(0.5)
     norms = everstep.scalar(1.0)
@@ -308,7 +310,7 @@ def test_slots():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(dtype):
-    """Slots of 16-bit variables are float32; the step is the variable's own."""
+    """Slots of 16-bit variables are float32. Slots of other variables have the variable's dtype."""
     weight, optimizer = tf.Variable(tf.cast([1.0, 2.0], dtype)), Adam(0.5).bind(MODULE, weight_decay=0.0, use_ema=True)
     optimizer.apply_gradients([(tf.cast([1.0, -1.0], dtype), weight)])
     np.testing.assert_allclose(tf.cast(weight, "float32"), [0.5, 2.5], rtol=1e-2)
@@ -320,12 +322,12 @@ def test_variables_in_another_order_and_without_gradient():
     optimizer.apply_gradients([(None, one), (constant([1.0]), two)])
     optimizer.apply_gradients([(constant([1.0]), two), (constant([1.0]), one)])
     assert [one.numpy().tolist(), two.numpy().tolist()] == [[0.5], [-0.25]]
-    assert own(optimizer)[1:] == [[-0.5], [-0.75]]  # in the order of the first call
+    assert optimizer_values(optimizer)[1:] == [[-0.5], [-0.75]]  # in the order of the first call
     three = variable([1.0], name="three")
-    before = own(optimizer)
+    before = optimizer_values(optimizer)
     with pytest.raises(VariableError, match="three"):
         optimizer.apply_gradients([(constant([1.0]), one), (constant([1.0]), three)])
-    assert same(own(optimizer) + [one.numpy()], before + [np.array([0.5], "float32")])
+    assert same(optimizer_values(optimizer) + [one.numpy()], before + [np.array([0.5], "float32")])
     assert optimizer.iterations.numpy() == 2  # two calls are two updates
 
 
@@ -366,7 +368,7 @@ def test_accumulate_equals_joined_batches(traced):
 
 
 class Zeroing(everstep.Definition):
-    """Sets what it sees to nought, as stock Ftrl does with every row that has never had a gradient."""
+    """Sets every row that it gets to zero, as stock Ftrl does with rows without any gradient."""
 
     def update(self, ops, grad, var, slots, hyper, t):
         return everstep.assign(0 * var), {}
@@ -374,7 +376,7 @@ class Zeroing(everstep.Definition):
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_rows_stay_sparse(traced):
-    """Rows without a gradient keep their bits, slots too; with "exact" they see a gradient of zero."""
+    """Rows without a gradient keep every bit, slots too. With "exact" they get a zero gradient."""
     start = np.random.RandomState(4).randn(6, 2).astype("float32")
     for definition in (Adam(0.1, sparse="rows"), SGD(0.1, 0.9, sparse="rows"), Zeroing(sparse="rows"), Zeroing()):
         weight, optimizer = variable(start), definition.bind(MODULE)
@@ -394,7 +396,7 @@ def test_rows_stay_sparse(traced):
         if traced and definition.sparse == "rows":
             graph = step.get_concrete_function(constant(np.ones((3, 2)))).graph
             shapes = [out.shape for operation in graph.get_operations() for out in operation.outputs]
-            assert tf.TensorShape([6, 2]) not in shapes  # nothing of the size of the whole is computed
+            assert tf.TensorShape([6, 2]) not in shapes  # no tensor has the shape of the whole table
 
 
 # Config.
@@ -404,25 +406,25 @@ def test_rows_stay_sparse(traced):
 def test_serialize_and_deserialize(kind):
     optimizer = keras_suite.DEFINITIONS[kind](API).bind(MODULE)
     data = json.loads(json.dumps(keras.optimizers.serialize(optimizer)))
-    found = [keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))]
+    copies = [keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))]
     with keras.utils.custom_object_scope(everstep.custom_objects(MODULE)):
-        found.append(keras.optimizers.get(data))
-    for each in found:
+        copies.append(keras.optimizers.get(data))
+    for each in copies:
         assert type(each) is type(optimizer) and each.get_config() == optimizer.get_config()
     assert keras.optimizers.deserialize(data).definition == optimizer.definition
     with harness.unregistered(MODULE):
         try:
-            found = keras.optimizers.deserialize(data)
+            copy = keras.optimizers.deserialize(data)
         except (TypeError, ValueError):
-            found = None
-    assert found is None or "Accumulate" in found  # Keras 2.12 gives back the name of a class that it does not know
+            copy = None
+    assert copy is None or "Accumulate" in copy  # Keras 2.12 returns the name of an unknown class
 
 
 def test_loss_scale_around_a_config():
     scaled = keras.mixed_precision.LossScaleOptimizer(Adam(0.1).bind(MODULE))
     data = json.loads(json.dumps(keras.optimizers.serialize(scaled)))
-    found = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))
-    assert found.inner_optimizer.definition == Adam(0.1) and found.get_config() == scaled.get_config()
+    copy = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE))
+    assert copy.inner_optimizer.definition == Adam(0.1) and copy.get_config() == scaled.get_config()
 
 
 def test_a_mesh_is_refused():
@@ -430,9 +432,9 @@ def test_a_mesh_is_refused():
         Adam().bind(MODULE, mesh="any")
 
 
-# Files: 10 + 10 steps are 20, bit for bit, in each format.
+# Files: saving and loading after 10 of 20 steps changes nothing, bit for bit, in each format.
 
-# All there is: slots of another shape and dtype, counters, rows touched in an open window, a schedule.
+# Slots of another shape and dtype, counters, touched rows of an open window, schedules.
 SAVED = {
     "slots": lambda: everstep.accumulate(AdagradDecay(0.1, decay_steps=1, sparse="rows"), 4),
     "everstep schedule": lambda: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, 0.3)), 4),
@@ -471,24 +473,24 @@ def test_files_resume_bit_for_bit(kind, tmpdir):
     for name, (save, ending, _) in FORMATS.items():
         save(model, str(tmpdir.join(name)) + ending)
     API.train_on_batches(model)
-    wanted, state = model.get_weights(), own(model.optimizer)
+    expected, state = model.get_weights(), optimizer_values(model.optimizer)
     for name, (_, ending, load) in FORMATS.items():
         path = str(tmpdir.join(name)) + ending
         if load:
-            found = load(path)
+            loaded = load(path)
         else:
-            found = compiled(definition.bind(MODULE, use_ema=kind == "native rate"))
-            found.load_weights(path)
-        assert found.optimizer.get_config() == model.optimizer.get_config(), name
-        found.compile(found.optimizer, "mse", run_eagerly=True)
-        API.train_on_batches(found)
-        assert same(found.get_weights(), wanted), name
-        assert same(own(found.optimizer), state), name
+            loaded = compiled(definition.bind(MODULE, use_ema=kind == "native rate"))
+            loaded.load_weights(path)
+        assert loaded.optimizer.get_config() == model.optimizer.get_config(), name
+        loaded.compile(loaded.optimizer, "mse", run_eagerly=True)
+        API.train_on_batches(loaded)
+        assert same(loaded.get_weights(), expected), name
+        assert same(optimizer_values(loaded.optimizer), state), name
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) & {"h5", "keras", "saved model"}))
-def test_files_do_not_become_stock_without_a_word(name, tmpdir):
-    """Stock loaders look names up in lower case, and find their own Adam before ours; our config stops them."""
+def test_files_are_not_silently_loaded_as_stock(name, tmpdir):
+    """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
     model = compiled(Adam(0.01).bind(MODULE), traced=False)
     API.train_on_batches(model)
     save, ending, load = FORMATS[name]
@@ -513,7 +515,7 @@ def test_a_checkpoint_in_the_middle_of_a_window(built, tmpdir):
             step()
         if path:
             status.assert_consumed()
-        return checkpoint, [one.numpy(), two.numpy()] + own(optimizer)
+        return checkpoint, [one.numpy(), two.numpy()] + optimizer_values(optimizer)
 
     path = train(4)[0].save(str(tmpdir.join("checkpoint")))
     assert same(train(3, path)[1], train(7)[1])
@@ -523,11 +525,11 @@ LOAD = "load_own_variables" if NEW_FORMAT else "_load_own_variables"
 
 
 def with_state(definition, *shapes, **native):
-    """(an optimizer that is built, its state as a file has it)."""
+    """Returns (a built optimizer, its state as a file has it)."""
     optimizer = definition.bind(MODULE, **native)
     optimizer.build([variable(np.ones(shape)) for shape in shapes])
     optimizer.iterations.assign(3)
-    return optimizer, {str(place): value for place, value in enumerate(own(optimizer))}
+    return optimizer, {str(place): value for place, value in enumerate(optimizer_values(optimizer))}
 
 
 WRONG = [
@@ -541,11 +543,11 @@ WRONG = [
 @pytest.mark.parametrize("name, wrong", WRONG, ids=[each[0] for each in WRONG])
 def test_wrong_state(name, wrong):
     right, state = with_state(Adam(), (2,), (3,))
-    before = own(right)
+    before = optimizer_values(right)
     with pytest.raises(SlotError):
         getattr(right, LOAD)(wrong()[1])
-    assert same(own(right), before)
-    # Loaded before there are slots, it is kept for them; what does not fit is never trained over.
+    assert same(optimizer_values(right), before)
+    # State loaded before slots exist is kept for them. State that does not fit raises before any training.
     later, pairs = Adam().bind(MODULE), [(constant(np.ones(size)), variable(np.ones(size))) for size in (2, 3)]
     getattr(later, LOAD)(wrong()[1])
     for _ in range(2):
@@ -553,7 +555,7 @@ def test_wrong_state(name, wrong):
             later.apply_gradients(pairs)
         assert all((each.numpy() == 1.0).all() for _, each in pairs)
     getattr(later, LOAD)(state)
-    assert same(own(later), before)
+    assert same(optimizer_values(later), before)
     later.apply_gradients(pairs)
     assert later.iterations.numpy() == 4
 
@@ -567,7 +569,7 @@ def test_set_weights():
     for wrong in (weights[:-1], weights + [np.zeros(1)], [0.5] + weights[1:], [], ["x"] * 5, words):
         with pytest.raises(SlotError):
             optimizer.set_weights(wrong)
-        assert same(own(optimizer), weights)
+        assert same(optimizer_values(optimizer), weights)
 
 
 def test_a_checkpoint_of_a_legacy_optimizer(tmpdir):
@@ -579,7 +581,7 @@ def test_a_checkpoint_of_a_legacy_optimizer(tmpdir):
         tf.train.Checkpoint(optimizer=optimizer, weight=variable([1.0])).restore(path)
 
 
-# Bad input: our own error, and nothing has changed.
+# Bad input: raises an everstep error, and changes nothing.
 
 IN_A_GRAPH = """
 import everstep, tensorflow as tf
@@ -611,7 +613,7 @@ print("done")
 
 
 def test_graphs_of_tf_1():
-    """In a process of its own: eager execution is switched off for good."""
+    """Runs in a new process, because eager execution is disabled for good."""
     imports = "import tf_keras; module = tf_keras" if NAME == "tf_keras" else "module = tf.keras"
     done = subprocess.Popen(
         [sys.executable, "-c", IN_A_GRAPH.format(imports=imports)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -620,12 +622,12 @@ def test_graphs_of_tf_1():
     assert out.decode().split() == ["done"], said.decode()[-2000:]
 
 
-# One process, one definition, all that is here.
+# One process, one definition, every target.
 
 
 @pytest.mark.parametrize("definition", [Adam(0.05, amsgrad=True), everstep.accumulate(SGD(0.1, 0.9), 2)])
 def test_side_by_side(definition):
-    """The same numbers from every target of one process, each step taken by one after the other."""
+    """Optimizers of every target in one process, stepped in turns, give the same numbers."""
     random, ways, start = np.random.RandomState(5), {}, [np.array([0.5, -0.5]), np.full((4, 2), 0.5)]
     for target, modules in HERE.items():
         for name, module in modules if target not in ("arrays", "get_updates") else ():
@@ -636,7 +638,7 @@ def test_side_by_side(definition):
         dense, rows = constant(random.randn(2) + 0.3), slices(random.randn(3, 2) + 0.3, [2, 0, 2], [4, 2])
         for weights, optimizer in ways.values():
             optimizer.apply_gradients([(dense, weights[0]), (rows, weights[1])])
-    found = {name: [each.numpy() for each in weights] for name, (weights, _) in ways.items()}
-    assert difference(found[NAME], start) > 0.05
-    for name in found:
-        assert difference(found[name], found[NAME]) <= 1e-6, name
+    results = {name: [each.numpy() for each in weights] for name, (weights, _) in ways.items()}
+    assert difference(results[NAME], start) > 0.05
+    for name in results:
+        assert difference(results[name], results[NAME]) <= 1e-6, name

@@ -1,4 +1,4 @@
-"""The rarer verbs of the contract, on every target here: small definitions that use them, against plain NumPy loops."""
+"""The rarer verbs of the contract, on every target: small definitions that use them, compared with NumPy loops."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -10,14 +10,14 @@ import harness
 import oracle
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 STEPS = 12
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 
 
 class GlobalClip(everstep.Definition):
-    """Gradient descent on gradients scaled to one norm over all variables."""
+    """Gradient descent on gradients scaled by the norm over all variables."""
 
     learning_rate = everstep.hyper(0.1)
 
@@ -29,7 +29,7 @@ class GlobalClip(everstep.Definition):
 
 
 class TrustRatio(everstep.Definition):
-    """Each variable's step has a size in proportion to the variable's."""
+    """Scales each variable's gradient to a root mean square of 1."""
 
     learning_rate = everstep.hyper(0.1)
     zero_grad_is_noop = True
@@ -42,7 +42,7 @@ class TrustRatio(everstep.Definition):
 
 
 class Warming(everstep.Definition):
-    """A rate that is itself state: a product over updates."""
+    """A warm-up whose factor is state: a product over updates."""
 
     learning_rate = everstep.hyper(0.1)
     zero_grad_is_noop = True
@@ -56,7 +56,7 @@ class Warming(everstep.Definition):
 
 
 class ByShape(everstep.Definition):
-    """Decays the table alone."""
+    """Decays only the table."""
 
     learning_rate = everstep.hyper(0.1)
     decay_rate = everstep.hyper(0.01)
@@ -80,7 +80,7 @@ class Proximal(everstep.Definition):
 
 
 class Swapping(everstep.Definition):
-    """Two slots change places at every step: an old value must be a copy, not the buffer that is written next."""
+    """Two slots swap at every step: the old value must be copied before its buffer is overwritten."""
 
     learning_rate = everstep.hyper(0.1)
     first = everstep.slot(init=1.0)
@@ -103,7 +103,7 @@ class Centered(everstep.Definition):
 
 
 class Peak(everstep.Definition):
-    """Collects at every step, and updates at every step too."""
+    """Uses `collect`, and updates at every step too."""
 
     learning_rate = everstep.hyper(0.1)
     peak = everstep.slot()
@@ -124,7 +124,7 @@ def whole(grad, shape):
 
 
 def by_hand(name, weights, state, grads, t):
-    """One update of each definition, in float64, on dense gradients and (for measures) the rows present."""
+    """Computes one update of each definition in float64, on dense gradients and (for measures) the rows present."""
     present = {k: g[np.unique(r)] if r is not None else g for k, (g, r) in grads.items()}
     squares = sum((g * g).sum() for g, _ in grads.values())
     if name == "Warming":
@@ -156,7 +156,7 @@ DEFINITIONS = [GlobalClip, TrustRatio, Warming, ByShape, Proximal, Swapping, Cen
 
 
 @pytest.mark.parametrize("steps", [1, 3], ids=["each-step", "accumulated"])
-@pytest.mark.parametrize("definition_class", DEFINITIONS, ids=lambda made: made.__name__)
+@pytest.mark.parametrize("definition_class", DEFINITIONS, ids=lambda value: value.__name__)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name.replace(" ", "-"))
 def test_verb(way, definition_class, steps):
     if definition_class is Peak and steps > 1:
@@ -185,9 +185,9 @@ def test_verb(way, definition_class, steps):
                 grads = {"kernel": (joined["kernel"], None), "table": (joined["table"], touched)}
                 by_hand(definition_class.__name__, weights, state, grads, (step + 1.0) / steps)
                 window = []
-        found = run.weights()
+        actual = run.weights()
         for name in SHAPES:
-            assert oracle.distance(found[name], weights[name]) <= 1e-5, name
+            assert oracle.distance(actual[name], weights[name]) <= 1e-5, name
     finally:
         run.close()
 

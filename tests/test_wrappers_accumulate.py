@@ -1,6 +1,6 @@
-"""`everstep.accumulate`: many small steps are one of the joined batch, and what a window keeps is never lost.
+"""`everstep.accumulate`: many small steps equal one of the joined batch, and no part of a window is lost.
 
-tests/test_battery.py runs every definition inside it against the oracle.
+tests/test_battery.py runs it around every definition, against the oracle.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -17,7 +17,7 @@ from test_battery import ids
 from test_catch_up import Counted
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 START = {
     "kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
@@ -34,7 +34,7 @@ RULES = {
 
 
 def batches(count, seed=2):
-    """Gradients away from zero; the rows of the table overlap, within a step and between steps."""
+    """Yields gradients away from zero. Rows of the table repeat within a step and between steps."""
     random = np.random.RandomState(seed)
     for _ in range(count):
         values = random.uniform(0.5, 1.5, (4, 3)).astype("float32")
@@ -45,7 +45,7 @@ def batches(count, seed=2):
 
 
 def joined(window):
-    """The batch that some batches are together, each with a loss that is a mean over as many examples."""
+    """Joins batches into one, if each loss is a mean over the same number of examples."""
     values, rows = zip(*[batch["table"] for batch in window])
     kernel = np.mean([batch["kernel"] for batch in window], axis=0, dtype="float32")
     return {"kernel": kernel, "table": (np.concatenate(values) / np.float32(len(window)), np.concatenate(rows))}
@@ -59,7 +59,7 @@ def windows(batches, sizes):
 
 
 def train(way, definition, batches, act=lambda run: None):
-    """(weights after each batch, (updates, steps)); `act` is called with the run at the end."""
+    """Returns (weights after each batch, (updates, steps)). Calls `act(run)` at the end."""
     run = way.run(lambda: definition.bind(way.module), START, KINDS)
     try:
         seen = [run.weights()]
@@ -74,7 +74,7 @@ def train(way, definition, batches, act=lambda run: None):
 
 
 def counted(run):
-    """How many updates and steps an optimizer says that it has done."""
+    """Returns the optimizer's counters (updates, steps)."""
     optimizer = run.optimizer
     if hasattr(run, "session"):
         with run.graph.as_default():
@@ -87,29 +87,29 @@ def counted(run):
 
 
 def moved(seen):
-    """The steps at which anything changed."""
+    """Returns the steps at which anything changed."""
     same = [all(np.array_equal(old[name], new[name]) for name in old) for old, new in zip(seen, seen[1:])]
     return [step for step, nothing in enumerate(same) if not nothing]
 
 
-def distance(found, wanted):
-    return max(oracle.distance(found[name], wanted[name]) for name in wanted)
+def distance(actual, expected):
+    return max(oracle.distance(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_four_small_batches_are_one(way, rule):
     whole = [joined(window) for window in windows(batches(16), [4] * 4)]
-    wanted = train(way, RULES[rule], whole)[0][-1]
+    expected = train(way, RULES[rule], whole)[0][-1]
     seen, counts = train(way, everstep.accumulate(RULES[rule], steps=4), batches(16))
     assert moved(seen) == [3, 7, 11, 15] and counts == (4, 16)
     assert distance(seen[-1], START) > 0.1
-    print("{} {}: {:.1e}".format(way.name, rule, distance(seen[-1], wanted)))
-    assert distance(seen[-1], wanted) <= 1e-6
+    print("{} {}: {:.1e}".format(way.name, rule, distance(seen[-1], expected)))
+    assert distance(seen[-1], expected) <= 1e-6
 
 
 class Growing(everstep.Schedule):
-    """1, 2, 3, ... steps to an update."""
+    """1, 2, 3, ... steps per update."""
 
     def value(self, ops, updates):
         return updates + 1
@@ -117,15 +117,15 @@ class Growing(everstep.Schedule):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_steps_by_a_schedule_and_a_flush_of_the_rest(way):
-    """Windows of 1, 2 and 3 steps, then two of four: `flush` makes the update of their mean, and of nothing nothing."""
+    """Windows of 1, 2 and 3 steps, then two of four. `flush` applies their mean; a second flush does nothing."""
     sizes = [1, 2, 3, 2]
     for rule in (Adam(0.05, epsilon=1e-3), Adam(0.05, epsilon=1e-3, sparse="rows", dense_ok=True)):
         whole = [joined(window) for window in windows(batches(8), sizes)]
-        wanted = train(way, rule, whole)[0]
+        expected = train(way, rule, whole)[0]
         seen, counts = train(way, everstep.accumulate(rule, Growing()), batches(8), lambda run: run.flush() or True)
         assert moved(seen) == [0, 2, 5, 8] and counts == (4, 8)
         for step, whole in ((1, 1), (3, 2), (6, 3), (9, 4)):
-            assert distance(seen[step], wanted[whole]) <= 1e-6
+            assert distance(seen[step], expected[whole]) <= 1e-6
 
     def twice(run):
         run.flush()
@@ -141,21 +141,21 @@ def test_steps_by_a_schedule_and_a_flush_of_the_rest(way):
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.sparse], ids=ids)
 @pytest.mark.parametrize("sparse", ["rows", "catch_up"])
 def test_flush_by_rows(way, sparse):
-    """Rows of the window are present in its update, and no others; those that missed updates then take them."""
+    """A flush updates the window's rows only. With catch_up, other rows then take the updates that they missed."""
     rule = Adam(0.05, epsilon=1e-3)
     only = [dict(batch, table=(batch["table"][0][:1], np.full(1, row))) for row, batch in enumerate(batches(5))]
-    wanted = train(way, rule.replace(sparse="rows"), [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+    expected = train(way, rule.replace(sparse="rows"), [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
     if sparse == "catch_up":
-        wanted = train(way, rule, [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
+        expected = train(way, rule, [joined(only[:2]), joined(only[2:4]), only[4]])[0][-1]
     definition = everstep.accumulate(rule.replace(sparse=sparse), 2)
     seen, _ = train(way, definition, only, lambda run: run.flush() or True)
-    assert distance(seen[-1], wanted) <= 1e-6
-    assert distance(seen[-2], wanted) > 1e-3
+    assert distance(seen[-1], expected) <= 1e-6
+    assert distance(seen[-2], expected) > 1e-3
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_clipped_inside_and_outside(way):
-    """Inside what is clipped is the gradient of the joined batch, outside that of each step."""
+    """Inside, clip bounds the gradient of the joined batch; outside, that of each step."""
     clip = lambda definition: everstep.clip(definition, global_norm=1.0)  # noqa: E731
     whole = [joined(window) for window in windows(batches(8), [4, 4])]
     inside = train(way, everstep.accumulate(clip(SGD(1.0)), 4), batches(8))[0][-1]
@@ -181,7 +181,7 @@ def summed(slices):
 @pytest.mark.parametrize("native", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.2}], ids=str)
 @pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow takes equal rows:UserWarning")  # none here
 def test_stock_accumulation_with_clipping_is_migrated(way, native):
-    """A rule without t, which of Keras 3.0 counts calls."""
+    """SGD's rule does not use t, which counts calls in Keras 3.0."""
     stock = way.stock.SGD(0.5, momentum=0.9, gradient_accumulation_steps=4, **native)
     ours = everstep.from_native(stock)
     run = way.run(lambda: ours.bind(way.module), START, dict(KINDS, table=harness.DENSE))
@@ -196,7 +196,7 @@ def test_stock_accumulation_with_clipping_is_migrated(way, native):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_an_open_window_is_saved(way):
-    """Saved and loaded twice in a window, which is then flushed: bit for bit what one optimizer does."""
+    """Saving and loading twice within a window, then flushing it, changes nothing, bit for bit."""
     definition = everstep.accumulate(Adam(0.05, sparse="rows", dense_ok=True), 4)
 
     def ended(cuts):
@@ -207,21 +207,21 @@ def test_an_open_window_is_saved(way):
                 runs.append(runs[-1].resumed())
             runs[-1].step(batch)
         runs[-1].flush()
-        found = runs[-1].weights(), counted(runs[-1])
+        actual = runs[-1].weights(), counted(runs[-1])
         for run in runs:
             run.close()
-        return found
+        return actual
 
-    wanted, found = ended([]), ended([5, 10])
-    assert wanted[1] == found[1] == (3, 11)
-    for name, value in wanted[0].items():
-        assert np.array_equal(value, found[0][name]), name
+    expected, actual = ended([]), ended([5, 10])
+    assert expected[1] == actual[1] == (3, 11)
+    for name, value in expected[0].items():
+        assert np.array_equal(value, actual[0][name]), name
 
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
 def test_a_step_in_between_moves_its_rows_alone(sparse):
-    """What is read and written at a step that does not update does not grow with the table."""
+    """At a step that does not update, the elements read and written do not grow with the table."""
     costs = []
     for rows in (100, 10000):
         table = np.ones((rows, 3), "float32")

@@ -1,4 +1,4 @@
-"""`moving_average`, `stochastic_weight_averaging`, `lookahead` and `averaged`, against loops in float64."""
+"""`moving_average`, `stochastic_weight_averaging`, `lookahead` and `averaged`, compared with loops in float64."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -16,7 +16,7 @@ from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
@@ -37,7 +37,7 @@ def batches(count=STEPS, seed=2):
 
 
 def ema(decay):
-    """`decay(step)` of the steps from 1 on."""
+    """Returns a moving average with `decay(step)`; steps count from 1."""
 
     def average(step, value, kept):
         kept["average"] = decay(step) * kept["average"] + (1 - decay(step)) * value
@@ -68,7 +68,7 @@ def looking_ahead(step, value, kept):
     return value, kept["average"]
 
 
-# (definition, its slot, what a loop does after each step, whether in every way or in one of each target)
+# (definition, what a loop does after each step, True to run in every way, not just one of each target)
 CASES = [
     (everstep.moving_average(INNER, 0.9), ema(lambda step: 0.9), False),
     (everstep.moving_average(INNER, 0.9, "ramp"), ema(lambda step: min(0.9, step / (9.0 + step))), True),
@@ -85,8 +85,8 @@ CASES = [
 
 
 def by_hand(after, by_rows=False, count=STEPS):
-    """{name: (weights, average)} of momentum and what comes after each step, in float64, row by row."""
-    found = {}
+    """Returns {name: (weights, average)} of momentum followed by `after` at each step, in float64, row by row."""
+    results = {}
     for name, shape in SHAPES.items():
         rows = []
         for row in range(shape[0]):
@@ -103,8 +103,8 @@ def by_hand(after, by_rows=False, count=STEPS):
                 velocity = np.float32(0.9) * velocity - np.float32(0.1) * grad
                 value, average = after(step, value + velocity, kept)
             rows.append((value, average))
-        found[name] = tuple(np.array(part) for part in zip(*rows))
-    return found
+        results[name] = tuple(np.array(part) for part in zip(*rows))
+    return results
 
 
 def trained(way, definition, count=STEPS):
@@ -115,7 +115,7 @@ def trained(way, definition, count=STEPS):
 
 
 def averages(run):
-    """What `everstep.averaged` puts into the variables of a run."""
+    """Returns the weights inside `everstep.averaged`."""
     session = getattr(run, "session", None)
     with everstep.averaged(run.optimizer, run.variables, session=session):
         return run.weights()
@@ -127,11 +127,11 @@ def averages(run):
     ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "",
 )
 def test_equals_the_formula(way, definition, after):
-    run, wanted = trained(way, definition), by_hand(after)
-    weights, found = run.weights(), averages(run)
+    run, expected = trained(way, definition), by_hand(after)
+    weights, averaged = run.weights(), averages(run)
     for name in SHAPES:
-        assert oracle.distance(weights[name], wanted[name][0]) <= 2e-6, name
-        assert oracle.distance(found[name], wanted[name][1]) <= 2e-6, name
+        assert oracle.distance(weights[name], expected[name][0]) <= 2e-6, name
+        assert oracle.distance(averaged[name], expected[name][1]) <= 2e-6, name
         assert np.array_equal(run.weights()[name], weights[name])
     run.close()
 
@@ -139,14 +139,14 @@ def test_equals_the_formula(way, definition, after):
 @pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
 @pytest.mark.parametrize("definition, after", [CASES[1][:2], CASES[6][:2]], ids=["average", "lookahead"])
 def test_rows_absent_are_left_as_they_are(way, definition, after):
-    run, wanted = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
-    assert oracle.distance(run.weights()["table"], wanted["table"][0]) <= 2e-6
-    assert oracle.distance(averages(run)["table"], wanted["table"][1]) <= 2e-6
+    run, expected = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
+    assert oracle.distance(run.weights()["table"], expected["table"][0]) <= 2e-6
+    assert oracle.distance(averages(run)["table"], expected["table"][1]) <= 2e-6
     run.close()
 
 
 def test_snapshots_of_rows_that_were_absent():
-    """A row that a snapshot misses keeps its average, which stands for that snapshot too."""
+    """A row that misses a snapshot keeps its average, which counts for that snapshot too."""
     table = np.zeros((2, 1))
     optimizer = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows"), period=1).bind(np)
     still = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows").replace(momentum=0.5), period=1).bind(np)
@@ -192,13 +192,13 @@ def test_training_and_nesting_inside(way):
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_averages_for_good(way):
+def test_assign_averages(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
-    wanted = averages(run)
+    expected = averages(run)
     everstep.assign_averages(run.optimizer, run.variables, session=getattr(run, "session", None))
-    found = run.weights()
-    assert all(np.array_equal(found[name], wanted[name]) for name in SHAPES)
-    run.step(next(batches()))  # and training goes on from there
+    actual = run.weights()
+    assert all(np.array_equal(actual[name], expected[name]) for name in SHAPES)
+    run.step(next(batches()))  # training continues from there
     run.close()
 
 
@@ -265,16 +265,16 @@ LATE = [
 
 @pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
 def test_missed_steps_are_taken(place, way):
-    """Each target takes one of them in a cell, NumPy all."""
+    """Each target takes one of LATE in a cell, NumPy all of them."""
     for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
-        wanted = train(way, wrap(Adam(0.05)), zipf_batches(42))
-        found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
-        assert max(compare(found, wanted)) <= 2e-6
+        expected = train(way, wrap(Adam(0.05)), zipf_batches(42))
+        actual = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
+        assert max(compare(actual, expected)) <= 2e-6
 
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
 def test_long_gaps():
-    """Beyond 200 missed steps: closed forms."""
+    """After more than 200 missed steps closed forms apply."""
 
     def gaps(definition):
         random = np.random.RandomState(7)
@@ -293,8 +293,8 @@ def test_long_gaps():
         (lambda inner: everstep.lookahead(inner, 7), 1e-7),
         (lambda inner: everstep.lookahead(everstep.decoupled_weight_decay(inner, 0.01), 7, 0.3), 2e-3),
     ):
-        wanted, found = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
-        assert max(map(oracle.distance, found, wanted)) <= most
+        expected, actual = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
+        assert max(map(oracle.distance, actual, expected)) <= most
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_long_gaps():
         lambda inner: everstep.stochastic_weight_averaging(inner),
     ],
 )
-def test_what_rows_cannot_take_later(wrap):
+def test_averages_that_refuse_catch_up(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
         wrap(Adam(sparse="catch_up"))
 
@@ -332,7 +332,7 @@ _known = {}
 
 
 def reference(place):
-    """What NumPy's float64 comes to, weights and slots."""
+    """Returns weights and slots of the same run on NumPy in float64."""
     if place not in _known:
         start = {name: value.astype("float64") for name, value in START.items()}
         run = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
@@ -343,52 +343,52 @@ def reference(place):
 
 
 def everything(run):
-    """Weights and slots."""
-    found = {name: value for name, value in run.weights().items()}
+    """Returns weights and slots."""
+    values = {name: value for name, value in run.weights().items()}
     for name in SHAPES:
         for slot in run.optimizer.slot_names(run.variables[name]):
-            found[name + "/" + slot] = run.slot(name, slot)
-    return found
+            values[name + "/" + slot] = run.slot(name, slot)
+    return values
 
 
-@pytest.mark.parametrize("place, way", harness.in_turn(range(len(STACKS)), ONE_EACH), ids=ids)
+@pytest.mark.parametrize("place, way", harness.rotate(range(len(STACKS)), ONE_EACH), ids=ids)
 def test_stacks_of_three(place, way):
     run = trained(way, STACKS[place])
-    found, wanted = everything(run), reference(place)
-    assert set(found) == set(wanted)
-    for name in wanted:
-        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+    actual, expected = everything(run), reference(place)
+    assert set(actual) == set(expected)
+    for name in expected:
+        assert oracle.distance(actual[name], expected[name]) <= 5e-6, name
     run.close()
 
 
 def test_a_stack_by_hand():
-    """Three halvings in one: average of (lookahead of (decayed))."""
+    """Three nested halvings: average of (lookahead of (decayed))."""
     weights = np.full(1, 8.0)
     inner = everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.5), 1.0), 2)
     optimizer = everstep.moving_average(inner, 0.5).bind(np)
-    for wanted, average in ((4.0, 6.0), (5.0, 5.5)):  # 8 -> 4; 4 -> 2, half the way back to 8
+    for expected, average in ((4.0, 6.0), (5.0, 5.5)):  # 8 -> 4; 4 -> 2, half the way back to 8
         optimizer.apply_gradients([(np.zeros(1), weights)])
-        assert weights == wanted and optimizer.get_slot(weights, "moving_average/average") == average
+        assert weights == expected and optimizer.get_slot(weights, "moving_average/average") == average
 
 
-@pytest.mark.parametrize("place, way", harness.in_turn((0, 3), ONE_EACH), ids=ids)
+@pytest.mark.parametrize("place, way", harness.rotate((0, 3), ONE_EACH), ids=ids)
 def test_save_and_resume_in_the_middle_is_exact(place, way):
     through = trained(way, STACKS[place])
-    wanted = everything(through)
+    expected = everything(through)
     through.close()
     half = trained(way, STACKS[place], 5)  # in the middle of a period and of a window
     other = half.resumed()
     for batch in list(batches())[5:]:
         other.step(batch)
-    found = everything(other)
+    actual = everything(other)
     half.close()
     other.close()
-    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_state_moves_from_numpy(way):
-    """The first half on NumPy in float32, the second here."""
+    """Trains the first half on NumPy in float32, the second half here."""
     for place in (1, 2):
         first = trained(harness.NUMPY, STACKS[place], 5)
         state = everstep.capture(first.optimizer, first.variables, weights=True)
@@ -398,13 +398,13 @@ def test_state_moves_from_numpy(way):
         )
         for batch in list(batches())[5:]:
             run.step(batch)
-        found = everything(run)
+        actual = everything(run)
         for name, value in reference(place).items():
-            assert oracle.distance(found[name], value) <= 5e-6, name
+            assert oracle.distance(actual[name], value) <= 5e-6, name
         run.close()
 
 
-@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda value: type(value).__name__)
 def test_configs_make_equal_definitions(definition):
     assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
     for way in ONE_EACH:
@@ -433,13 +433,13 @@ def test_bad_input(make, error, needle):
         make()
 
 
-# Beside the incumbents
+# Compared with stock implementations
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target in ("update_step", "keras3")], ids=ids)
 @pytest.mark.parametrize("frequency", [None, 3])
 def test_equals_use_ema(way, frequency):
-    """Keras 3 starts from the value after the first update, the new-style Keras before it from the one before."""
+    """Keras 3 starts the average at the value after the first update, new-style Keras at the value before it."""
     start = 1 if way.target == "keras3" else 0
     stock = way.run(
         lambda: way.stock.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency), START, KINDS
@@ -460,7 +460,7 @@ def test_equals_use_ema(way, frequency):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_equals_exponential_moving_average(way):
-    """With num_updates: the global step, counted before the update."""
+    """With num_updates, the global step, which is read before it is incremented."""
 
     class Averaging(way.run):
         def apply(self, pairs):
@@ -476,10 +476,10 @@ def test_equals_exponential_moving_average(way):
     ours = trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp"))
     for batch in batches():
         stock.step(batch)
-    found = averages(ours)
+    actual = averages(ours)
     for name in SHAPES:
-        wanted = stock.session.run(stock.averages.average(stock.variables[name]))
-        assert oracle.distance(found[name], wanted) <= 1e-6
+        expected = stock.session.run(stock.averages.average(stock.variables[name]))
+        assert oracle.distance(actual[name], expected) <= 1e-6
     ours.close()
     stock.close()
 

@@ -1,7 +1,7 @@
-"""Every wrapper, and stacks of three, on every target against the float64 oracle, and through each API's serializer.
+"""Trains every wrapper, and stacks of three, on every target against the float64 oracle, and serializes each.
 
-In a cell each wrapper has a rule inside and a way that take turns from cell to cell: over the matrix all of them, with
-each kind of rule inside, on all targets. With EVERSTEP_FULL=1 it is the whole product.
+In a cell each wrapper runs with one inner rule in one way. Both rotate from cell to cell, so that over the matrix each
+wrapper meets every kind of rule and every target. With EVERSTEP_FULL=1 every combination runs.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -77,13 +77,13 @@ MADE = dict(WRAPPERS, **STACKS)
 
 
 def cases():
-    """(name, way, rule)"""
+    """Returns [(name, way, rule)]."""
     if harness.FULL:
         return list(itertools.product(sorted(MADE), WAYS, RULES))
-    found = []
+    triples = []
     for place, name in enumerate(sorted(MADE), harness.TURN):
-        found.append((name, WAYS[place % len(WAYS)], RULES[place // len(WAYS) % len(RULES)]))
-    return found
+        triples.append((name, WAYS[place % len(WAYS)], RULES[place // len(WAYS) % len(RULES)]))
+    return triples
 
 
 def bound(way, definition):
@@ -91,7 +91,7 @@ def bound(way, definition):
     if definition.stages > 1:
         everstep.enable_multistage(optimizer)
     if issubclass(way.run, harness.GraphRun):
-        optimizer.scale_loss(1.0)  # which the gradients below have been taken of
+        optimizer.scale_loss(1.0)  # the gradients below are of the unscaled loss
     return optimizer
 
 
@@ -101,8 +101,8 @@ def test_equals_oracle(name, way, rule):
         pytest.skip("the noise goes by the variable's name, and arrays have none; see test_wrappers_gradient.py")
     definition = MADE[name](rule, is_dense)
     start, batches = start_values("float32"), make_batches("float32", STEPS)
-    wanted, slots = oracle.trajectory(definition, start, scaled(batches) if "loss scale" in name else batches)
-    if "loss scale" in name and way.target != "get_updates":  # which scales the loss itself
+    expected, slots = oracle.trajectory(definition, start, scaled(batches) if "loss scale" in name else batches)
+    if "loss scale" in name and way.target != "get_updates":  # it scales the loss itself
         batches = scaled(batches)
     run = way.run(lambda: bound(way, definition), start, KINDS)
     try:
@@ -111,14 +111,14 @@ def test_equals_oracle(name, way, rule):
             run.optimizer.scale_loss(1.0)
         for batch in batches:
             run.step(batch)
-        found, worst = run.weights(), 0.0
+        actual, worst = run.weights(), 0.0
         for variable in start:
             if KINDS[variable] == harness.NONE:
-                assert np.array_equal(found[variable], start[variable])
+                assert np.array_equal(actual[variable], start[variable])
                 continue
             if "centralize" not in name:
-                assert np.abs(wanted[variable] - start[variable]).max() >= 0.5 * np.abs(start[variable]).max()
-            worst = max(worst, oracle.distance(found[variable], wanted[variable]))
+                assert np.abs(expected[variable] - start[variable]).max() >= 0.5 * np.abs(start[variable]).max()
+            worst = max(worst, oracle.distance(actual[variable], expected[variable]))
             for slot, value in slots[variable].items():
                 worst = max(worst, oracle.distance(run.slot(variable, slot), value))
         assert worst <= BOUNDS["float32"]
@@ -129,9 +129,9 @@ def test_equals_oracle(name, way, rule):
 MIDDLE = ["restarts", "accumulate sums", "lookahead(average(clip))", "stochastic average", "clip by norm and value"]
 
 
-@pytest.mark.parametrize("name, way", harness.in_turn(MIDDLE, harness.one_of_each_target(WAYS)), ids=ids)
+@pytest.mark.parametrize("name, way", harness.rotate(MIDDLE, harness.one_of_each_target(WAYS)), ids=ids)
 def test_resumes_in_the_middle(name, way):
-    """Of a cycle, a window, a period: bit for bit."""
+    """In the middle of a cycle, a window or a period; exact, bit for bit."""
     definition = MADE[name](Adam(0.05), is_dense)
     start, batches = start_values("float32"), make_batches("float32", 20)
 
@@ -141,11 +141,11 @@ def test_resumes_in_the_middle(name, way):
         return run
 
     whole = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches)
-    wanted = whole.weights()
+    expected = whole.weights()
     whole.close()
     half = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches[:10])
     rest = train(half.resumed(), batches[10:])
-    assert all(np.array_equal(rest.weights()[name], wanted[name]) for name in wanted)
+    assert all(np.array_equal(rest.weights()[name], expected[name]) for name in expected)
     rest.close()
     half.close()
 
@@ -162,11 +162,11 @@ def scaled(batches):
 @pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
 def test_config_through_the_serializer_of_the_api(name, module, keras):
     if hasattr(keras.backend, "clear_session"):
-        harness.start_anew(keras)
-    for made in sorted(MADE):
-        definition = MADE[made](Adam(0.01), "dense")
+        harness.clear_session(keras)
+    for wrapper in sorted(MADE):
+        definition = MADE[wrapper](Adam(0.01), "dense")
         optimizer = definition.bind(module)
         config = json.loads(json.dumps(keras.optimizers.serialize(optimizer)))
         again = keras.optimizers.deserialize(config, custom_objects=everstep.custom_objects(module))
-        assert type(again) is type(optimizer), made
-        assert again.definition == definition, made
+        assert type(again) is type(optimizer), wrapper
+        assert again.definition == definition, wrapper

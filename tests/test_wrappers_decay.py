@@ -1,4 +1,4 @@
-"""`decoupled_weight_decay`, `learning_rate_multipliers` and schedules, against the formulas that they are to reach."""
+"""`decoupled_weight_decay`, `learning_rate_multipliers` and schedules, compared with the published formulas."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -17,7 +17,7 @@ from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"bias": (3,), "kernel": (4, 3), "table": (6, 3)}
@@ -40,7 +40,7 @@ def batches(count=STEPS):
 
 
 def rule(way, name):
-    """A rule for a variable; arrays have no names, there it goes by shape."""
+    """Returns a rule that selects a variable: by name, or by shape on arrays, which have no names."""
     return name if way.target != "arrays" else lambda variable: variable.shape == SHAPES[name]
 
 
@@ -52,8 +52,8 @@ def trained(way, definition, **native):
 
 
 def by_hand(update, by_rows=False):
-    """{name: weights}: `update(name, step, var, delta)` gives the new value; delta is Adam's step at rate 1."""
-    found = {}
+    """Trains Adam by hand: `update(name, step, var, delta)` returns the new value; delta is Adam's step at rate 1."""
+    weights = {}
     for name in SHAPES:
         var = START[name].astype("float64")
         m, v = np.zeros_like(var), np.zeros_like(var)
@@ -70,8 +70,8 @@ def by_hand(update, by_rows=False):
             size = np.sqrt(1 - beta_2**step) / (1 - np.float64(np.float32(0.9)) ** step)
             delta = size * m[rows] / (np.sqrt(v[rows]) + 1e-3)
             var[rows] = update(name, step, var[rows], delta)
-        found[name] = var
-    return found
+        weights[name] = var
+    return weights
 
 
 def annealed(step):
@@ -80,7 +80,7 @@ def annealed(step):
 
 
 ADAM, RATE = Adam(0.05, epsilon=1e-3), 0.05
-# What each peer does, from its source, and how it is said here.
+# The formula of each library, from its source, and the everstep definition that follows it.
 FORMULAS = {
     "Keras": (
         lambda way: everstep.decoupled_weight_decay(ADAM, 0.1),
@@ -128,19 +128,19 @@ FORMULAS = {
 def test_reaches_the_formulas_of_peers(way, peer):
     make, update = FORMULAS[peer]
     run = trained(way, make(way))
-    wanted = by_hand(update, by_rows=peer == "Addons" and way.sparse)
-    found = run.weights()
+    expected = by_hand(update, by_rows=peer == "Addons" and way.sparse)
+    actual = run.weights()
     for name in SHAPES:
-        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+        assert oracle.distance(actual[name], expected[name]) <= 5e-6, name
     run.close()
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target in ("update_step", "keras3")], ids=ids)
 def test_equals_native_weight_decay_with_exclusions(way):
     def stock():
-        made = way.stock.Adam(RATE, epsilon=1e-3, weight_decay=0.1)
-        made.exclude_from_weight_decay(var_names=["bias"])
-        return made
+        optimizer = way.stock.Adam(RATE, epsilon=1e-3, weight_decay=0.1)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        return optimizer
 
     run = way.run(stock, START, KINDS)
     for batch in batches():
@@ -148,7 +148,7 @@ def test_equals_native_weight_decay_with_exclusions(way):
     ours = trained(way, everstep.decoupled_weight_decay(ADAM, 0.1, exclude="bias"))
     for name in SHAPES:
         if name == "table" and way.target == "keras3" and way.sparse:
-            continue  # of equal rows stock Keras 3 squares the parts, not their sum: docs/from_native.md
+            continue  # stock Keras 3 squares the parts of a repeated row, not their sum: docs/from_native.md
         assert oracle.distance(ours.weights()[name], run.weights()[name]) <= 4e-6, name
     run.close()
     ours.close()
@@ -156,21 +156,21 @@ def test_equals_native_weight_decay_with_exclusions(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_multipliers(way):
-    """Each variable at its own rate, the shared one untouched; the first rule that holds counts."""
+    """Each variable has its own rate, the shared rate does not change, and the first matching rule counts."""
     factors = [(rule(way, "kernel"), 0.5), (rule(way, "table"), 3.0)]
     factors += [("table|kernel", 9.0)] if way.target != "arrays" else []
     definition = everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(ADAM, 0.1), factors)
     run = trained(way, definition)
     rates = {"bias": RATE, "kernel": RATE * 0.5, "table": RATE * 3}
-    wanted = by_hand(lambda name, step, var, delta: var - rates[name] * (0.1 * var + delta))
-    found = run.weights()
+    expected = by_hand(lambda name, step, var, delta: var - rates[name] * (0.1 * var + delta))
+    actual = run.weights()
     for name in SHAPES:
-        assert oracle.distance(found[name], wanted[name]) <= 5e-6, name
+        assert oracle.distance(actual[name], expected[name]) <= 5e-6, name
     if way.target != "tf_train":
         run.set_rate(0.0)
         run.step(next(batches()))
         after = run.weights()
-        assert all(np.array_equal(after[name], found[name]) for name in SHAPES)
+        assert all(np.array_equal(after[name], actual[name]) for name in SHAPES)
     run.close()
 
 
@@ -192,10 +192,10 @@ def test_multipliers_of_a_partition_and_of_a_rule_that_measures():
     optimizer.bias_learning_rate = 2.0
     optimizer.apply_gradients([(np.ones((2, 2)), kernel), (np.ones(2), bias)])
     assert kernel[0, 0] == 0.5 and bias[0] == 0.25
-    half, own = np.ones((2, 2)), np.ones((2, 2))
+    half, direct = np.ones((2, 2)), np.ones((2, 2))
     everstep.learning_rate_multipliers(LAMB(0.1), (), otherwise=0.5).bind(np).apply_gradients([(kernel, half)])
-    LAMB(0.05).bind(np).apply_gradients([(kernel, own)])
-    np.testing.assert_allclose(half, own, rtol=1e-12)
+    LAMB(0.05).bind(np).apply_gradients([(kernel, direct)])
+    np.testing.assert_allclose(half, direct, rtol=1e-12)
 
 
 # Decay
@@ -205,23 +205,23 @@ def test_a_schedule_of_its_own_and_a_live_decay():
     weights = np.full(1, 16.0)
     halving = everstep.ExponentialDecay(0.5, decay_steps=1, rate=0.5)
     optimizer = everstep.decoupled_weight_decay(SGD(1.0), halving, times_rate=False).bind(np)
-    for wanted in (8.0, 6.0):
+    for expected in (8.0, 6.0):
         optimizer.apply_gradients([(np.zeros(1), weights)])
-        assert weights == wanted
+        assert weights == expected
     optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.5, times_rate=False).bind(np)
     optimizer.decoupled_weight_decay = 0.25
     optimizer.apply_gradients([(np.zeros(1), weights)])
     assert weights == 4.5
 
 
-def test_which_variable_the_rule_sees():
-    """Of a proximal rule, which gives the new value itself, too."""
-    for beside, wanted in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
+def test_the_rule_sees_the_variable_before_or_after_decay():
+    """Also with a proximal inner rule, which assigns the new value itself."""
+    for beside, expected in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
         weights = np.ones(1)
         inner = Halving(1.0)
         optimizer = everstep.decoupled_weight_decay(inner, 0.5, beside=beside).bind(np)
         optimizer.apply_gradients([(np.zeros(1), weights)])
-        assert weights == wanted
+        assert weights == expected
 
 
 class Halving(everstep.Definition):
@@ -234,9 +234,9 @@ class Halving(everstep.Definition):
 def test_l1_stops_at_zero_but_for_one_step():
     weights = np.array([0.25, -0.25, 0.0])
     optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.0, l1=0.125).bind(np)
-    for wanted in ([0.125, -0.125, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]):
+    for expected in ([0.125, -0.125, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]):
         optimizer.apply_gradients([(np.zeros(3), weights)])
-        assert weights.tolist() == wanted
+        assert weights.tolist() == expected
 
 
 @pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
@@ -246,13 +246,13 @@ def test_missed_decay_is_taken(way):
         lambda inner: everstep.decoupled_weight_decay(everstep.clip(inner, value=0.5), 0.1),
         lambda inner: everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(inner, 0.1), (), 0.5),
     )[:: 1 if way.target == "arrays" else 2]:
-        wanted = train(way, wrap(Adam(0.05)), zipf_batches(40))
-        found = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(40))
-        assert max(compare(found, wanted)) <= 2e-6
+        expected = train(way, wrap(Adam(0.05)), zipf_batches(40))
+        actual = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(40))
+        assert max(compare(actual, expected)) <= 2e-6
 
 
 def test_long_gaps_of_l1():
-    """Beyond 200 missed steps: exact until 0 is reached, and then within a step of it."""
+    """After more than 200 missed steps the result is exact until it reaches 0, then within one step of 0."""
     def gap(sparse):
         table = np.array([[0.9, -0.9], [0.3, -2.0]])
         inner = SGD(0.5, momentum=0.5, sparse=sparse)
@@ -263,9 +263,9 @@ def test_long_gaps_of_l1():
         optimizer.flush()
         return table
 
-    wanted, found = gap("exact"), gap("catch_up")
-    assert abs(found[1, 0]) <= 1e-3 and abs(wanted[1, 0]) <= 1e-3
-    assert abs(found[1, 1] - wanted[1, 1]) <= 1e-9 and -2 < wanted[1, 1] < -0.5
+    expected, actual = gap("exact"), gap("catch_up")
+    assert abs(actual[1, 0]) <= 1e-3 and abs(expected[1, 0]) <= 1e-3
+    assert abs(actual[1, 1] - expected[1, 1]) <= 1e-9 and -2 < expected[1, 1] < -0.5
 
 
 def test_a_table_that_does_not_decay_costs_its_rows():
@@ -293,21 +293,21 @@ def test_a_rule_that_chooses_nothing(way):
 
 def test_collections():
     variable = everstep.Variable("w", (2,), "float32", 0, ("slow", "trainable_variables"), None)
-    made = everstep.learning_rate_multipliers(SGD(), [("collection:slow", 0.5), ("w", 2.0)])
-    assert made.specialize(variable).otherwise == 0.5
-    assert made.specialize(variable._replace(collections=())).otherwise == 2.0
-    assert made.specialize(variable._replace(collections=(), name="b")).otherwise == 1.0
+    definition = everstep.learning_rate_multipliers(SGD(), [("collection:slow", 0.5), ("w", 2.0)])
+    assert definition.specialize(variable).otherwise == 0.5
+    assert definition.specialize(variable._replace(collections=())).otherwise == 2.0
+    assert definition.specialize(variable._replace(collections=(), name="b")).otherwise == 1.0
 
 
 def test_configs():
-    made = [
+    again = [
         everstep.decoupled_weight_decay(Adam(), 0.01, False, l1=0.1, exclude=["bias", "norm"]),
         everstep.decoupled_weight_decay(Adam(), OrderedDict([("a", 0.1), ("b", 0.2)]), base_rate=0.1, exclude="c"),
         everstep.learning_rate_multipliers(everstep.decoupled_weight_decay(Adam(), include="kernel"), {"first": 0.5}),
         SGD(everstep.Warmup(everstep.CosineDecayRestarts(0.1, 10, 2.0, 0.5, 0.1, 3), 5, shift=True)),
     ]
-    assert made[1].factors == (("c", 0.0), ("a", 0.1), ("b", 0.2)) and made[1].otherwise == 0
-    for definition in made:
+    assert again[1].factors == (("c", 0.0), ("a", 0.1), ("b", 0.2)) and again[1].otherwise == 0
+    for definition in again:
         assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
         for way in ONE_EACH:
             if way.target != "tf_train":
@@ -333,7 +333,7 @@ def test_functions_do_not_go_into_a_config(definition):
         type(optimizer).from_config(json.loads(json.dumps(optimizer.get_config())))
     optimizer.apply_gradients([(weights, weights)])
     other = definition.bind(np)
-    everstep.restore(other, everstep.capture(optimizer, [weights]), [weights])  # a state needs no rules
+    everstep.restore(other, everstep.capture(optimizer, [weights]), [weights])  # a state does not hold rules
     assert other.iterations == 1
 
 
@@ -380,7 +380,7 @@ def test_bad_input(make, error, needle):
 
 
 def restarts(updates, initial, first, multiplier, peak, alpha):
-    """SGDR's equation 5 by going through the cycles."""
+    """Evaluates SGDR's equation 5 by a loop over the cycles."""
     start, length, top = 0.0, float(first), 1.0
     while updates >= start + length:
         start, length, top = start + length, length * multiplier, top * peak
@@ -395,14 +395,14 @@ RESTARTS = [(0.1, 10, 2.0, 1.0, 0.0), (0.1, 7, 1.0, 0.5, 0.1), (0.1, 3, 1.5, 0.9
 def test_warm_restarts(settings):
     schedule = everstep.CosineDecayRestarts(*settings)
     for updates in list(range(400)) + [3279, 3280, 10229, 10230, 10231]:
-        wanted = restarts(updates, *settings)
-        assert abs(schedule(updates) - wanted) <= 1e-9 * 0.1
+        expected = restarts(updates, *settings)
+        assert abs(schedule(updates) - expected) <= 1e-9 * 0.1
         assert abs(schedule.replace(done=5)(updates) - restarts(updates + 5, *settings)) <= 1e-9 * 0.1
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_schedules_are_the_same_everywhere(way):
-    """Bare descent of gradient 1 adds a schedule up: warm-up, then restarts, each cosine from its very first update."""
+    """Plain descent with gradient 1 sums a schedule: warm-up, then restarts, each cosine from its first update."""
     schedule = everstep.Warmup(everstep.CosineDecayRestarts(0.5, 5, 2.0), 4, shift=True)
     run = way.run(lambda: SGD(schedule).bind(way.module), {"w": np.zeros(2, "float32")}, {"w": harness.DENSE})
     total = 0.0
@@ -414,7 +414,7 @@ def test_schedules_are_the_same_everywhere(way):
 
 
 def test_restarts_in_float32():
-    """What a cosine starts with is not lost to a rounded logarithm, however late."""
+    """A cosine's first value is not lost to a rounded logarithm, even at late updates."""
     for settings in RESTARTS[:1] + RESTARTS[3:]:
         schedule, starts, at = everstep.CosineDecayRestarts(*settings), [], 0
         while at < 300000:

@@ -1,4 +1,4 @@
-"""`clip`, `centralize` and `gradient_noise`: what a rule sees instead of its gradient."""
+"""`clip`, `centralize` and `gradient_noise`: wrappers that change the gradient before the rule."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -17,7 +17,7 @@ from everstep.optimizers import LAMB, SGD, Adafactor, Adam
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"bias": (3,), "conv": (2, 2, 3, 2), "single": (), "table": (6, 3)}
@@ -50,7 +50,7 @@ def trained(way, definition, count=STEPS):
 
 
 def descent(change, by_rows=False):
-    """{name: weights} of descent at rate 0.1 by `change({name: gradient}, step)`; all names of a step together."""
+    """Returns {name: weights} of descent at rate 0.1 with `change({name: gradient}, step)` on all names of a step."""
     weights = {name: value.astype("float64") for name, value in START.items()}
     for step, batch in enumerate(batches(), 1):
         changed = change({name: whole(name, grad) for name, grad in batch.items()}, step)
@@ -60,10 +60,10 @@ def descent(change, by_rows=False):
     return weights
 
 
-def check(run, wanted, most=3e-6):
-    found = run.weights()
+def check(run, expected, most=3e-6):
+    actual = run.weights()
     for name in SHAPES:
-        assert oracle.distance(found[name], wanted[name]) <= most, name
+        assert oracle.distance(actual[name], expected[name]) <= most, name
     run.close()
 
 
@@ -91,14 +91,14 @@ def test_clip(way, bounds):
 
 
 class Counted(np.ndarray):
-    """An array that counts the elements it gives and takes."""
+    """An array that counts the elements that are read and written."""
 
     moved = 0
 
     def __getitem__(self, place):
-        found = super(Counted, self).__getitem__(place)
-        Counted.moved += np.size(found)
-        return np.asarray(found)
+        part = super(Counted, self).__getitem__(place)
+        Counted.moved += np.size(part)
+        return np.asarray(part)
 
     def __setitem__(self, place, value):
         Counted.moved += np.size(value)
@@ -122,17 +122,17 @@ def test_clip_costs_the_rows_present(inner, bounds):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_clip_makes_no_gradient_of_an_embedding_whole(way):
-    """No op of the graph has a result of the table's size but reads of the table."""
+    """Only reads of the table have its shape; no other op of the graph makes such a tensor."""
     run = way.run(lambda: everstep.clip(SGD(0.1), global_norm=0.7).bind(way.module), START, KINDS)
     reads = {"ReadVariableOp", "VarHandleOp", "Const", "VariableV2", "Identity", "IdentityN"}
-    made = [
+    large_operations = [
         op.name
         for op in run.graph.get_operations()
         if op.type not in reads and not op.name.startswith(("table/", "save/", "Const"))
         for output in op.outputs
         if output.get_shape().ndims == 2 and output.get_shape().as_list() == [6, 3]
     ]
-    assert not made
+    assert not large_operations
     run.close()
 
 
@@ -157,14 +157,14 @@ def test_centralize_from_a_rank_on():
 
 
 def test_sparse_gradients_become_whole_ones_by_centering():
-    found = []
+    tables = []
     for sparse in ("exact", "rows"):
         table = np.zeros((4, 2))
         optimizer = everstep.centralize(SGD(1.0, sparse=sparse)).bind(np)
         optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [1]), table)])
-        found.append(table.tolist())
-    assert found[0] == found[1] == [[0.25, 0.25], [-0.75, -0.75], [0.25, 0.25], [0.25, 0.25]]
-    line = np.zeros(4)  # a table of single numbers is none to centralize
+        tables.append(table.tolist())
+    assert tables[0] == tables[1] == [[0.25, 0.25], [-0.75, -0.75], [0.25, 0.25], [0.25, 0.25]]
+    line = np.zeros(4)  # a table with one number in each row has no axis to centralize
     optimizer = everstep.centralize(SGD(1.0, sparse="rows")).bind(np)
     optimizer.apply_gradients([(everstep.IndexedSlices(np.ones(1), [1]), line)])
     assert line.tolist() == [0, -1, 0, 0]
@@ -174,7 +174,7 @@ def test_sparse_gradients_become_whole_ones_by_centering():
 
 
 def noise(name, shape, step, seed=0):
-    """By whole numbers of Python, one element after the other."""
+    """Computes the noise with Python integers, one element after the other."""
     prime = 23159
 
     def crc(number):
@@ -188,15 +188,15 @@ def noise(name, shape, step, seed=0):
 
     of_step = network((step % prime, step // prime), [crc(n) for n in range(6)])
     keys = [(of_step[0] * crc(6 + n) + of_step[1] * crc(n)) % prime for n in range(6)]
-    found = np.zeros(shape)
+    values = np.zeros(shape)
     width = int(np.prod(shape[1:], dtype=int))
-    for place in range(found.size):
+    for place in range(values.size):
         row, column = (place // width, place % width) if shape else (0, 0)
         left, right = network((row % prime, column % prime), keys[:3])
         left, right = network(((left + row // prime) % prime, (right + column // prime) % prime), keys[3:])
         radius = math.sqrt(-2 * math.log((left + 0.5) / prime))
-        found.reshape(-1)[place] = radius * math.cos(2 * math.pi * (right + 0.5) / prime)
-    return found
+        values.reshape(-1)[place] = radius * math.cos(2 * math.pi * (right + 0.5) / prime)
+    return values
 
 
 def noisy(way, seed=0):
@@ -210,7 +210,7 @@ def noisy(way, seed=0):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_noise(way):
-    """Whole rows of a table get it with "exact", those present with "rows"; each has its own."""
+    """All rows of a table get noise with "exact", the rows present with "rows". Each row's noise differs."""
     check(trained(way, everstep.gradient_noise(SGD(0.1), 0.3)), descent(noisy(way)))
     if way.sparse:
         rows = everstep.gradient_noise(SGD(0.1, sparse="rows"), 0.3, seed=7)
@@ -234,19 +234,19 @@ def test_parts_have_the_noise_of_the_whole(way, axis):
 
 
 def drawn(shape, count=1, seed=0):
-    """Noise of variance 1 of some steps."""
-    found, weights = [], np.zeros(shape)
+    """Returns the noise of `count` steps, with variance 1."""
+    steps, weights = [], np.zeros(shape)
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0, seed).bind(np)
     for _ in range(count):
         weights[...] = 0
         optimizer.apply_gradients([(np.zeros(shape), weights)])
-        found.append(-weights)
-    return np.array(found)
+        steps.append(-weights)
+    return np.array(steps)
 
 
 @pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
-def test_noise_is_normal_and_of_no_pattern():
-    """Bounds of four standard deviations of each measure, for 250,000 numbers."""
+def test_noise_is_normal_and_uncorrelated():
+    """Each measure is within four standard deviations, for 250,000 numbers."""
     first, second = drawn((500, 500), 2)
     other = drawn((500, 500), 1, seed=1)[0]
     count = float(first.size)
@@ -263,13 +263,13 @@ def test_noise_is_normal_and_of_no_pattern():
     edges = [-2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5]
     below = np.array([0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in edges])
     expected = count * np.diff(np.concatenate([[0], below, [1]]))
-    found = np.histogram(first, np.concatenate([[-9], edges, [9]]))[0]
-    assert ((found - expected) ** 2 / expected).sum() <= 32  # of 11 degrees of freedom: one in a thousand
+    counts = np.histogram(first, np.concatenate([[-9], edges, [9]]))[0]
+    assert ((counts - expected) ** 2 / expected).sum() <= 32  # chi-squared, 11 degrees of freedom, p = 0.001
     assert len(np.unique(first)) > 0.99 * count
 
 
-def test_far_steps_and_rows_have_noise_of_their_own():
-    """Beyond the prime in which it counts, too."""
+def test_distant_steps_and_rows_have_different_noise():
+    """Also beyond the prime that the generator counts in."""
     weights = np.zeros((60000, 1))
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(np)
     optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
@@ -302,27 +302,27 @@ STACKS = [
 ]
 
 
-@pytest.mark.parametrize("place, way", harness.in_turn(range(len(STACKS)), ONE_EACH), ids=ids)
+@pytest.mark.parametrize("place, way", harness.rotate(range(len(STACKS)), ONE_EACH), ids=ids)
 def test_stacks_save_and_resume(place, way):
     through = trained(way, STACKS[place])
-    wanted = through.weights()
+    expected = through.weights()
     through.close()
     half = trained(way, STACKS[place], 3)
     other = half.resumed()
     for batch in list(batches())[3:]:
         other.step(batch)
-    found = other.weights()
+    actual = other.weights()
     half.close()
     other.close()
     for name in SHAPES:
-        assert np.array_equal(found[name], wanted[name])
-        assert np.isfinite(found[name]).all() and not np.array_equal(found[name], START[name])
+        assert np.array_equal(actual[name], expected[name])
+        assert np.isfinite(actual[name]).all() and not np.array_equal(actual[name], START[name])
 
 
 @pytest.mark.parametrize("place", [0, 3])
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
 def test_stacks_are_the_same_everywhere(place, way):
-    """Those without noise, which goes by names that arrays have not."""
+    """Stacks without noise only: noise depends on names, which arrays do not have."""
     start = {name: value.astype("float64") for name, value in START.items()}
     reference = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
     for batch in batches():

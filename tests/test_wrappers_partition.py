@@ -1,4 +1,4 @@
-"""`everstep.partition`: several optimizers in one model do what each does alone on its own variables."""
+"""`everstep.partition`: several optimizers in one model, each equal to a run of its own on its variables."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -19,7 +19,7 @@ from test_catch_up import zipf_batches
 from test_wrappers_accumulate import distance, joined, windows
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SHAPES = {"dense_kernel": (4, 3), "dense_bias": (3,), "embed": (6, 3), "head": (2, 2)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, embed=harness.SPARSE)
@@ -35,7 +35,7 @@ def batches(count):
 
 
 def named(way, name):
-    """A rule for a variable; arrays have no names, there it goes by shape."""
+    """Returns a rule that selects a variable: by name, or by shape on arrays, which have no names."""
     if way.target != "arrays":
         return name
     shape = [SHAPES[each] for each in SHAPES if name in each][0]
@@ -43,7 +43,7 @@ def named(way, name):
 
 
 def split(way, default=None):
-    """Three definitions and a default, of four variables: one with a wrapper and a total, one with a scalar."""
+    """Returns three definitions and a default for four variables: one has a wrapper and a total, one a scalar."""
     return everstep.partition(
         {
             "table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
@@ -55,13 +55,13 @@ def split(way, default=None):
 
 
 def alone(way, definition, name, count=20):
-    """What a definition makes of one variable that it trains alone."""
+    """Returns the weights of one variable that a definition trains alone."""
     run = way.run(lambda: definition.bind(way.module), {name: START[name]}, {name: KINDS[name]})
     for batch in batches(count):
         run.step({name: batch[name]})
-    found = run.weights()[name]
+    weights = run.weights()[name]
     run.close()
-    return found
+    return weights
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -70,16 +70,16 @@ def test_each_variable_is_trained_as_if_alone(way):
     run = way.run(lambda: definition.bind(way.module), START, KINDS)
     for batch in batches(20):
         run.step(batch)
-    found = run.weights()
+    actual = run.weights()
     slots = {name: sorted(run.optimizer.slot_names(run.variables[name])) for name in START}
     run.close()
     assert slots["dense_kernel"] == ["default/m", "default/v"]
-    assert slots["dense_bias"] == ["biases/velocity"]  # nothing is kept for what only passes a clipped gradient on
+    assert slots["dense_bias"] == ["biases/velocity"]  # clip itself has no slots
     assert slots["embed"] == ["table/accumulator"] and slots["head"] == ["top/m", "top/v"]
     for branch, name in (("table", "embed"), ("biases", "dense_bias"), ("top", "head"), ("default", "dense_kernel")):
-        wanted = alone(way, definition.children()[branch], name)
-        assert oracle.distance(found[name], wanted) <= 1e-6, name
-        assert oracle.distance(wanted, START[name]) > 0.02
+        expected = alone(way, definition.children()[branch], name)
+        assert oracle.distance(actual[name], expected) <= 1e-6, name
+        assert oracle.distance(expected, START[name]) > 0.02
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
@@ -93,7 +93,7 @@ def test_each_rate_is_set_by_itself(way):
     with pytest.raises(HyperValueError, match="no one learning rate"):
         optimizer.lr = 0.1
     if way.target in ("update_step", "optimizer_v2", "get_updates"):
-        assert not hasattr(optimizer, "lr")  # what callbacks of these Keras ask first
+        assert not hasattr(optimizer, "lr")  # Keras callbacks check this first
     rates = [name.replace("/", "_") for name in flat(optimizer.definition, "hyper") if name.endswith("learning_rate")]
     assert rates == [name + "_learning_rate" for name in ("biases", "table", "top", "default")]
     for name in rates:
@@ -107,13 +107,13 @@ def test_each_rate_is_set_by_itself(way):
     run.step(feed[1])
     after = run.weights()
     run.close()
-    # The velocity of a rate of 0 goes on.
+    # Its velocity continues at a rate of 0.
     assert [name for name in sorted(START) if not np.array_equal(before[name], after[name])] == ["dense_bias", "embed"]
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_saved_resumed_and_carried(way):
-    """In the middle of a window of an accumulation around it, bit for bit, by the API's own means and by a State."""
+    """In the middle of a window, bit for bit, by the API's own files and by a State."""
     definition = everstep.accumulate(split(way, default=SGD(0.1, momentum=0.9)), 3)
 
     def ended(cut):
@@ -122,19 +122,19 @@ def test_saved_resumed_and_carried(way):
             if place == cut:
                 runs.append(runs[-1].resumed())
             runs[-1].step(batch)
-        found = runs[-1].weights()
+        actual = runs[-1].weights()
         for run in runs:
             run.close()
-        return found
+        return actual
 
-    wanted, found = ended(None), ended(4)
-    for name, value in wanted.items():
-        assert np.array_equal(value, found[name]), name
+    expected, actual = ended(None), ended(4)
+    for name, value in expected.items():
+        assert np.array_equal(value, actual[name]), name
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_wrappers_around_and_inside(way):
-    """Around it a norm is of all variables and steps of all are skipped; inside a norm is of the branch's."""
+    """Outside, a norm covers all variables and so does skipping. Inside, a norm covers the branch's variables."""
     inside = everstep.partition(
         {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
         default=everstep.clip(SGD(1.0), global_norm=0.2),
@@ -147,33 +147,33 @@ def test_wrappers_around_and_inside(way):
         run = way.run(lambda: definition.bind(way.module), START, KINDS)
         for batch in feed:
             run.step(batch)
-        found = {name: START[name] - value for name, value in run.weights().items()}
+        actual = {name: START[name] - value for name, value in run.weights().items()}
         run.close()
-        return found
+        return actual
 
     def norm(moved, names):
         return np.sqrt(sum((moved[name].astype("float64") ** 2).sum() for name in names))
 
-    found = moved(inside, [batch])
-    assert abs(norm(found, ["dense_kernel"]) - 0.1) < 1e-6
-    assert abs(norm(found, set(START) - {"dense_kernel"}) - 0.2) < 1e-6
+    actual = moved(inside, [batch])
+    assert abs(norm(actual, ["dense_kernel"]) - 0.1) < 1e-6
+    assert abs(norm(actual, set(START) - {"dense_kernel"}) - 0.2) < 1e-6
     assert abs(norm(moved(around, [batch]), START) - 1.0) < 1e-6
 
     definition = split(way)
     whole = [all_joined(window) for window in windows(batches(8), [4, 4])]
-    wanted, found = moved(definition, whole), moved(everstep.accumulate(definition, 4), batches(8))
-    assert distance(found, wanted) <= 1e-5
+    expected, actual = moved(definition, whole), moved(everstep.accumulate(definition, 4), batches(8))
+    assert distance(actual, expected) <= 1e-5
 
 
 def all_joined(window):
-    found = {name: np.mean([batch[name] for batch in window], axis=0) for name in START if name != "embed"}
+    means = {name: np.mean([batch[name] for batch in window], axis=0) for name in START if name != "embed"}
     both = [{"kernel": batch["dense_kernel"], "table": batch["embed"]} for batch in window]
-    return dict(found, embed=joined(both)["table"])
+    return dict(means, embed=joined(both)["table"])
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.sparse], ids=ids)
 def test_each_branch_has_its_own_meaning_of_sparse(way):
-    """One table catches up, one goes by rows, one is exact, in one model."""
+    """In one model one table uses catch_up, one rows and one exact."""
     sizes = {"first": 40, "second": 39, "third": 38}
     start = {name: np.full((rows, 3), 0.5, "float32") for name, rows in sizes.items()}
     definition = everstep.partition(
@@ -190,21 +190,21 @@ def test_each_branch_has_its_own_meaning_of_sparse(way):
         for batch in zipf_batches(60, rows=38):
             run.step({name: batch["table"] for name in names})
         run.flush()
-        found = run.weights()
+        actual = run.weights()
         run.close()
-        return found
+        return actual
 
-    found = train(definition, sorted(start))
+    actual = train(definition, sorted(start))
     exact, rows = train(Adam(0.05), ["first", "third"]), train(Adam(0.05, sparse="rows"), ["second"])
-    for name, wanted in (("first", exact), ("third", exact), ("second", rows)):
-        assert oracle.distance(found[name], wanted[name]) <= 2e-6, name
-    assert oracle.distance(found["second"][:38], found["third"]) > 1e-2
+    for name, expected in (("first", exact), ("third", exact), ("second", rows)):
+        assert oracle.distance(actual[name], expected[name]) <= 2e-6, name
+    assert oracle.distance(actual["second"][:38], actual["third"]) > 1e-2
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_mistakes_are_told_before_anything_is_changed(way):
+def test_mistakes_raise_before_any_change(way):
     if way.target == "arrays":
-        return  # no names; below
+        return  # arrays have no names: see below
     cases = [
         (everstep.partition({"typo": Adam()}, SGD()), "branch typo of the partition .typo. takes no variable"),
         (everstep.partition({"collection:none": Adam()}, SGD()), "branch none .* takes no variable"),
@@ -213,9 +213,9 @@ def test_mistakes_are_told_before_anything_is_changed(way):
     ]
     for definition, message in cases:
         with pytest.raises(DefinitionError, match=message):
-            made = way.run(lambda definition=definition: definition.bind(way.module), START, KINDS)
-            made.step(next(batches(1)))
-    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may take none
+            trained = way.run(lambda definition=definition: definition.bind(way.module), START, KINDS)
+            trained.step(next(batches(1)))
+    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may match no variable
     run.close()
 
 
@@ -232,8 +232,8 @@ def test_collections(way):
         session.run(tf.global_variables_initializer())
         session.run(train_op)
         np.testing.assert_allclose(session.run([rows, others]), [[0.9, 0.9], [0.5, 0.5]], rtol=1e-5)
-        made = {variable.op.name for variable in optimizer.variables()}
-        assert made == {"Partition/updates", "b/Partition/default/m", "b/Partition/default/v"}
+        names = {variable.op.name for variable in optimizer.variables()}
+        assert names == {"Partition/updates", "b/Partition/default/m", "b/Partition/default/v"}
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target not in ("arrays", "tf_train")], ids=ids)
@@ -244,7 +244,7 @@ def test_config_through_the_api(way):
     definition = everstep.partition({"embed": embed, "deep": ("^dense", deep)}, default=Nadam(rate))
     definition = everstep.clip(definition, value=1.0)
     if way.target == "get_updates":
-        harness.start_anew(way.module)
+        harness.clear_session(way.module)
     optimizer = definition.bind(way.module)
     optimizer.embed_learning_rate = 0.25
     config = json.loads(json.dumps(optimizer.get_config(), default=float))
@@ -253,7 +253,7 @@ def test_config_through_the_api(way):
     again = other.definition.inner.replace(embed=definition.inner.children()["embed"])
     assert other.definition.replace(inner=again) == definition
     native = getattr(way.module, "optimizers", way.module)
-    if not hasattr(native, "serialize"):  # a module of legacy classes, whose package does it
+    if not hasattr(native, "serialize"):  # a module of legacy classes: its package serializes
         native = sys.modules[native.__name__.rpartition(".")[0]]
     serialized = native.serialize(optimizer)
     loaded = native.deserialize(serialized, custom_objects=everstep.custom_objects(way.module))

@@ -1,4 +1,4 @@
-"""Mixed precision: `everstep.loss_scale`, variables of 16 bits, and each API's own LossScaleOptimizer around ours."""
+"""Mixed precision: `everstep.loss_scale`, 16-bit variables, and each API's own LossScaleOptimizer around ours."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -17,21 +17,21 @@ from test_capture import dtypes_of_ways, numpy_dtype
 from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
 
 pytestmark = pytest.mark.shared
-WAYS = harness.here()
+WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 
 
 def scaled(way, definition, batches, scales, act=lambda run: None):
-    """(weights after each step, counts, the last scale) where gradients are those of the loss times its scale.
+    """Trains on gradients of the scaled loss. Returns (weights after each step, counters, last scale, act(run)).
 
     Args:
-        scales: what the scale is at each step, by hand; a batch of None has gradients that are not finite.
+        scales: the scale at each step, by hand. A batch of None has gradients that are not finite.
     """
     run = way.run(lambda: scaling(definition.bind(way.module)), START, KINDS)
     try:
         seen = [run.weights()]
         for batch, scale in zip(batches, scales):
-            scale = 1 if way.target == "get_updates" else scale  # which takes the gradients of a loss itself
+            scale = 1 if way.target == "get_updates" else scale  # it takes the gradients of the loss itself
             bad = batch is None
             batch = next(globals()["batches"](1)) if bad else batch
             kernel, (values, rows) = batch["kernel"] * np.float32(scale), batch["table"]
@@ -45,11 +45,11 @@ def scaled(way, definition, batches, scales, act=lambda run: None):
 
 
 def scaling(optimizer):
-    """An optimizer that has been asked for the scale: gradients here do not come from a loss."""
+    """Tells an optimizer that the loss is scaled: the gradients here do not come from a loss."""
     if optimizer.target != "tf_train":
         optimizer.scale_loss(1.0)
     else:
-        optimizer._scales = True  # its scale stands beside variables that there are not yet
+        optimizer._scales = True  # the scale belongs to variables that do not exist yet
     return optimizer
 
 
@@ -65,7 +65,7 @@ def scalar(run, name):
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_what_is_not_finite_changes_nothing(way):
-    """Scale by hand: two updates double it, a step that is not finite halves it."""
+    """Tracks the scale by hand: two updates double it, a step that is not finite halves it."""
     inner, feed = Adam(0.05, epsilon=1e-3), list(batches(5))
     steps = [feed[0], None, feed[1], feed[2], None, None, feed[3], feed[4]]
     scales = [64, 64, 32, 32, 64, 32, 16, 16]
@@ -86,7 +86,7 @@ def test_a_scale_that_never_changes(way):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_around_accumulation_and_clipping(way):
-    """A step that is not finite is none of the window's, which is as long as without it."""
+    """A step that is not finite does not count in the window."""
     feed = list(batches(8))
     inner = everstep.accumulate(everstep.clip(SGD(1.0), global_norm=1.0), 4)
     if way.sparse:
@@ -132,14 +132,14 @@ def test_native_clipping_is_refused(way):
         everstep.loss_scale(SGD()).bind(way.module, clipnorm=1.0)
 
 
-# Where an API takes the gradients of a loss itself.
+# APIs that take the gradients of a loss themselves.
 
 
 def slopes(way, definition, slopes, wrap=lambda optimizer: optimizer):
-    """What a variable of ones comes to where the loss is its sum times a number, by the API's own `minimize`."""
+    """Trains a variable of ones on the loss `slope * sum(variable)` with the API's own `minimize`."""
     if way.target == "get_updates":
         K = way.module.backend
-        harness.start_anew(way.module)
+        harness.clear_session(way.module)
         variable, slope = K.variable(np.ones(2)), K.placeholder(())
         optimizer = wrap(definition.bind(way.module))
         symbolic = getattr(K, "symbolic", lambda function: function)
@@ -186,12 +186,12 @@ MINIMIZING = [way for way in WAYS if way.target != "arrays" and "function" not i
 @pytest.mark.parametrize("way", MINIMIZING, ids=ids)
 def test_minimize_scales_the_loss(way):
     definition = everstep.loss_scale(SGD(0.1, momentum=0.5), initial_scale=2.0**10, growth_interval=1)
-    found = slopes(way, definition, [1.0, np.inf, 1.0, 1.0])
-    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+    value = slopes(way, definition, [1.0, np.inf, 1.0, 1.0])
+    np.testing.assert_allclose(value, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
 
 
 def native_scaling(way):
-    """The API's own LossScaleOptimizer, as a function of the optimizer inside; None where there is none."""
+    """Returns a function that wraps an optimizer in the API's LossScaleOptimizer, or None if the API has none."""
     if way.target in ("arrays", "get_updates"):
         return None
     if way.target == "keras3":
@@ -202,35 +202,35 @@ def native_scaling(way):
         tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
         train = getattr(tf.train, "experimental", None)
         name = "MixedPrecisionLossScaleOptimizer"
-        made, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
-        made = made or getattr(getattr(tf, "mixed_precision", None), name, None)
+        wrapper, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
+        wrapper = wrapper or getattr(getattr(tf, "mixed_precision", None), name, None)
         scale = scale or getattr(getattr(tf, "mixed_precision", None), "DynamicLossScale", None)
-        return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+        return wrapper and (lambda optimizer: wrapper(optimizer, scale(1024.0)))
     package = sys.modules[way.module.__name__.split(".optimizers")[0]]
     precision = getattr(package, "mixed_precision", None)
-    made = getattr(precision, "LossScaleOptimizer", None)
-    if made:
-        return lambda optimizer: made(optimizer, initial_scale=1024.0)
-    made = getattr(getattr(precision, "experimental", None), "LossScaleOptimizer", None)
+    wrapper = getattr(precision, "LossScaleOptimizer", None)
+    if wrapper:
+        return lambda optimizer: wrapper(optimizer, initial_scale=1024.0)
+    wrapper = getattr(getattr(precision, "experimental", None), "LossScaleOptimizer", None)
     scale = getattr(getattr(tf.train, "experimental", None), "DynamicLossScale", None)
-    return made and (lambda optimizer: made(optimizer, scale(1024.0)))
+    return wrapper and (lambda optimizer: wrapper(optimizer, scale(1024.0)))
 
 
 @pytest.mark.parametrize("way", [way for way in MINIMIZING if native_scaling(way)], ids=ids)
 def test_the_api_s_own_loss_scaling_around_ours(way):
     if way.run is harness.TrainRefRun and "tf_train eager" in [each.name for each in WAYS]:
-        with pytest.raises(VariableError, match="is a ref variable"):  # which it steps in a branch, in TF 2 a function
+        with pytest.raises(VariableError, match="is a ref variable"):  # it steps in a branch: in TF 2 a function
             slopes(way, SGD(0.1), [1.0], native_scaling(way))
         return
-    found = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))
-    np.testing.assert_allclose(found, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
+    value = slopes(way, SGD(0.1, momentum=0.5), [1.0, np.inf, 1.0, 1.0], native_scaling(way))
+    np.testing.assert_allclose(value, [1 - 0.1 - 0.15 - 0.175] * 2, rtol=1e-6)
 
 
-# Variables of 16 bits.
+# 16-bit variables.
 
 
 def halves(way, definition, dtype="float16", count=40):
-    """(variables, slots of the copies) after small steps on variables of a dtype."""
+    """Takes small steps on variables of a dtype. Returns (variables, slots of the copies)."""
     start = {name: value.astype(dtype) for name, value in START.items()}
     run = way.run(lambda: definition.bind(way.module), start, KINDS)
     try:
@@ -249,14 +249,14 @@ def halves(way, definition, dtype="float16", count=40):
 def test_copies_hold_what_16_bits_lose(way):
     start = {name: value.astype("float16").astype("float32") for name, value in START.items()}
     for inner in (SGD(1e-5), everstep.decoupled_weight_decay(Adam(1e-5), 0.1)):
-        wanted = halves_in_float32(way, inner, start)
-        found, copies = halves(way, everstep.master_copies(inner))
+        expected = halves_in_float32(way, inner, start)
+        actual, copies = halves(way, everstep.master_copies(inner))
         lost, _ = halves(way, inner)
         for name in START:
-            assert copies[name].dtype == np.float32 and found[name].dtype == np.float16
-            assert oracle.distance(copies[name], wanted[name]) <= 1e-6
-            assert np.array_equal(found[name], copies[name].astype("float16"))
-            assert np.abs(wanted[name] - start[name]).max() > 1e-4
+            assert copies[name].dtype == np.float32 and actual[name].dtype == np.float16
+            assert oracle.distance(copies[name], expected[name]) <= 1e-6
+            assert np.array_equal(actual[name], copies[name].astype("float16"))
+            assert np.abs(expected[name] - start[name]).max() > 1e-4
             assert np.array_equal(lost[name], START[name].astype("float16"))
 
 
@@ -266,9 +266,9 @@ def halves_in_float32(way, definition, start):
         values, rows = batch["table"]
         kernel, values = (value.astype("float16").astype("float32") for value in (batch["kernel"], values))
         run.step({"kernel": kernel, "table": (values, rows)})
-    found = run.weights()
+    weights = run.weights()
     run.close()
-    return found
+    return weights
 
 
 BRAIN = [way for way, dtype in dtypes_of_ways() if dtype == "bfloat16"]
@@ -276,7 +276,7 @@ BRAIN = [way for way, dtype in dtypes_of_ways() if dtype == "bfloat16"]
 
 @pytest.mark.parametrize("way", BRAIN, ids=ids)
 def test_copies_of_bfloat16(way):
-    """Steps of 2^-10, of which the variable, near 1, holds none; of sixteen the copy holds all."""
+    """Steps of 2^-10 round to nothing in the variable, which is near 1. The copy keeps the sum of all sixteen."""
     kind = numpy_dtype("bfloat16")
     start = {"w": np.ones((2, 3), kind)}
     grads = [{"w": np.full((2, 3), 0.5 + n % 2, kind)} for n in range(16)]  # 0.5 and 1.5 in turn
@@ -290,28 +290,28 @@ def test_copies_of_bfloat16(way):
     lost, run = after(SGD(2.0**-10))
     assert np.array_equal(lost, np.ones((2, 3)))
     run.close()
-    found, run = after(everstep.master_copies(SGD(2.0**-10)))
+    actual, run = after(everstep.master_copies(SGD(2.0**-10)))
     copy = run.slot("w", "master/value")
     assert copy.dtype == np.float32 and np.array_equal(copy, np.full((2, 3), 1 - 16 * 2.0**-10))
-    assert np.array_equal(found, copy.astype(kind).astype("float32")) and found[0, 0] < 1
+    assert np.array_equal(actual, copy.astype(kind).astype("float32")) and actual[0, 0] < 1
     run.close()
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_what_changes_the_variable_changes_the_copy(way):
-    """A decay around it, seen by the copy; in float32 there is none."""
+def test_copies_include_changes_by_outer_wrappers(way):
+    """The copy includes the change of a decay around it. float32 variables have no copy."""
     decay = lambda definition: everstep.decoupled_weight_decay(definition, 1e-4, times_rate=False)  # noqa: E731
-    around, wanted = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
-    found, copies = halves(way, around)
-    assert distance(copies, wanted) <= 1e-3 and distance(copies, START) > 4e-3
+    around, expected = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
+    actual, copies = halves(way, around)
+    assert distance(copies, expected) <= 1e-3 and distance(copies, START) > 4e-3
     assert halves(way, everstep.master_copies(SGD(1e-4)), "float32")[1] is None
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_all_of_it_together(way):
-    """Scaled, accumulated, clipped, with copies: float16 as near to float32 as its gradients are."""
+def test_scaling_accumulation_clipping_and_copies_together(way):
+    """Scaled, accumulated and clipped, with copies: float16 is as near to float32 as its gradients are."""
     rule = everstep.accumulate(everstep.clip(everstep.master_copies(Adam(1e-3)), global_norm=1.0), 4)
-    found, copies = halves(way, rule)
-    wanted = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
-    assert distance(copies, wanted) <= 1e-3
-    assert distance(wanted, START) > 5e-3
+    actual, copies = halves(way, rule)
+    expected = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
+    assert distance(copies, expected) <= 1e-3
+    assert distance(expected, START) > 5e-3

@@ -1,6 +1,6 @@
 """AdamW, by hand: as Adam's first two lines (steps 0.05 and 0.1193451108), weight_decay 0.5 or 0.125 without the rate.
 
-times the rate:  1 - 0.05 - 0.05 = 0.9;  0.9 - 0.045 - 0.0693451108
+scaled by the rate:  1 - 0.05 - 0.05 = 0.9;  0.9 - 0.045 - 0.0693451108
 without:  1 - 0.125 - 0.05 = 0.825;  0.825 - 0.103125 - 0.0693451108
 """
 _SETTINGS = {"learning_rate": 0.1, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.5}

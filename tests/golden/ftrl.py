@@ -1,4 +1,4 @@
-"""Ftrl, by hand: start 1, rate 0.5, accumulator n from 0.25; z is linear, q what divides.
+"""Ftrl, by hand: start 1, rate 0.5, accumulator n from 0.25; z is linear, q is the divisor.
 
 gradients 1, 2, all else 0:  n = 1.25, z = 1 - (sqrt(1.25) - 0.5) / 0.5 = -0.2360679775, q = 2 sqrt(1.25)
     w = 0.2360679775 / 2.2360679775 = 0.1055728090

@@ -12,7 +12,7 @@ BASE = {"learning_rate": 60.0}
 CONFIGURATIONS = [{"weight_decay": 0.01, "grad_averaging": True}]
 GOLDEN = [
     (_SETTINGS, [1.0, 2.0], _GRADS, _WANTED),
-    (dict(_SETTINGS, rate_in_velocity=False), [1.0, 2.0], _GRADS, _WANTED),  # the same while the rate stays
+    (dict(_SETTINGS, rate_in_velocity=False), [1.0, 2.0], _GRADS, _WANTED),  # the same while the rate is constant
     (
         dict(_SETTINGS, weight_decay=0.25, grad_averaging=True),
         [1.0, 2.0],

@@ -10,7 +10,7 @@ CONFIGURATIONS = [
     {"momentum": 0.9, "nesterov": True},
     {"momentum": 0.9, "nesterov": True, "rate_in_velocity": False},
 ]
-_OUTSIDE = {"learning_rate": 0.1, "momentum": 0.9, "rate_in_velocity": False}  # the same while the rate stays
+_OUTSIDE = {"learning_rate": 0.1, "momentum": 0.9, "rate_in_velocity": False}  # the same while the rate is constant
 GOLDEN = [
     (_OUTSIDE, 1.0, [1.0, 0.5, -1.0], [0.9, 0.76, 0.734]),
     (dict(_OUTSIDE, nesterov=True), 1.0, [1.0, 0.5, -1.0], [0.81, 0.634, 0.7106]),

@@ -1,8 +1,8 @@
 """Writes the rows of stock optimizers into the docstrings of definitions, from the stock table.
 
-    python tests/make/docstrings.py            # `--check` only says which files are old
+    python tests/make/docstrings.py            # `--check` only names the stale files
 
-Rows of other origins (Addons, torch, the authors' code) stay as they are, below them.
+Rows for other sources (Addons, torch, the authors' code) stay as they are, below them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,17 +26,17 @@ def told(value):
 
 
 def meaning(entry):
-    """What one has to give the definition to get the stock optimizer, in words."""
-    own = entry.definition.declarations
+    """Returns the arguments that make the definition equal to the stock optimizer, in words."""
+    declarations = entry.definition.declarations
     options = ["{}={}".format(name, told(value)) for name, value in sorted(entry.fixed.items())
-               if value != own[name].default]
+               if value != declarations[name].default]
     by_momentum = entry.sparse({"momentum": 0.9}), entry.sparse({})
     if by_momentum[0] != by_momentum[1]:
         options.append('sparse="{}" with momentum'.format(by_momentum[0]))
     elif by_momentum[1] != "exact":
         options.append('sparse="{}"'.format(by_momentum[1]))
     defaults = ["{}={!r}".format(entry.names[theirs], value) for theirs, value in sorted(entry.defaults.items())
-                if value is not REQUIRED and value != own[entry.names[theirs]].default]
+                if value is not REQUIRED and value != declarations[entry.names[theirs]].default]
     parts = [", ".join(options) or "the defaults"]
     parts += ["stock default: " + ", ".join(defaults)] if defaults else []
     alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
@@ -52,7 +52,7 @@ def label(entry):
 
 
 def rows_of(definition):
-    """[(names of stock optimizers, what to give)], those that mean the same together."""
+    """Returns [(names of stock optimizers, arguments to pass)]. Optimizers with the same arguments share a row."""
     rows = OrderedDict()
     for entry in STOCK:
         if entry.definition is definition:
@@ -61,34 +61,34 @@ def rows_of(definition):
 
 
 def renewed(text, definition):
-    """A module's text with the rows of its definition's stock optimizers as the table has them."""
-    found = TABLE.search(text)
+    """Returns a module's text with its stock optimizers' rows taken from the table."""
+    match = TABLE.search(text)
     homes = tuple({entry.home for entry in STOCK if entry.definition is definition})
     kept, ours = [], True
-    for line in found.group(2).splitlines():
+    for line in match.group(2).splitlines():
         left = line.strip()[2:]
         ours = ours if left.startswith(" ") else left.startswith(homes)  # an indented row belongs to the one above it
         kept += [] if ours else [line]
-    made = []
+    rows = []
     for left, right in rows_of(definition):
         lefts = textwrap.wrap(left, WIDTHS[0], subsequent_indent="  ", break_on_hyphens=False)
         rights = textwrap.wrap(right, WIDTHS[1])
         for place in range(max(len(lefts), len(rights))):
             pair = [part[place] if place < len(part) else "" for part in (lefts, rights)]
-            made.append("    | {} | {} |".format(pair[0].ljust(WIDTHS[0]), pair[1].ljust(WIDTHS[1])))
-    return text[: found.start(2)] + "\n".join(made + kept) + "\n" + text[found.end(2) :]
+            rows.append("    | {} | {} |".format(pair[0].ljust(WIDTHS[0]), pair[1].ljust(WIDTHS[1])))
+    return text[: match.start(2)] + "\n".join(rows + kept) + "\n" + text[match.end(2) :]
 
 
 def stale():
-    """{path: new text} of the modules whose rows are old."""
-    found = {}
+    """Returns {path: new text} of the modules whose rows are stale."""
+    stale_texts = {}
     for definition in {entry.definition for entry in STOCK}:
         path = os.path.join(OPTIMIZERS, definition.__module__.rpartition(".")[2] + ".py")
         with io.open(path, encoding="ascii") as file:
             text = file.read()
         if renewed(text, definition) != text:
-            found[os.path.normpath(path)] = renewed(text, definition)
-    return found
+            stale_texts[os.path.normpath(path)] = renewed(text, definition)
+    return stale_texts
 
 
 if __name__ == "__main__":

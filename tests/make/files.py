@@ -1,10 +1,10 @@
-"""Writes tests/files: checkpoints and model files of the real frameworks, each with what the live optimizer held.
+"""Writes tests/files: checkpoints and model files of the real frameworks, each with the live optimizer's values.
 
     python tests/make/files.py [FOLDER]    # in a cell; writes its frameworks' folders, below tests/files or FOLDER
 
-Beside each file stands a JSON: who wrote it and how, the variables and slots as the framework's own API gave them
-before it was saved, and one more step (its gradients, and the variables after it), by which a test can tell whether a
-reader understood the file. Runs on Python 2.7 and newer.
+Each file has a JSON file beside it. That tells which versions wrote it and how, the variables and slots as the
+framework's own API returned them before saving, and one more step: its gradients, and the variables after it. With this
+a test can check that a reader understood the file. Runs on Python 2.7 and newer.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,8 +28,8 @@ from small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, api_of, build, gradien
 FILES = os.path.abspath(sys.argv[1]) if sys.argv[1:] else os.path.join(TESTS, "files")
 STEPS = 3
 
-# What slots are called: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Of
-# Keras before tf.keras, which has only a list, the roles in its order.
+# The names of slots: {class, without Optimizer: {role in everstep: names and attributes in the frameworks}}. Keras
+# before tf.keras has only a list; its roles are in that order.
 SLOTS = {
     "SGD": [("velocity", "momentum momentums"), ("accumulate/sum", "_accumulated_gradients")],
     "Momentum": [("velocity", "momentum")],
@@ -68,8 +68,8 @@ KERAS = [
     ("adagrad", "Adagrad", dict(learning_rate=0.5)),
     ("adamax", "Adamax", dict(learning_rate=0.1)),
 ]
-NEW = [("accumulated", "SGD", dict(learning_rate=0.1, momentum=0.9, gradient_accumulation_steps=2))]  # from Keras 3.1
-OLD = dict(rmsprop=dict(learning_rate=0.1))  # before tf.keras RMSprop has neither momentum nor a mean gradient
+NEW = [("accumulated", "SGD", dict(learning_rate=0.1, momentum=0.9, gradient_accumulation_steps=2))]  # Keras 3.1
+OLD = dict(rmsprop=dict(learning_rate=0.1))  # RMSprop before tf.keras has neither momentum nor a mean gradient
 
 
 def ours():
@@ -92,7 +92,12 @@ def plain(value):
 
 
 class Fixtures(object):
-    """Args: folder: below FILES; versions: {package: version} of the writers."""
+    """A folder of fixtures.
+
+    Args:
+        folder: its name, below FILES.
+        versions: {package: version} of the writers.
+    """
 
     def __init__(self, folder, **versions):
         self.folder = os.path.join(FILES, folder)
@@ -116,8 +121,8 @@ class Fixtures(object):
 
 
 def wholes(session, variables):
-    """{name: value}, parts joined."""
-    values = {name: session.run(made) for name, made in variables.items()}
+    """Returns {name: value}, with parts joined."""
+    values = {name: session.run(variable_parts) for name, variable_parts in variables.items()}
     return {name: np.concatenate(parts) if len(parts) > 1 else parts[0] for name, parts in values.items()}
 
 
@@ -126,7 +131,7 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
     v2 = getattr(tf.train.SaverDef, version)
     for case in cases:
         parts, scope = case.endswith("partitioned"), "net" if case.endswith("scopes") else None
-        options = {name: (made, arguments) for name, made, arguments in TRAIN}.get(case.split("-")[0])
+        options = {name: (stock, arguments) for name, stock, arguments in TRAIN}.get(case.split("-")[0])
         with tf.Graph().as_default():
             with tf.variable_scope(scope or tf.get_variable_scope()):
                 cut = tf.fixed_size_partitioner(2) if parts else None
@@ -136,8 +141,8 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
                 else:
                     embeddings = tf.get_variable("embeddings", initializer=tf.constant(EMBEDDINGS))
                 kernel = tf.get_variable("kernel", initializer=tf.constant(KERNEL))
-            held = list(embeddings) if parts else [embeddings]
-            rows = tf.nn.embedding_lookup(held if parts else embeddings, IDS[:, 0], partition_strategy="div")
+            embedding_parts = list(embeddings) if parts else [embeddings]
+            rows = tf.nn.embedding_lookup(embedding_parts if parts else embeddings, IDS[:, 0], partition_strategy="div")
             loss = tf.reduce_mean(tf.square(tf.matmul(rows, kernel) - TARGETS))
             counter = tf.train.get_or_create_global_step() if "global_step" in case else None
             with tf.variable_scope("train" if scope else tf.get_variable_scope()):
@@ -149,21 +154,22 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
             session = tf.Session()
             session.run(tf.global_variables_initializer())
             if parts:
-                for part, value in zip(held, (EMBEDDINGS[:3], EMBEDDINGS[3:])):
+                for part, value in zip(embedding_parts, (EMBEDDINGS[:3], EMBEDDINGS[3:])):
                     part.load(value, session)
 
-            variables = {held[0].op.name.replace("/part_0", ""): held, kernel.op.name: [kernel]}
+            variables = {embedding_parts[0].op.name.replace("/part_0", ""): embedding_parts, kernel.op.name: [kernel]}
             for _ in range(STEPS):
                 session.run(train)
             before, slots = wholes(session, variables), {}
-            for name, made in variables.items():
+            for name, var_parts in variables.items():
                 if options:
                     spelled = [(role, [n for n in names.split() if n in optimizer.get_slot_names()])
                                for role, names in SLOTS[options[0].replace("Optimizer", "")]]
                     spelled = [(role, names[0]) for role, names in spelled if names]
                 else:
-                    spelled = [(n, n) for n in optimizer.slot_names(made[0])]
-                slots[name] = wholes(session, {role: [optimizer.get_slot(v, n) for v in made] for role, n in spelled})
+                    spelled = [(n, n) for n in optimizer.slot_names(var_parts[0])]
+                values = {role: [optimizer.get_slot(part, n) for part in var_parts] for role, n in spelled}
+                slots[name] = wholes(session, values)
             path = fixtures.path(case + ".ckpt") + ("-1" if object_based else "")
             if object_based:
                 checkpoint = tf.train.Checkpoint(optimizer=optimizer, embeddings=embeddings, kernel=kernel)
@@ -195,31 +201,37 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
 
 
 def roles_of(optimizer, stock, api, variables, value):
-    """{role: the slots of the variables in order}"""
+    """Returns [{role: slot}], in the order of the variables."""
     if stock is None:
         return [{name: value(optimizer.get_slot(v, name)) for name in optimizer.slot_names(v)} for v in variables]
-    found = [{} for _ in variables]
+    roles = [{} for _ in variables]
     if api == "get_updates":
         arrays = [value(weight) for weight in optimizer.weights]
         arrays = [array for array in arrays if array.ndim == 2]
         for place, array in enumerate(arrays):
             role = SLOTS[stock][place // len(variables)][0]
-            found[place % len(variables)][role] = array
-        return found
+            roles[place % len(variables)][role] = array
+        return roles
     for role, spellings in SLOTS[stock]:
         for name in spellings.split():
             for place, variable in enumerate(variables):
                 if api == "optimizer_v2" and name in optimizer.get_slot_names():
-                    found[place][role] = value(optimizer.get_slot(variable, name))
+                    roles[place][role] = value(optimizer.get_slot(variable, name))
                 elif api in ("update_step", "keras3") and getattr(optimizer, name, None):
-                    held = getattr(optimizer, name)
-                    if isinstance(held, list):
-                        found[place][role] = value(held[place])
-    return found
+                    slots = getattr(optimizer, name)
+                    if isinstance(slots, list):
+                        roles[place][role] = value(slots[place])
+    return roles
 
 
 def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=None, named="", eager=False):
-    """Args: cases: names; extensions: of the files to write of each; checkpoint: tf.train.Checkpoint and a format."""
+    """Trains and saves models of Keras.
+
+    Args:
+        cases: names of cases.
+        extensions: the files to write of each case.
+        checkpoint: tf.train.Checkpoint, for the extension .ckpt.
+    """
     optimizers, mine = optimizers or keras.optimizers, dict(ours())
     for case in cases:
         _, stock, arguments = ([each for each in KERAS + NEW if each[0] == case] or [(case, None, None)])[0]
@@ -244,8 +256,8 @@ def write_keras(fixtures, keras, cases, extensions, optimizers=None, checkpoint=
         before = model.get_weights()
         slots = dict(zip(names, roles_of(optimizer, stock, api, trained, value)))
         iterations = int(value(optimizer.iterations))
-        held = optimizer.variables if api in ("update_step", "keras3") else optimizer.weights
-        listed = [getattr(v, "path", v.name) for v in (held() if callable(held) else held)]
+        variables = optimizer.variables if api in ("update_step", "keras3") else optimizer.weights
+        listed = [getattr(v, "path", v.name) for v in (variables() if callable(variables) else variables)]
         config = optimizer.get_config()
         written = []
         for extension in extensions:
@@ -304,76 +316,76 @@ def main():
     standalone = keras.__version__ if keras else ""
 
     def fixtures(folder, old=False, **versions):
-        made = Fixtures(folder, **versions)
-        made.old = old
-        return made
+        output = Fixtures(folder, **versions)
+        output.old = old
+        return output
 
     def tf_version():
         return tensorflow.__version__
 
     if version == "1.4":
-        made = fixtures("tf1.4", tensorflow=tf_version())
-        write_train(made, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
-        made = fixtures("tf1.4-v1", tensorflow=tf_version())
-        write_train(made, tensorflow, ["adam", "momentum"], version="V1")
+        output = fixtures("tf1.4", tensorflow=tf_version())
+        write_train(output, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
+        output = fixtures("tf1.4-v1", tensorflow=tf_version())
+        write_train(output, tensorflow, ["adam", "momentum"], version="V1")
     if version == "1.15" and sys.version_info[0] == 3:
-        made = fixtures("tf1.15", tensorflow=tf_version())
-        write_train(made, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
-        made = fixtures("tf1.15-objects", tensorflow=tf_version())
-        write_train(made, tensorflow, ["adam", "momentum", "rmsprop_centered", "our_adam"], object_based=True)
-        made = fixtures("tfkeras1.15", tensorflow=tf_version())
-        write_keras(made, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
+        output = fixtures("tf1.15", tensorflow=tf_version())
+        write_train(output, tensorflow, [case for case, _, _ in TRAIN] + SCOPED + OURS)
+        output = fixtures("tf1.15-objects", tensorflow=tf_version())
+        write_train(output, tensorflow, ["adam", "momentum", "rmsprop_centered", "our_adam"], object_based=True)
+        output = fixtures("tfkeras1.15", tensorflow=tf_version())
+        write_keras(output, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
     if version == "2.10":
         v1 = tensorflow.compat.v1
-        made = fixtures("tf2.10", tensorflow=tf_version())
-        write_train(made, v1, ["momentum", "rmsprop_centered", "adam", "ftrl"] + OURS)
-        made = fixtures("tfkeras2.10", tensorflow=tf_version())
-        write_keras(made, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+        output = fixtures("tf2.10", tensorflow=tf_version())
+        write_train(output, v1, ["momentum", "rmsprop_centered", "adam", "ftrl"] + OURS)
+        output = fixtures("tfkeras2.10", tensorflow=tf_version())
+        write_keras(output, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
                     checkpoint=tensorflow.train.Checkpoint)
-        write_keras(made, tensorflow.keras, EVERY + OURS, [".h5"])
+        write_keras(output, tensorflow.keras, EVERY + OURS, [".h5"])
     if version == "2.15":
-        made = fixtures("tfkeras2.15", tensorflow=tf_version())
-        write_keras(made, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+        output = fixtures("tfkeras2.15", tensorflow=tf_version())
+        write_keras(output, tensorflow.keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
                     checkpoint=tensorflow.train.Checkpoint)
-        write_keras(made, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
-        write_keras(made, tensorflow.keras, MAIN + OURS, [".keras"])
-        write_keras(made, tensorflow.keras, WEIGHTS, [".weights.h5"])
-        made = fixtures("legacy2.15", tensorflow=tf_version())
-        write_keras(made, tensorflow.keras, ["amsgrad", "momentum"] + OURS, [".h5"],
+        write_keras(output, tensorflow.keras, ["momentum", "rmsprop", "amsgrad", "nadam"] + OURS, [".h5"])
+        write_keras(output, tensorflow.keras, MAIN + OURS, [".keras"])
+        write_keras(output, tensorflow.keras, WEIGHTS, [".weights.h5"])
+        output = fixtures("legacy2.15", tensorflow=tf_version())
+        write_keras(output, tensorflow.keras, ["amsgrad", "momentum"] + OURS, [".h5"],
                     optimizers=tensorflow.keras.optimizers.legacy)
     if version == "2.21":
         import tf_keras
 
-        made = fixtures("tf_keras2.21", tensorflow=tf_version(), tf_keras=tf_keras.__version__)
-        write_keras(made, tf_keras, ["amsgrad", "our_adam"], [".h5", ".keras"])
-        write_train(made, tensorflow.compat.v1, ["adam"])
-        made = fixtures("keras3.15-tf", tensorflow=tf_version(), keras=standalone)
-        write_keras(made, keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
+        output = fixtures("tf_keras2.21", tensorflow=tf_version(), tf_keras=tf_keras.__version__)
+        write_keras(output, tf_keras, ["amsgrad", "our_adam"], [".h5", ".keras"])
+        write_train(output, tensorflow.compat.v1, ["adam"])
+        output = fixtures("keras3.15-tf", tensorflow=tf_version(), keras=standalone)
+        write_keras(output, keras, EVERY + ["adagrad", "adamax"] + OURS, [".ckpt"],
                     checkpoint=tensorflow.train.Checkpoint)
-        write_keras(made, keras, MAIN + ["accumulated"] + OURS, [".keras"])
-        write_keras(made, keras, WEIGHTS, [".weights.h5"])
-        write_keras(made, keras, ["amsgrad", "our_adam"], [".h5"])
+        write_keras(output, keras, MAIN + ["accumulated"] + OURS, [".keras"])
+        write_keras(output, keras, WEIGHTS, [".weights.h5"])
+        write_keras(output, keras, ["amsgrad", "our_adam"], [".h5"])
     if version == "2.16":
-        made = fixtures("keras3.0-tf", tensorflow=tf_version(), keras=standalone)
-        write_keras(made, keras, ["momentum", "amsgrad", "nadam"] + OURS, [".keras"])
-        write_keras(made, keras, ["nadam", "our_adam"], [".weights.h5"])
-        write_keras(made, keras, ["amsgrad"], [".h5"])  # its optimizers are no objects that a checkpoint takes
+        output = fixtures("keras3.0-tf", tensorflow=tf_version(), keras=standalone)
+        write_keras(output, keras, ["momentum", "amsgrad", "nadam"] + OURS, [".keras"])
+        write_keras(output, keras, ["nadam", "our_adam"], [".weights.h5"])
+        write_keras(output, keras, ["amsgrad"], [".h5"])  # its optimizers are not trackable by checkpoints
     if not tensorflow and standalone == "3.15.1":
         backend = keras.backend.backend()
-        made = fixtures("keras3.15-" + backend, keras=standalone, **{backend: __import__(backend).__version__})
+        output = fixtures("keras3.15-" + backend, keras=standalone, **{backend: __import__(backend).__version__})
         every = MAIN + ["accumulated"] + OURS
-        write_keras(made, keras, every if backend == "jax" else ["amsgrad", "our_adam"], [".keras"])
-        write_keras(made, keras, ["amsgrad", "our_adam"], [".weights.h5"])
+        write_keras(output, keras, every if backend == "jax" else ["amsgrad", "our_adam"], [".keras"])
+        write_keras(output, keras, ["amsgrad", "our_adam"], [".weights.h5"])
     if standalone.startswith("2.") and version in ("1.4", "1.13", "1.15", "2.1"):
         short = ".".join(standalone.split(".")[:2])
         if version != "1.15" or sys.version_info[0] == 3:
-            made = fixtures("keras{}-tf{}".format(short, version), True, keras=standalone, tensorflow=tf_version())
+            output = fixtures("keras{}-tf{}".format(short, version), True, keras=standalone, tensorflow=tf_version())
             every = ["sgd", "momentum", "rmsprop", "amsgrad", "nadam", "adadelta"]
-            write_keras(made, keras, (every if version != "2.1" else ["amsgrad", "nadam"]) + OURS, [".h5"])
+            write_keras(output, keras, (every if version != "2.1" else ["amsgrad", "nadam"]) + OURS, [".h5"])
 
 
 if __name__ == "__main__":
-    scratch = tempfile.mkdtemp()  # some frameworks leave files where they are run
+    scratch = tempfile.mkdtemp()  # some frameworks write files to the working directory
     os.chdir(scratch)
     try:
         main()

@@ -1,9 +1,9 @@
-"""Writes what other libraries' wrappers end with: tests/golden/incumbents_WHO_VERSION.json.
+"""Records the results of other libraries' wrappers in tests/golden/incumbents_WHO_VERSION.json.
 
     python tests/make/incumbents.py [FOLDER]    # where one of them is installed; writes to tests/golden, or FOLDER
 
-They are tensorflow_addons 0.19 on TF 2.10, 0.23 on TF 2.15, and keras_adamw 1.38 on Keras 2.3 and TF 1.15. Cases, start
-values and gradients are those of tests/test_incumbents.py.
+The libraries are tensorflow_addons 0.19 on TF 2.10 and 0.23 on TF 2.15, and keras_adamw 1.38 on Keras 2.3 and TF 1.15.
+Cases, start values and gradients come from tests/test_incumbents.py.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -34,24 +34,24 @@ def of_addons(cases, make, role):
 
 
 def of_adamw(cases, make, role):
-    """Its updates as they are meant: in one session.run, what it counts and anneals races with what reads that."""
+    """Runs keras_adamw's updates in the intended order: in one session.run, its counters race with their readers."""
     import keras
     import keras_adamw
     import tensorflow as tf
 
-    tf.enable_resource_variables()  # of ref variables it reads t_cur before or after moving it
+    tf.enable_resource_variables()  # with ref variables it reads t_cur before or after incrementing it
     K = keras.backend
     K.clear_session()
     variables = [K.variable(value, name=name) for name, value in cases.START.items()]
     holders = [K.placeholder(value.shape) for value in cases.START.values()]
     optimizer = make(keras_adamw)
     updates = optimizer.get_updates(sum(K.sum(v * holder) for v, holder in zip(variables, holders)), variables)
-    variable_updates = 3 * len(variables)  # of m, v and the variable, after the first, which counts
+    variable_updates = 3 * len(variables)  # m, v and the variable; before them stands the update of the counter
     session = K.get_session()
     for batch in cases.batches():
         fed = dict(zip(holders, batch.values()))
         session.run(updates[1 : 1 + variable_updates], fed)
-        session.run([updates[0], updates[-1]], fed)  # the last, eta_t or t_cur, waits for t_cur
+        session.run([updates[0], updates[-1]], fed)  # the last update, of eta_t or t_cur, waits for t_cur
     return {"weights": {name: K.get_value(v).tolist() for name, v in zip(cases.START, variables)}}
 
 

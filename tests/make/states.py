@@ -1,9 +1,9 @@
-"""Writes what runs left halfway, and where they ended without a break: tests/states, for test_grid and test_continue.
+"""Writes tests/states, for test_grid and test_continue: captured states after half of a run, and the final weights.
 
     python tests/make/states.py [FOLDER]    # in a cell; writes its frameworks' folders, below tests/states or FOLDER
 
-Definitions, start values and gradients are those of tests/test_grid.py; `numpy.random.RandomState` gives the same
-numbers in every NumPy. Runs on Python 2.7 and newer.
+Definitions, start values and gradients come from tests/test_grid.py. `numpy.random.RandomState` gives the same numbers
+in every NumPy. Runs on Python 2.7 and newer.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,7 +28,7 @@ from small_model import stock_optimizer  # noqa: E402
 
 STATES = sys.argv[1] if sys.argv[1:] else test_grid.STATES
 
-# (folder, way of tests/harness.py, {package: how its version begins}, Python)
+# (folder, way of tests/harness.py, {package: prefix of its version}, Python)
 GRID = [
     ("tf_train-tf1.4", "tf_train ref", {"tensorflow": "1.4."}, "2.7"),
     ("tf_train-tf1.15", "tf_train ref", {"tensorflow": "1.15."}, "3.7"),
@@ -44,8 +44,8 @@ STOCK = {"tf_train-tf1.4": test_continue.TRAIN, "tf_train-tf1.15": test_continue
 
 
 def is_here(packages, python):
-    found = test_grid.versions()
-    return found["python"] == python and all(found.get(name, "").startswith(packages[name]) for name in packages)
+    versions = test_grid.versions()
+    return versions["python"] == python and all(versions.get(name, "").startswith(packages[name]) for name in packages)
 
 
 def folder_of(name):
@@ -79,7 +79,7 @@ def write_grid(name, way):
 def stock_run(way, optimizer, arguments):
     settings = dict(arguments)
     rate = settings.pop("learning_rate")
-    return way.run(lambda: stock.made(way, optimizer, rate, settings), test_continue.start(), test_grid.KINDS)
+    return way.run(lambda: stock.make_stock(way, optimizer, rate, settings), test_continue.start(), test_grid.KINDS)
 
 
 def write_train(name, way, runs):
@@ -97,12 +97,12 @@ def write_train(name, way, runs):
 
 
 def keras_model(keras, optimizer):
-    """One whose loss is linear, so that its inputs and targets are its gradients."""
+    """Returns a model with a linear loss, so that its inputs and targets are its gradients."""
     layers = keras.layers
     rows, inputs = layers.Input((1,), dtype="int32"), layers.Input((4,))
-    found = layers.Flatten()(layers.Embedding(6, 3, input_length=1, name="unique")(rows))
-    model = keras.models.Model([rows, inputs], [found, layers.Dense(3, name="dense")(inputs)])
-    model.compile(optimizer, lambda wanted, found: keras.backend.sum(wanted * found, axis=-1))
+    outputs = layers.Flatten()(layers.Embedding(6, 3, input_length=1, name="unique")(rows))
+    model = keras.models.Model([rows, inputs], [outputs, layers.Dense(3, name="dense")(inputs)])
+    model.compile(optimizer, lambda expected, outputs: keras.backend.sum(expected * outputs, axis=-1))
     start = test_continue.start()
     model.set_weights([start[name] for name in names_of(model)])
     return model
@@ -113,7 +113,7 @@ def names_of(model):
 
 
 def train(model, batches):
-    """The weights after some steps; losses are means over the 4 rows of a batch."""
+    """Returns the weights after some steps. Losses are means over the 4 rows of a batch."""
     for batch in batches:
         values, indices = batch["unique"]
         fed = [indices.reshape(4, 1), 4 * numpy.eye(4, dtype="float32")]
@@ -133,7 +133,7 @@ def write_keras(name, keras):
 
 
 def main():
-    ways = {way.name: way for way in harness.here()}
+    ways = {way.name: way for way in harness.all_ways()}
     for name, way, packages, python in GRID:
         if is_here(packages, python) and way in ways:
             write_grid(name, ways[way])

@@ -1,8 +1,8 @@
-"""Writes what the stock optimizers of this TensorFlow end with: tests/golden/tf_train_VERSION.json.
+"""Records the final weights of this TensorFlow's stock optimizers in tests/golden/tf_train_VERSION.json.
 
     python tests/make/trajectories.py [FOLDER]    # in py27-tf1.4-k2.1 and py37-tf1.15-k2.3; to tests/golden, or FOLDER
 
-Optimizers, settings, start values and gradients are those of tests/test_migration.py, which reads the files:
+Optimizers, settings, start values and gradients come from tests/test_migration.py, which also reads the files.
 `numpy.random.RandomState` gives the same numbers in every NumPy.
 """
 from __future__ import absolute_import, division, print_function
