@@ -43,7 +43,7 @@ def _given(optimizer, variables):
             raise VariableError("variables are called by text; got {!r}".format(name))
         several = variable if isinstance(variable, (list, tuple)) else [variable]
         for part in [part for each in several for part in optimizer.parts(each)]:
-            optimizer.check_given(part)
+            optimizer.check_variable(part)
             if optimizer.variable_key(part) in seen:
                 raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
             seen.add(optimizer.variable_key(part))
@@ -114,7 +114,8 @@ class _Access(object):
         if lost:
             raise StateError("{}: {}".format(self.owner, lost))
         given = set(map(optimizer.variable_key, self.variables))
-        others = [variable for variable in optimizer.slotted() if optimizer.variable_key(variable) not in given]
+        trained = optimizer.variables_with_slots()
+        others = [variable for variable in trained if optimizer.variable_key(variable) not in given]
         if others:
             raise StateError(
                 "{} has slots of {} too; give all variables that it trains".format(

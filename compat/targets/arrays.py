@@ -113,15 +113,15 @@ class ArraysTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        self.check_given(variable)
-        return self.found_slot(variable, name)
+        self.check_variable(variable)
+        return self.require_slot(variable, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
         if not isinstance(variable, np.ndarray):
@@ -158,7 +158,7 @@ class ArraysTarget(Target):
         """
         pairs = as_pairs(grads_and_vars)
         for _, variable in pairs:
-            self.check_given(variable)
+            self.check_variable(variable)
         pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
         keys = [self.variable_key(variable) for _, variable in pairs]
         if len(set(keys)) < len(keys):
@@ -184,7 +184,7 @@ class ArraysTarget(Target):
         self._present = {name: self._present_value(name) for name in self._hypers}
 
     def catch_up(self, variable, rows):
-        self.check_given(variable)
+        self.check_variable(variable)
         rows = np.asarray(rows)
         if rows.dtype.kind not in "iu":
             raise GradientError("catch_up takes the numbers of rows; got {!r}".format(rows))

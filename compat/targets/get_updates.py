@@ -136,7 +136,7 @@ class GetUpdatesTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        return self.found_slot(var, name)
+        return self.require_slot(var, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
@@ -165,7 +165,7 @@ class GetUpdatesTarget(Target):
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
         if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
@@ -212,7 +212,7 @@ class GetUpdatesTarget(Target):
         return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
 
     def _get_updates(self, loss, params):
-        self.updates = self.refused_updates(params)
+        self.updates = self.failing_updates(params)
         if self.updates:
             return self.updates
         grads = self.get_gradients(loss, params)
@@ -230,7 +230,7 @@ class GetUpdatesTarget(Target):
                 )
             )
         for variable in params:
-            self.check_given(variable)
+            self.check_variable(variable)
         if len(set(map(self.variable_key, params))) < len(params):
             raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
         home = getattr(self.iterations, "graph", None)  # none where variables are eager

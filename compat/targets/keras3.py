@@ -155,7 +155,7 @@ class Keras3Target(NewStyleTarget):
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         of_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
         of_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
         if in_parts(variable):

@@ -170,7 +170,7 @@ class NewStyleTarget(SinceV2Target):
         self._check_eager()
         variables = list(variables)
         for variable in variables:
-            self.check_given(variable)
+            self.check_variable(variable)
         self.check_first(variables)
         self.__dict__["_before_slots"] = len(self._variables)
         super(NewStyleTarget, self).build(variables)
@@ -196,7 +196,7 @@ class NewStyleTarget(SinceV2Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        return self.found_slot(variable, name)
+        return self.require_slot(variable, name)
 
     def set_weights(self, weights):
         """Sets what `[variable.numpy() for variable in optimizer.variables]` gives; what does not fit changes nothing.
@@ -280,7 +280,7 @@ class NewStyleTarget(SinceV2Target):
         """Raises for what a step cannot take, before anything is made or changed."""
         self._check_eager()
         for _, variable in pairs:
-            self.check_given(variable)
+            self.check_variable(variable)
         check_pairs(self.backend, [(grad, self.unwrap(variable)) for grad, variable in pairs])
         self.check_first([variable for _, variable in pairs])
         self.check_repeat([variable for _, variable in pairs])

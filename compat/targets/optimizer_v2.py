@@ -156,7 +156,7 @@ class OptimizerV2Target(SinceV2Target):
     def _create_slots(self, var_list):
         """Also for variables that have no gradient now: those who load a file make the slots of all."""
         variables = self._handed_over or var_list
-        if self._ordered == len(self._weights) and self.has_made(variables):
+        if self._ordered == len(self._weights) and self.has_slots_for(variables):
             return
         self._create_own()
         for variable in variables:
@@ -230,7 +230,7 @@ class OptimizerV2Target(SinceV2Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        return self.found_slot(var, slot_name)
+        return self.require_slot(var, slot_name)
 
     def set_weights(self, weights):
         """Sets what `get_weights` gives; what does not fit changes nothing.
@@ -257,7 +257,7 @@ class OptimizerV2Target(SinceV2Target):
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
@@ -294,8 +294,8 @@ class OptimizerV2Target(SinceV2Target):
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()
         variables = [variable for _, variable in pairs]
-        for variable in () if self.has_made(variables) else variables:
-            self.check_given(variable)
+        for variable in () if self.has_slots_for(variables) else variables:
+            self.check_variable(variable)
         self.check_first(variables)
         self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
         self._handed_over = variables
@@ -316,10 +316,10 @@ class OptimizerV2Target(SinceV2Target):
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a model that is compiled again builds a train function beside the old one
-        return self.refused_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
+        return self.failing_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
 
     def minimize(self, loss, *args, **kwargs):
-        return self.each_stage(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)
+        return self.run_stages(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)
 
     def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
         """The list-level step, which the base class calls across replicas; only names are given by keyword."""

@@ -121,7 +121,7 @@ class TrainTarget(Target):
         return tuple(key for key in keys if any(held is variable for held in graph.get_collection_ref(key)))
 
     def _create_slots(self, var_list):
-        if self.has_made(var_list):
+        if self.has_slots_for(var_list):
             return
         for variable in var_list:
             for name in self.slot_names(variable):
@@ -163,11 +163,11 @@ class TrainTarget(Target):
         Raises:
             SlotError: there is no such slot, or not yet.
         """
-        return self.found_slot(var, name)
+        return self.require_slot(var, name)
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         self._check_variable(variable, "trains")
 
     def parts(self, variable):
@@ -227,7 +227,7 @@ class TrainTarget(Target):
         def one(loss):
             return minimize(loss if self.backend.eager else loss(), last.pop(0), var_list, *args, **kwargs)
 
-        return self.each_stage(one, loss)
+        return self.run_stages(one, loss)
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
         """As in stock; a partitioned variable in `var_list` stands for its parts."""
@@ -258,7 +258,7 @@ class TrainTarget(Target):
         """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
         pairs = as_pairs(grads_and_vars)
         variables = [variable for _, variable in pairs]
-        known = self.backend.eager and self.has_made(variables)
+        known = self.backend.eager and self.has_slots_for(variables)
         for variable in ([] if known else variables) + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
         self.check_first(variables)

@@ -70,8 +70,8 @@ class UpdateStepTarget(NewStyleTarget):
     @property
     def learning_rate(self):
         """The variable of the learning rate; the base class has one also where the definition has none, or several."""
-        if self._no_one_rate("learning_rate"):
-            raise AttributeError(self._no_one_rate("learning_rate"))
+        if self._many_rates("learning_rate"):
+            raise AttributeError(self._many_rates("learning_rate"))
         return super(UpdateStepTarget, self).learning_rate
 
     lr = learning_rate
@@ -91,7 +91,7 @@ class UpdateStepTarget(NewStyleTarget):
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
@@ -132,7 +132,7 @@ class UpdateStepTarget(NewStyleTarget):
         return done
 
     def minimize(self, loss, *args, **kwargs):
-        return self.each_stage(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
+        return self.run_stages(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
 
     def compute_gradients(self, loss, var_list, tape=None):
         with tape if tape is not None else self.backend.after(()):
