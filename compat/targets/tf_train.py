@@ -243,7 +243,7 @@ class TrainTarget(Target):
         return self.run_stages(run_stage, loss)
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
-        """Returns (gradient, variable) pairs, as in stock. A partitioned variable in `var_list` stands for its parts."""
+        """Returns (gradient, variable) pairs, as in stock. Accepts partitioned variables in `var_list`."""
         if isinstance(var_list, (list, tuple)):
             var_list = [part for each in var_list for part in (each if _is_partitioned(each) else [each])]
         if defines(self.definition, "loss_scale") and var_list:
