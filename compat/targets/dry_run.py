@@ -99,7 +99,10 @@ def _check_returned(definition, view):
 
 
 def _check_locality(definition, values):
-    """Raises RuleError for a reduction over more than the rule's locality: it would depend on how rows are batched."""
+    """Raises RuleError if a rule on elements or rows reduces over more.
+
+    Such a rule never gets the whole variable, so its result would depend on which part it gets.
+    """
     if definition.locality == "variable":
         return
     pending, seen = list(values), set()

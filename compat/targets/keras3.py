@@ -100,7 +100,7 @@ class Keras3Target(NewStyleTarget):
             definition = node.definition
             if definition.sparse != "exact" and not definition.zero_grad_is_noop and not definition.dense_ok:
                 raise UnsupportedError(
-                    'sparse="{}" of {} has no meaning here: {}, so every row would be updated. Use sparse="exact", or '
+                    'sparse="{}" of {} has no effect here: {}, so every row would be updated. Use sparse="exact", or '
                     "dense_ok=True to accept that".format(definition.sparse, definition._short(), why)
                 )
 

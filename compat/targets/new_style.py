@@ -70,7 +70,7 @@ class NewStyleTarget(SinceV2Target):
         if weight_decay:
             if "weight_decay" in self.hyper_declarations():
                 raise DefinitionError(
-                    "{} has a weight_decay of its own; give bind(module, weight_decay=...) to a definition that has "
+                    "{} already has a weight_decay; use bind(module, weight_decay=...) only with a definition that has "
                     "none".format(definition)
                 )
             if "learning_rate" not in self.hyper_declarations():

@@ -358,8 +358,8 @@ class Stepping(Hypers):
         """Raises UnsupportedError if a multistage rule would get only one gradient of each batch."""
         if self.definition.stages > 1 and not self.takes_stages:
             raise UnsupportedError(
-                "{0} takes {1} gradients of each batch, one after the other, and this call has one: give minimize a "
-                "function without arguments that computes the loss (where this API has it), or call "
+                "{0} takes {1} gradients of each batch, one after the other, but this call has one. Give minimize a "
+                "function without arguments that computes the loss (if this API has minimize), or call "
                 "everstep.enable_multistage(model) before fit. In a loop of your own, call "
                 "everstep.enable_multistage(optimizer) once, then take {1} gradients of each batch, each followed by a "
                 "step".format(self.definition._short(), self.definition.stages)

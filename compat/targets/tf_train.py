@@ -55,7 +55,7 @@ class TrainTarget(Target):
         ),
         Unsupported(
             "tf.distribute over several replicas", UnsupportedError,
-            "{optimizer} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
+            "{optimizer} on tf.train does not sum gradients over replicas; bind the definition to tf.keras, whose "
             "optimizers work under tf.distribute",
         ),
     )
