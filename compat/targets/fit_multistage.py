@@ -144,14 +144,14 @@ def _write(model, values):
 
 
 def _staged_maker(model, name):
-    make, last = getattr(model, name), []
+    make, newest = getattr(model, name), []
 
     def staged_maker():
         make()
         function = getattr(model, _MAKERS[name])
-        if not last or function is not last[0]:
-            last[:] = [_staged_function(model, function)]
-            setattr(model, _MAKERS[name], last[0])
+        if not newest or function is not newest[0]:
+            newest[:] = [_staged_function(model, function)]
+            setattr(model, _MAKERS[name], newest[0])
 
     return staged_maker
 
@@ -162,11 +162,11 @@ def _staged_function(model, train_function):
 
     def staged(inputs):
         outputs = train_function(inputs)
-        kept = list(model.non_trainable_weights) + _metric_weights(model)
-        values = keras.batch_get_value(kept)
+        weights = list(model.non_trainable_weights) + _metric_weights(model)
+        values = keras.batch_get_value(weights)
         for _ in range(_stages(model) - 1):
             train_function(inputs)
-        keras.batch_set_value(list(zip(kept, values)))
+        keras.batch_set_value(list(zip(weights, values)))
         return outputs
 
     return staged

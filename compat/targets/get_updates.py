@@ -256,13 +256,13 @@ class GetUpdatesTarget(Target):
         if not skips(self.definition):
             return
         keys = frozenset(map(self.variable_key, variables))
-        known = self._calls.get(None, keys)
-        if not (keys <= known or known <= keys):
+        built_keys = self._calls.get(None, keys)
+        if not (keys <= built_keys or built_keys <= keys):
             raise UnsupportedError(
                 "{} counts its calls, so it takes all variables in one call, and one model; bind one definition for "
                 "each group of variables".format(self.definition._short())
             )
-        self._calls[None] = keys | known
+        self._calls[None] = keys | built_keys
 
     # Config.
 

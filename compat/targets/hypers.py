@@ -28,10 +28,10 @@ class Hypers(object):
 
     def check_hyper(self, name, value):
         """Returns the float to set; raises HyperValueError if the hyper or the value does not allow it."""
-        given = self.given_hyper(name)
-        if not isinstance(given, float):
-            kind = "a tensor" if is_tensor(given) else "a callable"
-            kind = "an everstep schedule" if isinstance(given, Schedule) else kind
+        bound_value = self.given_hyper(name)
+        if not isinstance(bound_value, float):
+            kind = "a tensor" if is_tensor(bound_value) else "a callable"
+            kind = "an everstep schedule" if isinstance(bound_value, Schedule) else kind
             raise HyperValueError(
                 "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
                 "with a number to set it".format(type(self).__name__, name, kind)
@@ -46,7 +46,7 @@ class Hypers(object):
         if missing:
             raise HyperValueError(
                 "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
-                "another {1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
+                "another {1}".format(type(self).__name__, name, bound_value, ", ".join(sorted(missing)), checked)
             )
         return checked
 

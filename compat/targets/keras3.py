@@ -108,15 +108,15 @@ class Keras3Target(NewStyleTarget):
         return self._make_variable(name, (), "float32", value)
 
     def _make_variable(self, name, shape, dtype, initial, variable=None):
-        named = name.replace("/", "_")
+        full_name = name.replace("/", "_")
         if variable is not None:
-            named = "{}_{}".format(self.variable_name(variable).replace("/", "_"), named)
+            full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
         dtype = self.backend.stored(dtype)
         return self.add_variable(
             shape=shape,
             initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),
             dtype=dtype,
-            name=named,
+            name=full_name,
         )
 
     def native_name(self, name):
@@ -268,12 +268,12 @@ class Keras3Target(NewStyleTarget):
 
     def take_flush(self, variables):
         with self.backend.computing():
-            done = super(Keras3Target, self).take_flush(variables)
+            operations = super(Keras3Target, self).take_flush(variables)
         for variable in variables:  # as the base class does after each step
             keras_variable = self.record(variable).native
             if getattr(keras_variable, "constraint", None) is not None:
                 keras_variable.assign(keras_variable.constraint(keras_variable))
-        return done
+        return operations
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""

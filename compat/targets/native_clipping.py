@@ -10,14 +10,14 @@ from everstep.optimizers.contract.checks import compute_dtype
 
 def check_bounds(native, bounds=("clipnorm", "clipvalue")):
     """Returns the native keywords without the bounds that are None. Raises HyperTypeError or HyperValueError."""
-    kept = {name: value for name, value in native.items() if value is not None or name not in bounds}
-    for name in sorted(set(bounds) & set(kept)):
-        value = kept[name]
+    keywords = {name: value for name, value in native.items() if value is not None or name not in bounds}
+    for name in sorted(set(bounds) & set(keywords)):
+        value = keywords[name]
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise HyperTypeError("{} takes a number; got {!r}".format(name, value))
         if math.isnan(value) or value < 0:
             raise HyperValueError("{} must be at least 0 (none); got {!r}".format(name, value))
-    return kept
+    return keywords
 
 
 def clip(backend, grads, clipnorm=None, clipvalue=None, one_norm=False):

@@ -110,9 +110,9 @@ class NewStyleTarget(SinceV2Target):
         return value() if callable(value) and not isinstance(value, Schedule) and not is_tensor(value) else value
 
     def read_hyper(self, name):
-        given = self.given_hyper(name)
-        if not isinstance(given, float):
-            return given
+        value = self.given_hyper(name)
+        if not isinstance(value, float):
+            return value
         return self._learning_rate if name == "learning_rate" else self._hypers[name]
 
     def set_hyper(self, name, value):
@@ -124,21 +124,21 @@ class NewStyleTarget(SinceV2Target):
         """Returns the learning rate in the form that the base class takes: a number or a native schedule."""
         if "learning_rate" not in self.hyper_declarations():
             return 1.0
-        given = self.given_hyper("learning_rate")
-        if isinstance(given, float) or self._is_native_schedule(given):
-            return given
-        self._check_schedule(given)
+        rate = self.given_hyper("learning_rate")
+        if isinstance(rate, float) or self._is_native_schedule(rate):
+            return rate
+        self._check_schedule(rate)
         base = self._schedules().LearningRateSchedule
         return type(str("Given"), (base,), {"__call__": lambda _, step: self._rate_at(step), "get_config": dict})()
 
     def _rate_at(self, step):
         """Returns the present value of a learning rate that is not a number, for callers of the base class."""
-        given = self.given_hyper("learning_rate")
-        if not isinstance(given, Schedule):
-            return self.backend.tensor(given() if callable(given) and not is_tensor(given) else given)
+        rate = self.given_hyper("learning_rate")
+        if not isinstance(rate, Schedule):
+            return self.backend.tensor(rate() if callable(rate) and not is_tensor(rate) else rate)
         tracer = Tracer(self.backend, "float32")
         updates = self.backend.cast(self.read_counter("updates"), "float32")
-        value = given.value(tracer, tracer.leaf(lambda: updates, shape=()))
+        value = rate.value(tracer, tracer.leaf(lambda: updates, shape=()))
         return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
 
     # Counters and scalars.

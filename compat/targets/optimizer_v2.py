@@ -179,8 +179,8 @@ class OptimizerV2Target(SinceV2Target):
         ordered = [self.iterations] + list(self._own.values())
         for variable in self._trained.values():
             ordered.extend(self.slot(variable, name) for name in self.slot_names(variable))
-        known = set(map(id, ordered))
-        self._weights = ordered + [weight for weight in self._weights if id(weight) not in known]
+        ordered_ids = set(map(id, ordered))
+        self._weights = ordered + [weight for weight in self._weights if id(weight) not in ordered_ids]
         self._ordered = len(self._weights)
 
     def add_slot(self, var, slot_name, initializer="zeros", shape=None):

@@ -50,10 +50,10 @@ class SinceV2Target(Target):
         if self.backend.eager and self.backend.without_strategy():
             with tf.device(variable.device):  # without a strategy, `extended.update` does no more than this
                 return self.backend.operations(function(variable, grad))
-        done = tf.distribute.get_strategy().extended.update(
+        results = tf.distribute.get_strategy().extended.update(
             variable, self.backend.plain(function), args=(grad,), group=False
         )
-        return self.backend.operations(done)
+        return self.backend.operations(results)
 
     def write_hyper(self, name, value):
         if isinstance(value, Schedule):

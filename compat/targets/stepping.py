@@ -256,10 +256,10 @@ class Stepping(Hypers):
         return self.backend.plain(self._flush)(variables)
 
     def _flush(self, variables):
-        done = self._update_window(variables) if holds(self.definition) else []
+        operations = self._update_window(variables) if holds(self.definition) else []
         variables = self.variables_with_slots() if variables is None else variables
-        with self.backend.after(done):
-            return self.backend.group(done + self._catch_up_rows([(variable, None) for variable in variables]))
+        with self.backend.after(operations):
+            return self.backend.group(operations + self._catch_up_rows([(variable, None) for variable in variables]))
 
     def _update_window(self, variables):
         """Runs the update of an open window."""

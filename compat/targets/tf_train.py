@@ -235,10 +235,10 @@ class TrainTarget(Target):
                         "{} evaluates its loss {} times in one call, but a ref variable such as {} is read only once; "
                         "create it with use_resource=True".format(self.definition._short(), stages, variable.name)
                     )
-        last = [None] * (stages - 1) + [global_step]
+        global_steps = [None] * (stages - 1) + [global_step]
 
         def run_stage(loss):
-            return minimize(loss if self.backend.eager else loss(), last.pop(0), var_list, *args, **kwargs)
+            return minimize(loss if self.backend.eager else loss(), global_steps.pop(0), var_list, *args, **kwargs)
 
         return self.run_stages(run_stage, loss)
 
@@ -277,8 +277,8 @@ class TrainTarget(Target):
         """Returns the pairs that have a gradient. Raises all errors of a call before it builds anything."""
         pairs = as_pairs(grads_and_vars)
         variables = [variable for _, variable in pairs]
-        known = self.backend.eager and self.has_slots_for(variables)
-        for variable in ([] if known else variables) + ([] if global_step is None else [global_step]):
+        already_checked = self.backend.eager and self.has_slots_for(variables)
+        for variable in ([] if already_checked else variables) + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
         self.check_first(variables)
         pairs = check_pairs(self.backend, pairs)

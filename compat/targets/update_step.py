@@ -68,11 +68,11 @@ class UpdateStepTarget(NewStyleTarget):
 
     def _make_variable(self, name, shape, dtype, initial, variable=None):
         tf = self.backend.tf
-        named = "{}/{}".format(name, variable._shared_name) if variable is not None else name
+        full_name = "{}/{}".format(name, variable._shared_name) if variable is not None else name
         colocate = tf.distribute.get_strategy().extended.colocate_vars_with
         with tf.init_scope(), colocate(self.iterations if variable is None else variable):
             value = self.start_value(initial, shape, dtype, variable)
-            self._variables.append(tf.Variable(value, name=named, dtype=dtype, trainable=False))
+            self._variables.append(tf.Variable(value, name=full_name, dtype=dtype, trainable=False))
         return self._variables[-1]
 
     # Hypers.
@@ -136,10 +136,10 @@ class UpdateStepTarget(NewStyleTarget):
             with self.backend.at_once(), tf.init_scope():
                 self.build([variable for _, variable in pairs])
             grads, variables = zip(*module_of(self.native_base).optimizer_utils.filter_empty_gradients(pairs))
-            done = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))
+            result = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))
             for variable in variables if not skips(self.definition) else ():  # after the moving averages, as in stock
-                self.backend.constrain(variable, done)
-        return done
+                self.backend.constrain(variable, result)
+        return result
 
     def minimize(self, loss, *args, **kwargs):
         return self.run_stages(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
