@@ -22,6 +22,7 @@ from everstep.compat.stock.from_native import from_native, to_native_config
 from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
+from everstep.compat.targets.native_classes import register_bare, registered_name
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
@@ -75,9 +76,32 @@ def custom_objects(module):
     objects = {}
     for definition in Definition.registered():
         if definition not in (Composite, Wrapper):
-            made = found.native_class(definition)
-            objects[definition.__name__] = objects[definition.__name__.lower()] = made
+            native_class = found.native_class(definition)
+            names = [definition.__name__, definition.__name__.lower(), registered_name(native_class)]
+            objects.update((name, native_class) for name in names)
     return objects
+
+
+def register(module):
+    """Registers the native classes of all imported definitions, so that files load without `custom_objects`.
+
+    `bind` registers the class that it makes. A program that only loads a file calls this before:
+
+        everstep.register(tf.keras)
+        model = tf.keras.models.load_model("model.keras")
+
+    Classes are registered as `everstep>Adam`, a name that no stock class has. Kerases without such a registry (Keras
+    2.0 to 2.3.1, tf.keras of TF 1) write the bare name `Adam` to files and find it in one table of all custom objects.
+    There the bare names are registered, here alone and not by `bind`; stock configs still become stock optimizers.
+
+    Args:
+        module: the module you train with, as for `bind`.
+
+    Raises:
+        TargetError: the module speaks no known API.
+        UnsupportedError: the API has no files that name an optimizer (tf.train, numpy).
+    """
+    register_bare(custom_objects(module))
 
 
 __all__ = [
@@ -86,6 +110,6 @@ __all__ = [
     "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture", "centralize", "child", "clip",
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
     "gradient_noise", "hyper", "kernel", "learning_rate_multipliers", "lookahead", "loss_scale", "master_copies",
-    "moving_average", "multistage", "optimizers", "option", "partition", "read_checkpoint", "restore", "scalar",
-    "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
+    "moving_average", "multistage", "optimizers", "option", "partition", "read_checkpoint", "register", "restore",
+    "scalar", "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
 ]

@@ -11,6 +11,7 @@ from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
 from everstep.compat.engine.step import as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, in_parts, member
+from everstep.compat.targets.copying import copied_array
 from everstep.errors import GradientError, HyperTypeError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat, is_tensor
 
@@ -150,6 +151,9 @@ class ArraysTarget(Target):
     def state_name(self, variable, place):
         return str(place)
 
+    def copied_variable(self, variable, memo):
+        return copied_array(variable, memo)
+
     def make_state(self, variables):
         for variable in variables:
             for name in self.slot_names(variable):
@@ -221,7 +225,7 @@ class ArraysTarget(Target):
     @classmethod
     def from_config(cls, config):
         definition, native = cls.split_config(config)
-        return cls.from_definition(definition, **native)
+        return cls.class_for(definition).from_definition(definition, **native)
 
 
 def _checked_grad(grad, variable):

@@ -8,6 +8,7 @@ apply_gradients, get_updates, ...) follow `scale_loss`. They check their argumen
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.targets.construction import Construction
+from everstep.compat.targets.copying import Copying
 from everstep.compat.targets.stepping import Stepping
 
 MYPY = False
@@ -19,7 +20,7 @@ REQUIRED = "target works_on unsupported base_class start hyper read_hyper set_hy
 REQUIRED += "check_variable make_state update".split()
 
 
-class Target(Construction, Stepping):
+class Target(Copying, Construction, Stepping):
     """The members of a target.
 
     A `variable` argument is the object that the user passes. Names of hypers, scalars and slots are flat, see
@@ -97,6 +98,12 @@ class Target(Construction, Stepping):
         native_decay(variable): returns the base class's weight decay for a variable, or None.
         check_repeat(variables): raises UnsupportedError for a call that would break a definition that counts calls.
 
+    Copies:
+        trained(): returns a list of the variables that have state.
+        copied_variable(variable, memo): returns the variable that a deep copy trains.
+        state_to_copy(): returns counters, scalars and slots as arrays, or None.
+        take_state(state, variables), keep_state(state): sets the state now; keeps it for the first step's variables.
+
     Config:
         get_config(): returns the native config. Only if the API has configs.
         write_hyper(name, value): returns a hyper's value in the form that a config holds.
@@ -108,8 +115,6 @@ class Target(Construction, Stepping):
     target = ""
     works_on = ""
     unsupported = ()  # type: tuple[Any, ...]
-    definition_class = None  # type: Any
-    native_base = None  # type: Any
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]
     takes_gradients = False

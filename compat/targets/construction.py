@@ -8,6 +8,7 @@ import numpy as np
 
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.targets.hypers import Hypers, attribute, attribute_names
+from everstep.compat.targets.native_classes import native_class, stock_class, target_class_of
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -17,6 +18,10 @@ from everstep.errors import (
     VariableError,
 )
 from everstep.optimizers.contract import Definition, Schedule, defines, flat, with_hypers
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 
 # What a target does not support: the error that asking for it raises, and its text; {optimizer} stands for the class.
 Unsupported = namedtuple("Unsupported", "what error text")
@@ -50,6 +55,9 @@ def in_parts(variable):
 class Construction(Hypers):
     """Members that make the native class and its instances."""
 
+    definition_class = None  # type: Any
+    native_base = None  # type: Any
+
     @classmethod
     def made_for(cls, definition_class, base):
         """The native class: this target over `base`, named like the definition."""
@@ -63,7 +71,8 @@ class Construction(Hypers):
 
     def __init__(self, *args, **kwargs):
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
-        lowerings = Lowerings(self, kwargs.pop("lowering", None))
+        lowering = kwargs.pop("lowering", None)
+        lowerings = Lowerings(self, lowering)
         if definition is None:
             own = self.definition_class.argument_names()
             definition = self.definition_class(*args, **{name: kwargs.pop(name) for name in own if name in kwargs})
@@ -73,6 +82,7 @@ class Construction(Hypers):
             )
         self.check_native(definition, kwargs)
         self.check_gradients(gradients)
+        native = dict(kwargs, gradients=gradients, lowering=lowering)
         # Before the base class, whose attributes may have hooks.
         self.__dict__.update(
             definition=definition,
@@ -80,6 +90,8 @@ class Construction(Hypers):
             is_averaged=False,  # whether everstep.averaged has put averages into the variables
             _scales=False,  # whether a loss was scaled, where the definition divides by that
             takes_stages=False,  # whether who calls takes all the gradients of a batch, where the definition needs more
+            _native={name: value for name, value in native.items() if value is not None},
+            _carried=None,  # state that came with a pickle, for the variables of the first step
             _gradients=gradients,  # what takes the gradients of a loss, where that is not the API itself
             _by_hand=False,  # whether it ever did
             _checked=False,  # whether the variables of a first step were looked at
@@ -180,6 +192,18 @@ class Construction(Hypers):
             if attribute(name) in config:
                 changed[name] = cls.parse_hyper(config.pop(attribute(name)))
         return with_hypers(definition, changed), config
+
+    @classmethod
+    def class_for(cls, definition):
+        """The native class of a definition that a config held: of two definitions of one name Keras knows the last."""
+        if type(definition) is cls.definition_class:
+            return cls
+        return native_class(target_class_of(cls), type(definition), cls.native_base)
+
+    @classmethod
+    def stock_for(cls, config):
+        """The stock class of this name if everstep did not write the config, so that it hides no stock class."""
+        return None if CONFIG_KEY in config else stock_class(cls)
 
     @classmethod
     def parse_hyper(cls, value):

@@ -9,6 +9,7 @@ import importlib
 import types
 from collections import namedtuple
 
+from everstep.compat.targets.native_classes import native_class
 from everstep.errors import TargetError
 
 # name: of the target; path: module and class of the target, in this folder; speaks: tells the API's optimizer classes;
@@ -69,13 +70,7 @@ class Found(namedtuple("Found", "target target_class base module")):
     """What a module speaks: the `Api`, the class of its target, and the native base class."""
 
     def native_class(self, definition_class):
-        key = (definition_class, self.base)
-        if key not in _made:
-            _made[key] = self.target_class.made_for(definition_class, self.base)
-        return _made[key]
-
-
-_made = {}  # type: dict  # native classes, one for each definition class and native base
+        return native_class(self.target_class, definition_class, self.base)
 
 
 def load(target):

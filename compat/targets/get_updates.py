@@ -284,5 +284,8 @@ class GetUpdatesTarget(Target):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        stock = cls.stock_for(config)
+        if stock is not None:
+            return stock.from_config(config)
         definition, native = cls.split_config(config)
-        return cls.from_definition(definition, **native)
+        return cls.class_for(definition).from_definition(definition, **native)

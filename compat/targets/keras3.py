@@ -33,6 +33,8 @@ int32, Keras's own integer dtype.
 """
 from __future__ import absolute_import, division, print_function
 
+import copy
+
 import numpy as np
 
 from everstep.compat.backends.on_keras import KerasBackend
@@ -148,6 +150,9 @@ class Keras3Target(NewStyleTarget):
         variables = list(variables)
         if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
             super(Keras3Target, self).build(variables)
+
+    def __copy__(self):
+        return copy.deepcopy(self)  # as stock, which Keras copies by saving and loading it
 
     def set_weights(self, weights):
         if self._is_built():

@@ -70,13 +70,16 @@ class SinceV2Target(Target):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        stock = cls.stock_for(config)
+        if stock is not None:
+            return stock.from_config(config, custom_objects)
         native_schedules = {
             name: cls._schedules().deserialize(value, custom_objects=custom_objects)
             for name, value in config.items()
             if isinstance(value, dict) and "class_name" in value
         }
         definition, native = cls.split_config(dict(config, **native_schedules))
-        return cls.from_definition(definition, **native)
+        return cls.class_for(definition).from_definition(definition, **native)
 
 
 def module_of(base):

@@ -324,6 +324,7 @@ class Stepping(Hypers):
         if not self._checked:
             self.definition.check_variables([self.record(variable) for variable in variables])
             self.__dict__["_checked"] = True
+            self.take_carried(variables)
 
     def check_repeat(self, variables):
         """Raises UnsupportedError for a call that would break the definition.

@@ -1,0 +1,175 @@
+"""Copies and pickles of a bound optimizer: its definition and settings as they are now, its counters and its slots.
+
+A deep copy goes on with the same variables, its slots apart from the original's. A pickle is loaded without variables,
+so it keeps the slots in the order of the variables until the first step brings some of the same shapes. Neither can
+take state out of a graph, where values live in a session: `everstep.capture` can.
+"""
+from __future__ import absolute_import, division, print_function
+
+import copy
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.engine.lowering import Lowerings
+from everstep.compat.targets.hypers import Hypers
+from everstep.compat.targets.native_classes import native_class, target_class_of
+from everstep.errors import StateError, UnsupportedError
+from everstep.optimizers.contract import flat, is_tensor, with_hypers
+
+# Settings of the native base class that can be changed after construction.
+_SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
+
+
+class Copying(Hypers):
+    """Members that copy, pickle and show an optimizer."""
+
+    def __copy__(self):
+        """A second optimizer with the same slots and counters, as a shallow copy of a stock one."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__["lowerings"] = Lowerings(twin, self._native.get("lowering"))
+        return twin
+
+    def __deepcopy__(self, memo):
+        rebuild, arguments, state = self.__reduce__()
+        twin = rebuild(*arguments)
+        memo[id(self)] = twin
+        twin.take_state(state, [self.copied_variable(variable, memo) for variable in self.trained()])
+        return twin
+
+    def __reduce__(self):
+        return rebuild, (self._maker(), self.present_definition(), self._present_native()), self.state_to_copy()
+
+    def __reduce_ex__(self, protocol):
+        return self.__reduce__()
+
+    def __setstate__(self, state):
+        self.keep_state(state)
+
+    def copied_variable(self, variable, memo):
+        """The variable that a deep copy trains."""
+        return variable
+
+    def _maker(self):
+        """What makes an optimizer of this class: a user's own subclass of a native class, or target and base."""
+        if "native_base" not in vars(type(self)):
+            return (type(self),)
+        return target_class_of(type(self)), self.native_base
+
+    def present_definition(self):
+        """The definition with the hypers as they are now.
+
+        Raises:
+            UnsupportedError: a hyper is a tensor, which belongs to this process.
+        """
+        values = {}
+        for name in self.hyper_declarations():
+            given = self.given_hyper(name)
+            if isinstance(given, float):
+                values[name] = self.write_hyper(name, self.read_hyper(name))
+            elif is_tensor(given):
+                raise UnsupportedError(
+                    "{}.{} is a tensor, which a copy cannot take along; give a number, a function or an "
+                    "everstep.Schedule, or bind the definition again".format(type(self).__name__, name)
+                )
+        return with_hypers(self.definition, {name: v for name, v in values.items() if isinstance(v, float)})
+
+    def _present_native(self):
+        native = dict(self._native)
+        for name in _SETTINGS:
+            value = self.__dict__.get(name, native.get(name))
+            if value is not None and name not in flat(self.definition, "hyper"):
+                native[name] = value
+        return native
+
+    def trained(self):
+        """The variables that this optimizer has state for."""
+        return [each.variable for each in self._rules.values()]
+
+    def state_to_copy(self):
+        """Counters, scalars and slots as arrays; None before the first step.
+
+        Raises:
+            UnsupportedError: they are in a graph.
+        """
+        variables = self.trained()
+        if not variables:
+            return self._carried
+        if not self.backend.eager:
+            raise UnsupportedError(
+                "{} has slots in a graph, which a copy cannot take along (a stock optimizer's copy fails here too). "
+                "Bind the definition again, and carry the state with everstep.capture and everstep.restore".format(
+                    type(self).__name__
+                )
+            )
+        value = lambda held: np.array(self.backend.value(self.unwrap(held), None))  # noqa: E731
+        own = {name: value(held) for name, held in self.own_variables().items()}
+        slots = []
+        for variable in variables:
+            held = [(name, self.find_slot(variable, name)) for name in self.slot_names(variable)]
+            slots.append(
+                (self.record(variable).shape, OrderedDict((name, value(s)) for name, s in held if s is not None))
+            )
+        return own, slots
+
+    def take_state(self, state, variables):
+        """Gives `variables` the state that `state_to_copy` returned."""
+        if state is None:
+            return
+        with self.backend.outside():
+            self.make_state(variables)
+            own, slots = state
+            for name, held in self.own_variables().items():
+                self.backend.put(self.unwrap(held), own[name], None)
+            for variable, (_, values) in zip(variables, slots):
+                for name, value in values.items():
+                    self.backend.put(self.unwrap(self.find_slot(variable, name)), value, None)
+
+    def keep_state(self, state):
+        """Keeps a state for the variables of the first step; counters that there are already take theirs now."""
+        self.__dict__["_carried"] = state
+        getattr(self, "iterations", None)  # an OptimizerV2 makes it when it is first read
+        for name, counter in self.own_variables().items() if state and self.backend.eager else ():
+            self.backend.put(self.unwrap(counter), state[0][name], None)
+
+    def take_carried(self, variables):
+        """Gives the variables of the first step the state that came with a pickle.
+
+        Raises:
+            StateError: they are not those that the pickled optimizer trained, by number and shapes.
+        """
+        if self._carried is None:
+            return
+        wanted = [shape for shape, _ in self._carried[1]]
+        shapes = [self.record(variable).shape for variable in variables]
+        if shapes != wanted:
+            raise StateError(
+                "this {} was unpickled with the state of variables of shapes {}; got variables of shapes {}. Give it "
+                "the same ones in the same order, or bind the definition for a fresh optimizer".format(
+                    type(self).__name__, wanted, shapes
+                )
+            )
+        state, self.__dict__["_carried"] = self._carried, None
+        self.take_state(state, variables)
+
+    def __repr__(self):
+        try:
+            definition = self.present_definition()
+        except Exception:  # a tensor, or a graph whose session is closed: the settings as given
+            definition = self.definition
+        native = "".join(", {}={!r}".format(*each) for each in sorted(self._present_native().items()) if each[1])
+        return "<{} bound to {}{}>".format(definition._short(), self.target, native)
+
+
+def rebuild(maker, definition, native):
+    """Makes the optimizer that a pickle describes."""
+    if len(maker) == 1:
+        return maker[0].from_definition(definition, **native)
+    target_class, base = maker
+    return native_class(target_class, type(definition), base).from_definition(definition, **native)
+
+
+def copied_array(array, memo):
+    """The copy of an array that is copied along with what trains it; the array itself if the optimizer alone is."""
+    return copy.deepcopy(array, memo) if memo else array
