@@ -19,10 +19,10 @@ from everstep.compat.state.restore import restore
 from everstep.compat.state.state import State
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.compat.stock.from_native import from_native, to_native_config
+from everstep.compat.targets import native_classes
 from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
-from everstep.compat.targets.native_classes import register_bare, registered_name
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
@@ -61,38 +61,43 @@ def _check(definition):
     check_rule(definition)
 
 
-binder.use(lambda made, module: find(module).native_class(made), to_native_config, _check, numpy_ops)
+def _native_class(definition_class, module):
+    native_class = find(module).native_class(definition_class)
+    native_classes.register(native_class)
+    return native_class
+
+
+binder.use(_native_class, to_native_config, _check, numpy_ops)
 
 
 def custom_objects(module):
-    """`{name: class}` of all imported definitions for a module's `load_model(..., custom_objects=)`.
+    """Returns the native classes of all imported definitions, for `load_model(..., custom_objects=)` and scopes.
 
-    It holds both spellings of a name that stock also has (`Adam`, `adam`): stock loaders look names up in lower case.
+    They hide no stock optimizer: a config that everstep did not write becomes the stock optimizer that it names.
+
+    Args:
+        module: the module you train with, as for `bind`.
+
+    Returns:
+        `{name: class}`, with every spelling that loaders look up: `Adam`, `adam`, `everstep>Adam`.
 
     Raises:
         TargetError: the module speaks no known API.
     """
-    found = find(module)
     objects = {}
-    for definition in Definition.registered():
-        if definition not in (Composite, Wrapper):
-            native_class = found.native_class(definition)
-            names = [definition.__name__, definition.__name__.lower(), registered_name(native_class)]
-            objects.update((name, native_class) for name in names)
+    for each in _native_classes(module):
+        for name in (each.__name__, each.__name__.lower(), native_classes.registered_name(each)):
+            objects[name] = each
     return objects
 
 
 def register(module):
     """Registers the native classes of all imported definitions, so that files load without `custom_objects`.
 
-    `bind` registers the class that it makes. A program that only loads a file calls this before:
+    `bind` registers the class that it makes. A program that only loads a file registers them first:
 
         everstep.register(tf.keras)
         model = tf.keras.models.load_model("model.keras")
-
-    Classes are registered as `everstep>Adam`, a name that no stock class has. Kerases without such a registry (Keras
-    2.0 to 2.3.1, tf.keras of TF 1) write the bare name `Adam` to files and find it in one table of all custom objects.
-    There the bare names are registered, here alone and not by `bind`; stock configs still become stock optimizers.
 
     Args:
         module: the module you train with, as for `bind`.
@@ -101,7 +106,17 @@ def register(module):
         TargetError: the module speaks no known API.
         UnsupportedError: the API has no files that name an optimizer (tf.train, numpy).
     """
-    register_bare(custom_objects(module))
+    for each in _native_classes(module):
+        if not native_classes.register(each):
+            raise errors.UnsupportedError(
+                "nothing to register for {}: none of its files names an optimizer. Bind the definition in the program "
+                "that loads the file".format(each.target)
+            )
+
+
+def _native_classes(module):
+    api = find(module)
+    return [api.native_class(each) for each in Definition.registered() if each not in (Composite, Wrapper)]
 
 
 __all__ = [

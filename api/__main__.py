@@ -1,4 +1,4 @@
-"""`python -m everstep`."""
+"""Runs the command line: `python -m everstep`."""
 from __future__ import absolute_import, division, print_function
 
 import sys

@@ -1,4 +1,4 @@
-"""The command `everstep`: what is installed here, what the definitions are, and what files of optimizers hold."""
+"""The command line: shows what is installed, shows definitions, and inspects and converts files of optimizer state."""
 from __future__ import absolute_import, division, print_function
 
 import argparse
@@ -16,42 +16,43 @@ from everstep.errors import ConfigError, EverstepError
 from everstep.optimizers.contract import REQUIRED, Composite, Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
-LARGE = 1 << 26  # bytes from which progress is shown
+LARGE = 1 << 26  # progress is shown for files of at least this many bytes
 
 
 def main(arguments=None):
-    """Runs one command; the exit code is 0, 1 where the doctor finds something broken, or 2 for what makes no sense."""
+    """Runs one command. Returns the exit code: 0, 1 if `doctor` finds a broken package, or 2 for a wrong call."""
     parser = argparse.ArgumentParser(
         prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
     )
     parser.add_argument("--version", action="version", version="everstep " + __version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    look = commands.add_parser("doctor", help="what is installed here, and which target each module speaks")
-    look.add_argument("--verbose", action="store_true", help="also how updates can be carried out, see docs/speed.md")
+    look = commands.add_parser("doctor", help="show what is installed, and the optimizer API of each module")
+    look.add_argument("--verbose", action="store_true", help="also show how updates can run here, see docs/speed.md")
     look.set_defaults(run=show_installed)
-    commands.add_parser("list", help="the definitions").set_defaults(run=list_definitions)
-    show = commands.add_parser("show", help="a definition: formula, hypers, slots, and where stock optimizers differ")
+    commands.add_parser("list", help="list all definitions").set_defaults(run=list_definitions)
+    show = commands.add_parser("show", help="show a definition: formula, arguments, slots, how stock optimizers differ")
     show.add_argument("name", metavar="NAME")
     show.set_defaults(run=lambda options: show_definition(options.name))
-    look = commands.add_parser("inspect", help="what optimizer's state a file holds, whatever its format")
-    look.add_argument("file", metavar="FILE", help="a file, or of a TensorFlow checkpoint the path without .index")
+    look = commands.add_parser("inspect", help="show the optimizer state in a file of any format")
+    look.add_argument("file", metavar="FILE", help="the file; of a TensorFlow checkpoint the path without .index")
     add_reading(look)
     look.set_defaults(run=inspect_file)
-    convert = commands.add_parser("convert", help="an optimizer's state, in a file of another format")
-    convert.add_argument("source", metavar="SRC")
-    convert.add_argument("target", metavar="DST")
+    convert = commands.add_parser("convert", help="write an optimizer state to a file of another format")
+    convert.add_argument("source", metavar="SRC", help="the file to read, as for inspect")
+    convert.add_argument("target", metavar="DST", help="the file to write")
     convert.add_argument("--to", required=True, metavar="FORMAT", help=", ".join(WRITTEN))
     add_reading(convert)
     convert.add_argument("--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer")
-    convert.add_argument("--ours", action="store_true", help="name slots as optimizers do that everstep bound")
-    say = "a variable's name there; OLD is a pattern"
-    convert.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help=say)
-    convert.add_argument("--by-order", action="store_true", help="match variables that no name matches in their order")
-    convert.add_argument("--dry-run", action="store_true", help="read and match, and write nothing")
+    ours = "for tf-saver: name slots as everstep does; for keras-weights-h5: the template is of an everstep optimizer"
+    convert.add_argument("--ours", action="store_true", help=ours)
+    rename = "rename variables: OLD is a regular expression for the whole name in SRC, NEW the name in DST"
+    convert.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help=rename)
+    convert.add_argument("--by-order", action="store_true", help="match variables by their order if no name matches")
+    convert.add_argument("--dry-run", action="store_true", help="read and match, but write nothing")
     convert.set_defaults(run=convert_file)
     options = parser.parse_args(arguments)
     if options.command is None:  # Python 2 refuses this itself
-        parser.error("which command? doctor, list, show, inspect or convert")
+        parser.error("give a command: doctor, list, show, inspect or convert")
     try:
         return options.run(options)
     except EverstepError as error:
@@ -60,71 +61,75 @@ def main(arguments=None):
 
 
 def show_installed(options):
+    """Prints the installed packages and the optimizer API of each module. Returns 1 if a package is broken, else 0."""
     packages = list(doctor.packages())
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
     print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
     print()
-    print_table("MODULE TARGET WHY", [(found.module, found.target or "none", found.why) for found in doctor.speaks()])
+    print_table("MODULE TARGET WHY", [(row.module, row.target or "none", row.why) for row in doctor.speaks()])
     print("\n{}.".format(WHAT_WORKS))
     if options.verbose:
         print()
-        print_table("STRATEGY HERE", list(doctor.strategies()) or [("plain", "there is no other without TensorFlow")])
+        print_table("STRATEGY HERE", list(doctor.strategies()) or [("plain", "the others need TensorFlow")])
         print()
         print_table("DEFINITION KERNEL VARIABLES ROWS", list(doctor.kernels()) or [("none", "", "", "")])
     return 1 if any(package.broken for package in packages) else 0
 
 
 def list_definitions(options):
+    """Prints all definitions with their slots, wrappers last."""
     rows = []
     for name in optimizers.__all__:
-        made = getattr(optimizers, name)
+        definition = getattr(optimizers, name)
         slots = ", ".join(
-            slot.name if slot.when is None else "[{}]".format(slot.name) for slot in declared(made, "slot")
+            slot.name if slot.when is None else "[{}]".format(slot.name) for slot in declared(definition, "slot")
         )
-        rows.append((made.family, name, inspect.getdoc(sys.modules[made.__module__]).splitlines()[0], slots or "none"))
+        description = inspect.getdoc(sys.modules[definition.__module__]).splitlines()[0]
+        rows.append((definition.family, name, description, slots or "none"))
     rows.sort(key=lambda row: (row[0] == "wrappers", row[0].lower()))
-    print_table("FAMILY NAME WHAT SLOTS", rows)
-    print("\n[a slot] is there with some settings only: everstep show NAME")
+    print_table("FAMILY NAME DESCRIPTION SLOTS", rows)
+    print("\nA [slot] exists with some options only, see everstep show NAME.")
     return 0
 
 
 def show_definition(name):
-    made = {known.lower(): getattr(optimizers, known) for known in optimizers.__all__}.get(name.lower())
-    if made is None:
+    """Prints one definition. Upper and lower case are the same in its name."""
+    definition = {known.lower(): getattr(optimizers, known) for known in optimizers.__all__}.get(name.lower())
+    if definition is None:
         raise ConfigError(
             "there is no definition called {!r}; known are {}".format(name, ", ".join(optimizers.__all__))
         )
-    print("{}\n\n{}\n".format(made.__name__, inspect.getdoc(made).split("\nArgs:")[0].rstrip()))
-    arguments = [made.declarations[argument] for argument in made.argument_names()]
+    print("{}\n\n{}\n".format(definition.__name__, inspect.getdoc(definition).split("\nArgs:")[0].rstrip()))
+    arguments = [definition.declarations[argument] for argument in definition.argument_names()]
     print_table("ARGUMENT KIND DEFAULT TAKES", [(a.name, a.kind, default(a), takes(a)) for a in arguments])
-    state = [(slot.name, "slot", starts(slot), shape(slot), when(made, slot)) for slot in declared(made, "slot")]
-    state += [
-        (scalar.name, "scalar", scalar.init, "one for all variables", "always") for scalar in declared(made, "scalar")
-    ]
+    slots, scalars = declared(definition, "slot"), declared(definition, "scalar")
+    state = [(slot.name, "slot", starts(slot), shape(slot), when(definition, slot)) for slot in slots]
+    state += [(scalar.name, "scalar", scalar.init, "one for all variables", "always") for scalar in scalars]
     print()
     print_table("STATE KIND START SHAPE EXISTS", state or [("none", "", "", "", "")])
-    print("\n" + sparse_behaviour(made))
+    print("\n" + sparse_behaviour(definition))
     return 0
 
 
 def add_reading(command):
-    """The arguments that say what a file does not."""
-    say = 'the stock optimizer that trained: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
-    command.add_argument("--optimizer", help=say)
-    command.add_argument("--updates", type=int, help="how many updates were made, where the file does not say")
-    command.add_argument("--learning-rate", type=float, help="the rate that was in force, to rescale momentum with")
-    command.add_argument("--variables", help="names of the trained variables in order: A,B,C")
-    command.add_argument("--json", action="store_true", help="for programs")
+    """Adds the arguments for facts that a file may lack."""
+    optimizer = 'the stock optimizer that wrote the state: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
+    command.add_argument("--optimizer", help=optimizer)
+    command.add_argument("--updates", type=int, help="the number of updates so far, if the file does not hold it")
+    command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
+    command.add_argument("--variables", help="the names of the trained variables in order: A,B,C")
+    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def reading(options):
-    """The same, as `read_checkpoint` takes them."""
+    """Returns those arguments as keywords of `read_checkpoint`."""
     variables = options.variables.split(",") if options.variables else None
-    said = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate")}
-    return dict(said, variables=variables)
+    keywords = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate")}
+    return dict(keywords, variables=variables)
 
 
 def inspect_file(options):
+    """Prints the optimizer state in a file: settings and counts, slots, and why it cannot be read if so."""
     facts = files.inspect(options.file, **reading(options))
     if options.json:
         print(json.dumps(facts, indent=2, sort_keys=True))
@@ -135,7 +140,7 @@ def inspect_file(options):
     rows += [(name, value) for name, value in sorted(hypers.items()) if not isinstance(value, dict)]
     rows += [(name, facts[name]) for name in ("updates", "steps", "pending") if facts[name] is not None]
     rows += sorted(facts["scalars"].items())
-    print_table("WHAT IS", [(name, "not known" if value is None else value) for name, value in rows])
+    print_table("FIELD VALUE", [(name, "not known" if value is None else value) for name, value in rows])
     print()
     slots = [(variable or "", slot, str(tuple(shape)), dtype) for variable, slot, shape, dtype in facts["slots"]]
     print_table("VARIABLE SLOT SHAPE DTYPE", slots or [("none", "", "", "")])
@@ -146,12 +151,13 @@ def inspect_file(options):
 
 
 def convert_file(options):
+    """Writes the state of one file to another, and prints how variables were matched."""
     state = files.read_checkpoint(options.source, **reading(options))
     total = files.size_of(state)
     with progress(total if not options.dry_run else 0) as moved:
-        given = "template ours learning_rate rename by_order dry_run".split()
-        how = {name: getattr(options, name) for name in given}
-        report = files.write_checkpoint(state, options.target, options.to, moved=moved, **how)
+        names = "template ours learning_rate rename by_order dry_run".split()
+        keywords = {name: getattr(options, name) for name in names}
+        report = files.write_checkpoint(state, options.target, options.to, moved=moved, **keywords)
     facts = dict(
         source=options.source, target=options.target, format=options.to, written=not options.dry_run, bytes=total,
         updates=state.updates, definition=state.definition, variables=[list(match) for match in report.matches],
@@ -160,7 +166,7 @@ def convert_file(options):
     if options.json:
         print(json.dumps(facts, indent=2, sort_keys=True))
         return 0
-    print_table("VARIABLE WAS MATCHED-BY", facts["variables"])
+    print_table("VARIABLE SOURCE MATCHED-BY", facts["variables"])
     print("\n{} {}: {}, {} updates, {} variables, {} bytes".format(
         options.target, "would be written" if options.dry_run else "is written", options.to, state.updates,
         len(state.slots), total))
@@ -171,14 +177,14 @@ def convert_file(options):
 
 @contextlib.contextmanager
 def progress(total):
-    """A function to call with the number of bytes done: a bar on stderr where tqdm is installed, else lines."""
+    """Gives a function to call with the number of bytes done. It shows a bar on stderr with tqdm, else lines."""
     if total < LARGE:
         yield lambda count: None
         return
     try:
         from tqdm import tqdm
     except ImportError:
-        done = [0, 0]
+        done = [0, 0]  # bytes, and the tenths of the total that were printed
 
         def moved(count):
             done[0] += count
@@ -192,15 +198,18 @@ def progress(total):
         yield bar.update
 
 
-def declared(made, kind):
-    return [made.declarations[name] for name in made.declared_order if made.declarations[name].kind == kind]
+def declared(definition, kind):
+    """Returns the declarations of a kind, in the order of the class body."""
+    return [d for d in map(definition.declarations.get, definition.declared_order) if d.kind == kind]
 
 
 def default(argument):
+    """Returns the default of an argument, in words."""
     return "(must be given)" if argument.default is REQUIRED else repr(argument.default)
 
 
 def takes(argument):
+    """Returns the values that an argument takes, in words."""
     if argument.kind == "child":
         return "a definition"
     if getattr(argument, "choices", None):
@@ -214,62 +223,73 @@ def takes(argument):
 
 
 def starts(slot):
+    """Returns the initial value of a slot, in words."""
     return "the variable's value" if slot.init is VARIABLE else slot.init
 
 
 def shape(slot):
+    """Returns the shape of a slot, in words, and its dtype if it declares one."""
     if callable(slot.shape):
-        name = "by variable"
+        name = "depends on the variable"
     else:
-        name = {None: "the variable's", "row": "one for each row", (): "one number"}.get(slot.shape, slot.shape)
+        name = {None: "the variable's", "row": "one per row", (): "one number"}.get(slot.shape, slot.shape)
     return "{}, {}".format(name, slot.dtype) if slot.dtype else str(name)
 
 
-def when(made, slot):
+def when(definition, slot):
+    """Returns when a slot exists, in words."""
     if slot.when is None:
         return "always"
     if callable(slot.when):
-        return "by its settings"
-    by_hyper = made.declarations.get(slot.when) in declared(made, "hyper")
+        return "depends on options"
+    by_hyper = definition.declarations.get(slot.when) in declared(definition, "hyper")
     return "unless {} is given as 0".format(slot.when) if by_hyper else "with {}".format(slot.when)
 
 
-def sparse_behaviour(made):
+def sparse_behaviour(definition):
     """Describes what a sparse gradient does. `zero_grad_is_noop` may depend on options, which a class does not know."""
-    if issubclass(made, Composite):
-        return "Sparse gradients: as the definition inside says, but for what is said above."
+    if issubclass(definition, Composite):
+        return "Sparse gradients: as for the definition inside, except as described above."
     places = {
         "element": "each element is updated by itself",
         "row": "each row is updated by itself",
         "variable": "the rule needs the whole variable, so sparse gradients are made dense",
     }
-    cost = {True: "it costs what the rows present cost", False: "it costs what the whole variable costs"}
+    costs = {True: "at the cost of the rows present", False: "at the cost of the whole variable"}
+    cost = costs.get(
+        definition.zero_grad_is_noop,
+        "at the cost of the rows present if a zero gradient changes nothing, else of the whole variable",
+    )
     text = (
-        'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do; {}.{}'.format(
-            places[made.locality],
-            cost.get(made.zero_grad_is_noop, "if a zero gradient changes nothing, it costs what the rows present cost"),
-            ""
-            if made.locality == "variable"
-            else ' sparse="rows" changes only the rows present; {}; "variable_rows" moves slots as exact does, and of '
-            "the variable the rows present.".format(catching_up(made)),
+        'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do, {}.'.format(
+            places[definition.locality], cost
         )
     )
+    if definition.locality != "variable":
+        text += (
+            ' "rows" changes only the rows present. {}. "variable_rows" changes slots as "exact" does, but of the '
+            "variable only the rows present.".format(catching_up(definition))
+        )
     return textwrap.fill(text, 110)
 
 
-def catching_up(made):
-    """What `sparse="catch_up"` does; a property tells it by settings that a class alone does not have."""
-    if "measure" in vars(made) and made.without_grad is Definition.without_grad:
+def catching_up(definition):
+    """Describes what `sparse="catch_up"` does. A class alone cannot tell a `max_replay_steps` that is a property."""
+    if "measure" in vars(definition) and definition.without_grad is Definition.without_grad:
         return '"catch_up" is refused, since the rule measures all rows of a step'
-    steps = "some" if isinstance(made.max_replay_steps, property) else "{}".format(made.max_replay_steps)
-    closed = made.fast_forward is not Definition.fast_forward
-    how = "in one by a closed form" if steps == "0" else "one by one, the first {}".format(steps)
-    if steps != "0" and closed:
-        how += ", and the rest by a closed form"
-    return '"catch_up" first takes the steps that a row missed, {}'.format(how)
+    steps = definition.max_replay_steps
+    closed = definition.fast_forward is not Definition.fast_forward
+    if steps == 0:
+        how = "at once, by a closed form"
+    else:
+        how = "some one by one" if isinstance(steps, property) else "the first {} one by one".format(steps)
+    if steps != 0 and closed:
+        how += ", the rest by a closed form"
+    return '"catch_up" first takes the updates that a row missed: {}'.format(how)
 
 
 def print_table(header, rows):
+    """Prints rows in columns that are as wide as their longest cell."""
     rows = [header.split()] + [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -1,45 +1,45 @@
-"""Everything that everstep raises. Each class is also the built-in one that callers already catch."""
+"""All errors that everstep raises. Each class is also a subclass of the built-in error that callers already catch."""
 from __future__ import absolute_import, division, print_function
 
 
 class EverstepError(Exception):
-    """Base of all errors raised by everstep."""
+    """Base class of all errors that everstep raises."""
 
-    # What comes out of a tf.function is of the class that was raised only if it has this very __init__:
+    # tf.function raises an error again in its own class only if the class has the __init__ of Exception:
     # https://github.com/tensorflow/tensorflow/blob/v2.15.0/tensorflow/python/autograph/pyct/error_utils.py#L216
     __init__ = Exception.__init__
 
     def __str__(self):
-        # KeyError would show the message in quotes.
+        # KeyError would print the message in quotes.
         return str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self)
 
 
 class DefinitionError(EverstepError, TypeError):
-    """A definition's class is declared wrongly, or it is built with arguments that it does not take."""
+    """The class of a definition is declared wrongly, or a definition is built with arguments that do not fit."""
 
 
 class HyperTypeError(EverstepError, TypeError):
-    """A hyper or option was given something of a type that it cannot be."""
+    """The value of a hyper or option is of the wrong type."""
 
 
 class HyperValueError(EverstepError, ValueError):
-    """A hyper or option has a value outside its range, or cannot be set now."""
+    """The value of a hyper or option is outside its range, or it cannot be set now."""
 
 
 class RuleError(EverstepError, ValueError):
-    """A rule (`update`, `collect`, ...) returned or did what the contract does not allow."""
+    """A verb (`update`, `collect`, ...) breaks the contract of `everstep.Definition`."""
 
 
 class UnknownOpError(EverstepError, AttributeError):
-    """A rule used an op that is not in the table."""
+    """A verb used an op that `ops` does not have."""
 
 
 class NotBoundError(EverstepError, AttributeError):
-    """A definition was used where a native optimizer belongs; `.bind(module)` was forgotten."""
+    """A definition was used as a native optimizer: `.bind(module)` was forgotten."""
 
 
 class TargetError(EverstepError, TypeError):
-    """A module speaks no optimizer API that everstep can bind to."""
+    """A module belongs to no optimizer API that everstep can bind to."""
 
 
 class UnsupportedError(EverstepError, ValueError):
@@ -47,15 +47,15 @@ class UnsupportedError(EverstepError, ValueError):
 
 
 class UnsupportedMemberError(UnsupportedError, AttributeError):
-    """The target has no such method; `hasattr` says False."""
+    """The target lacks a method or attribute. `hasattr` returns False for it."""
 
 
 class GradientError(EverstepError, ValueError):
-    """The gradients do not fit their variables, or there are none."""
+    """Gradients do not fit their variables, or no variable has a gradient."""
 
 
 class VariableError(EverstepError, TypeError):
-    """A variable is of a kind that the target cannot train."""
+    """The target cannot train a variable of this kind."""
 
 
 class SlotError(EverstepError, KeyError):
@@ -63,12 +63,12 @@ class SlotError(EverstepError, KeyError):
 
 
 class ConfigError(EverstepError, ValueError):
-    """A configuration cannot be written, or cannot be read back."""
+    """A config cannot be written or read."""
 
 
 class StateError(EverstepError, ValueError):
-    """A state does not fit the definition or the variables it is restored to."""
+    """A state does not fit the definition or the variables that it is restored to."""
 
 
 class FileError(StateError):
-    """A file cannot be read as what it should be: damaged, of another format, or without an optimizer's state."""
+    """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""

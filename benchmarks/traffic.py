@@ -49,8 +49,8 @@ def one_by_one(definition):
     wide = {}  # which values are of the variable's size
     moved = 0
     for place, node in enumerate(program.nodes):
-        if node[0] in ("role", "constant", "outside"):
-            wide[place] = node[0] == "role"
+        if node[0] in ("input", "constant", "outside"):
+            wide[place] = node[0] == "input"
             continue
         wide[place] = any(wide[arg] for arg in node[1])
         moved += sum(wide[arg] for arg in node[1]) + wide[place] if wide[place] else 0

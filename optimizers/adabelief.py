@@ -1,4 +1,4 @@
-"""AdaBelief: Adam that divides by how far gradients are from what the momentum foretold."""
+"""AdaBelief: Adam that divides by the distance between gradients and their moving average."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import geometric, hyper, option
@@ -6,33 +6,38 @@ from everstep.optimizers.radam import RAdam
 
 
 class AdaBelief(RAdam):
-    """AdaBelief (Zhuang et al. 2020, arXiv:2010.07468, algorithm 2).
+    """AdaBelief (Zhuang et al. 2020, https://arxiv.org/abs/2010.07468, algorithm 2).
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * (grad - m)^2 + epsilon;  root = sqrt(v / (1 - beta_2^t)) + epsilon
-    direction = m_hat / root, or with rectify as in RAdam r * m_hat / root or m_hat
+    direction = m_hat / root; with rectify, r * m_hat / root or m_hat, as in RAdam
     var := var - learning_rate * (direction + weight_decay * var)
 
-    With amsgrad v is replaced in the root by v_hat := max(v_hat, v). Defaults are those of TensorFlow Addons; its
-    warm-up is a schedule here.
+    With amsgrad, v_hat := max(v_hat, v) replaces v in the root. Defaults are those of TensorFlow Addons. For its
+    built-in warm-up, give learning_rate a schedule.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | TensorFlow Addons           | the defaults                                                                |
     | the paper                   | rectify=False, epsilon=1e-8                                                 |
-    | the authors' code           | epsilon=1e-16, corrected_root=False (which there goes without amsgrad), or  |
-    |                             | with its rectify=False corrected_root=True                                  |
+    | the authors' code           | epsilon=1e-16, corrected_root=False (it ignores amsgrad there);             |
+    |                             | with its rectify=False: epsilon=1e-16, rectify=False, corrected_root=True   |
+
+    Advice:
+        An epsilon of x^2 acts here about as x does in Adam. The authors advise a large epsilon (1e-8 to 1e-10) for
+        tasks on which SGD beats Adam, such as image recognition, and a small one (1e-12 to 1e-16) for tasks on which
+        Adam beats SGD, such as GANs (https://github.com/juntang-zhuang/Adabelief-Optimizer).
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the second moment and to its root; 1e-14.
-        weight_decay: the share of the variable, times the rate, that is taken off; 0.
-        amsgrad: False.
-        sma_threshold: as in RAdam; 5.
-        corrected_root: whether epsilon is added to the bias-corrected root, or to sqrt(v); True.
-        rectify: as RAdam does; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the second moment and to its root. Default 1e-14.
+        weight_decay: Each update subtracts learning_rate * weight_decay * var. Default 0.
+        amsgrad: True to divide by the largest second moment so far. Default False.
+        sma_threshold: As in RAdam. Default 5.
+        corrected_root: True to add epsilon to the bias-corrected root, False to add it to sqrt(v). Default True.
+        rectify: True to rectify the step as RAdam does. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

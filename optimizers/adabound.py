@@ -1,11 +1,11 @@
-"""AdaBound: Adam whose rates close in on that of SGD."""
+"""AdaBound: Adam whose learning rates close in on the rate of SGD."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, option, slot
 
 
 class AdaBound(Definition):
-    """AdaBound, and with amsgrad AMSBound (Luo et al. 2019, arXiv:1902.09843, algorithms 2 and 3).
+    """AdaBound, and with amsgrad AMSBound (Luo et al. 2019, https://arxiv.org/abs/1902.09843, algorithms 2 and 3).
 
     m := beta_1 * m + (1 - beta_1) * grad
     v := beta_2 * v + (1 - beta_2) * grad^2
@@ -13,27 +13,31 @@ class AdaBound(Definition):
     low, high = final_rate * (1 - 1 / (gamma * t + 1)), final_rate * (1 + 1 / (gamma * t))
     var := var - clip(rate, low, high) * m
 
-    With amsgrad v is replaced in the rate by v_hat := max(v_hat, v). The bounds are those of the authors' code, and so
-    are the defaults and the corrections of bias; the paper divides the clipped rate by sqrt(t). Where that code lets
-    the final rate follow a schedule of the rate, here the final rate takes a schedule of its own.
+    With amsgrad, v_hat := max(v_hat, v) replaces v in the rate. The bounds, the defaults and the bias corrections are
+    those of the authors' code; the paper divides the clipped rate by sqrt(t). That code scales the final rate by the
+    schedule of the learning rate; here, give final_rate its own schedule.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | the authors' code           | the defaults (its final_lr is final_rate, its amsbound amsgrad)             |
+    | the authors' code           | the defaults; its final_lr is final_rate, its amsbound is amsgrad           |
+
+    Advice:
+        Training starts like Adam and ends like SGD with a rate of final_rate. The authors find final_rate=0.1 good in
+        common cases, and the results not very sensitive to final_rate and gamma (https://github.com/Luolc/AdaBound).
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-8.
-        final_rate: the rate that the bounds close in on; 0.1.
-        gamma: how fast they do, more than 0; 0.001.
-        amsgrad: False.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-8.
+        final_rate: The learning rate to which both bounds converge. Default 0.1.
+        gamma: How fast they converge, more than 0. Default 0.001.
+        amsgrad: True for AMSBound. Default False.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)
     >>> AdaBound(0.1, gamma=1.0).bind(numpy).apply_gradients([(numpy.array([0.1]), weights)])
-    >>> weights.round(4)  # the rate of 0.1 / 0.01, which is Adam's, is cut to 0.1 * 2
+    >>> weights.round(4)  # Adam's rate of 10 is cut to 0.1 * 2
     array([-0.002])
     """
 

@@ -1,11 +1,13 @@
-"""Adadelta."""
+"""Adadelta: steps in proportion to the root mean square of earlier steps."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, kernel, slot
 
 
 class Adadelta(Definition):
-    """Adadelta (Zeiler 2012, arXiv:1212.5701, algorithm 1), times a learning rate as in every stock version.
+    """Adadelta (Zeiler 2012, https://arxiv.org/abs/1212.5701, algorithm 1).
+
+    Unlike in the paper, steps have a learning rate, as in every stock version.
 
     mean_square := rho * mean_square + (1 - rho) * grad^2
     step = sqrt(mean_square_step + epsilon) / sqrt(mean_square + epsilon) * grad
@@ -14,15 +16,20 @@ class Adadelta(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train Adadelta           | sparse="rows"; its own default: epsilon=1e-08                               |
+    | tf.train Adadelta           | sparse="rows"; stock default: epsilon=1e-08                                 |
     | OptimizerV2                 | sparse="rows"                                                               |
-    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=1.0                            |
+    | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=1.0                              |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
+    Advice:
+        Set learning_rate=1.0 for the paper's method, which has no rate to tune. The default of 0.001, as in Keras, is
+        far smaller; Keras notes that Adadelta benefits from larger rates than other optimizers
+        (https://keras.io/api/optimizers/adadelta).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001. The paper's is 1.
-        rho: decay of both averages, 0 to 1; 0.95.
-        epsilon: under both roots; 1e-7.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001; the paper's is 1.
+        rho: Decay of both averages, 0 to 1. Default 0.95.
+        epsilon: Added under both roots. Default 1e-7.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

@@ -1,44 +1,50 @@
-"""Adafactor: a second moment that is kept as one number for each row and each column."""
+"""Adafactor: Adam with a second moment of one number per row and one per column."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, option, slot
 
 
 class Adafactor(Definition):
-    """Adafactor (Shazeer & Stern 2018, arXiv:1804.04235, algorithms 4 to 6).
+    """Adafactor (Shazeer & Stern 2018, https://arxiv.org/abs/1804.04235, algorithms 4 to 6).
 
     beta = 1 - t^beta_2_decay;  square = grad^2 + epsilon_1
-    For variables of rank 2 or more, on the last two dimensions, and each matrix by itself where there are others:
+    Variables of rank 2 or more are factored over their last two dimensions, each matrix separately:
     rows := beta * rows + (1 - beta) * mean(square over columns)
     columns := beta * columns + (1 - beta) * mean(square over rows)
     v = rows / mean(rows) * columns
-    For the others: v := beta * v + (1 - beta) * square
+    All other variables: v := beta * v + (1 - beta) * square
     direction = grad / sqrt(v);  direction := direction / max(1, rms(direction) / clip_threshold)
     rate = min(learning_rate, 1 / sqrt(t)) with relative_step, else learning_rate
-    var := var - max(epsilon_2, rms(var)) * rate * direction, without scale_parameter var - rate * direction
+    var := var - max(epsilon_2, rms(var)) * rate * direction; without scale_parameter var - rate * direction
 
     Defaults are those of Keras 3; the paper's rate is 0.01.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | new-style Keras, Keras 3    | the defaults; its relative_step=False changes nothing                       |
-    | torch                       | learning_rate=0.01 (it bounds v from below in place of epsilon_1)           |
-    | Transformers, fairseq       | learning_rate=0.01; with their relative_step=False ours, too                |
+    | torch                       | learning_rate=0.01; it clamps v from below instead of adding epsilon_1      |
+    | Transformers, fairseq       | learning_rate=0.01; for their relative_step=False, relative_step=False      |
+
+    Advice:
+        The paper's form needs no tuned rate: keep relative_step and scale_parameter and set learning_rate=0.01, which
+        then is only an upper limit. To use a rate of your own, set relative_step=False and scale_parameter=False, and
+        warm the rate up to a constant such as 0.001. Do not clip gradients as well: the update is clipped already
+        (https://huggingface.co/docs/transformers/main_classes/optimizer_schedules).
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_2_decay: exponent of t, 0 or less; -0.8.
-        epsilon_1: added to squares of gradients; 1e-30.
-        epsilon_2: the least size that a variable is taken to have; 0.001.
-        clip_threshold: the greatest root mean square of a direction; 1.
-        relative_step: whether the rate is no more than 1 / sqrt(t); True.
-        scale_parameter: whether steps are in proportion to the variable's root mean square; True.
-        factored: rows and columns in place of v, for rank 2 or more; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_2_decay: The exponent of t, 0 or less. Default -0.8.
+        epsilon_1: Added to squared gradients. Default 1e-30.
+        epsilon_2: The least root mean square of a variable that scale_parameter uses. Default 0.001.
+        clip_threshold: The greatest root mean square of a direction. Default 1.
+        relative_step: True to limit the rate to 1 / sqrt(t). Default True.
+        scale_parameter: True to scale steps by the variable's root mean square. Default True.
+        factored: True to store rows and columns in place of v for variables of rank 2 or more. Default True.
 
     >>> import numpy
     >>> weights = numpy.full((2, 2), 0.5)
     >>> Adafactor(0.1).bind(numpy).apply_gradients([(numpy.array([[1.0, 2.0], [2.0, 4.0]]), weights)])
-    >>> weights  # 0.5 - 0.1 * 0.5: the squares are a row times a column
+    >>> weights  # 0.5 - 0.1 * 0.5: squares that are a row times a column are factored exactly
     array([[0.45, 0.45],
            [0.45, 0.45]])
     """
@@ -71,7 +77,7 @@ class Adafactor(Definition):
         if self.factored:
             rows = average(slots.rows, ops.mean(square, axis=-1, keepdims=True))
             columns = average(slots.columns, ops.mean(square, axis=-2, keepdims=True))
-            # One root at a time: their product may be less than float32 holds.
+            # Two roots, because the product of rows and columns could underflow in float32.
             direction = grad / ops.sqrt(rows / ops.mean(rows, axis=-2, keepdims=True)) / ops.sqrt(columns)
             new = {"rows": rows, "columns": columns}
         else:

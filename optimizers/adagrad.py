@@ -1,28 +1,33 @@
-"""Adagrad."""
+"""Adagrad: gradients divided by the root of the sum of their squares."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class Adagrad(Definition):
-    """Adagrad (Duchi et al. 2011, JMLR 12, the diagonal form of figure 1).
+    """Adagrad (Duchi et al. 2011, https://jmlr.org/papers/v12/duchi11a.html, the diagonal form of figure 1).
 
     accumulator := accumulator + grad^2
     var := var - learning_rate * grad / (sqrt(accumulator) + epsilon)
-    or with epsilon_in_root var - learning_rate * grad / sqrt(accumulator + epsilon)
+    With epsilon_in_root: var := var - learning_rate * grad / sqrt(accumulator + epsilon)
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Adagrad            | epsilon=0.0                                                                 |
     | OptimizerV2                 | the defaults                                                                |
-    | Keras 2.0 to 2.3            | initial_accumulator_value=0.0; its own default: learning_rate=0.01          |
+    | Keras 2.0 to 2.3            | initial_accumulator_value=0.0; stock default: learning_rate=0.01            |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
 
+    Advice:
+        Use a larger learning rate than for other optimizers; the default of 0.001 is that of Keras, which notes this
+        and names 1.0 for the paper's form (https://keras.io/api/optimizers/adagrad). Adagrad suits sparse features:
+        rare ones keep large steps. Steps only ever shrink, so for endless training see AdagradDecay.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        initial_accumulator_value: where accumulators start; 0.1.
-        epsilon: keeps the root from 0; 1e-7.
-        epsilon_in_root: whether epsilon stands under the root; False.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        initial_accumulator_value: The first value of accumulators. Default 0.1.
+        epsilon: Keeps the divisor above 0. Default 1e-7.
+        epsilon_in_root: True to add epsilon under the root, False to add it to the root. Default False.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

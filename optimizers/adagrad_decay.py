@@ -1,26 +1,32 @@
-"""Adagrad whose accumulators decay."""
+"""AdagradDecay: Adagrad whose accumulators decay."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, option, slot
 
 
 class AdagradDecay(Definition):
-    """Adagrad (Duchi et al. 2011) with accumulators that decay every N updates, as used for embeddings that live long.
+    """Adagrad (Duchi et al. 2011, https://jmlr.org/papers/v12/duchi11a.html) with accumulators that decay.
+
+    The idea is DeepRec's, for the embeddings of models that are trained for a month and more:
+    https://github.com/DeepRec-AI/DeepRec/blob/main/docs/docs_en/AdagradDecay-Optimizer.md
 
     due = floor((t - 1) / decay_steps), the number of decays due; `decays` counts, for each row, those it has had
-    accumulator := max(accumulator * decay_rate^(due - decays), initial_accumulator_value) where due > decays
+    accumulator := max(accumulator * decay_rate^(due - decays), initial_accumulator_value) if due > decays
     accumulator := accumulator + grad^2;  decays := due
     var := var - learning_rate * grad / sqrt(accumulator)
 
-    A row takes all decays that it missed when it is next touched (DeepRec's AdagradDecay, the origin of the idea,
-    takes one for each touch). So with `sparse="rows"` the variable is that of the dense run; slots of untouched rows
-    wait.
+    When a row is next touched, it takes all the decays that it missed. (DeepRec takes one per touch.) So with
+    sparse="rows" the variable is the same as after dense steps; only the slots of untouched rows lag behind.
+
+    Advice:
+        Use it for continuous training on very much data, for which Adagrad's accumulators grow until new data no longer
+        change the model. Let decay_steps be a period of the data, such as the updates of a quarter of a day (DeepRec).
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        decay_rate: what accumulators are multiplied with, 0 to 1; 0.9.
-        decay_steps: number of updates from one decay to the next, at least 1; 100000.
-        initial_accumulator_value: where accumulators start, and what decay does not go below; more than 0; 0.1.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        decay_rate: The factor by which accumulators are multiplied, 0 to 1. Default 0.9.
+        decay_steps: Number of updates from one decay to the next, at least 1. Default 100000.
+        initial_accumulator_value: The first value of accumulators and their lower limit, more than 0. Default 0.1.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

@@ -5,30 +5,37 @@ from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class Adam(Definition):
-    """Adam (Kingma & Ba 2015, arXiv:1412.6980, the efficient form at the end of section 2).
+    """Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980, the efficient form at the end of section 2).
 
     m := beta_1 * m + (1 - beta_1) * grad
     v := beta_2 * v + (1 - beta_2) * grad^2
     rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
     var := var - rate * m / (sqrt(v) + epsilon)
 
-    With amsgrad (Reddi et al. 2018) v is replaced in the last line by v_hat := max(v_hat, v), as stock optimizers do:
-    the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in all stock versions.
+    With amsgrad (Reddi et al. 2018, https://arxiv.org/abs/1904.09237), v_hat := max(v_hat, v) replaces v in the last
+    line. As in stock optimizers, it is the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in
+    all stock versions.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train Adam               | the defaults; its own default: epsilon=1e-08                                |
-    | tf.contrib.opt LazyAdam     | sparse="rows"; its own default: epsilon=1e-08                               |
+    | tf.train Adam               | the defaults; stock default: epsilon=1e-08                                  |
+    | tf.contrib.opt LazyAdam     | sparse="rows"; stock default: epsilon=1e-08                                 |
     | OptimizerV2, Keras 2.0 to   | the defaults                                                                |
     |   2.3, new-style Keras,     |                                                                             |
     |   Keras 3                   |                                                                             |
 
+    Advice:
+        The default epsilon does not suit every model: for Inception on ImageNet, TensorFlow's documentation advises 1.0
+        or 0.1 (https://www.tensorflow.org/api_docs/python/tf/keras/optimizers/Adam). The default is 1e-8 in tf.train
+        and 1e-7 in Keras. For weight decay use AdamW: an L2 penalty in the loss is not the same in Adam
+        (https://arxiv.org/abs/1711.05101).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        amsgrad: False.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        amsgrad: True to divide by the largest second moment so far. Default False.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

@@ -5,7 +5,7 @@ from everstep.optimizers.contract import Definition, hyper, kernel, slot
 
 
 class Adamax(Definition):
-    """Adamax (Kingma & Ba 2015, arXiv:1412.6980, section 7.1 and algorithm 2).
+    """Adamax (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980, section 7.1 and algorithm 2).
 
     m := beta_1 * m + (1 - beta_1) * grad
     u := max(beta_2 * u, abs(grad))
@@ -13,16 +13,20 @@ class Adamax(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt AdaMax       | sparse="rows"; its own default: epsilon=1e-08                               |
+    | tf.contrib.opt AdaMax       | sparse="rows"; stock default: epsilon=1e-08                                 |
     | OptimizerV2                 | sparse="rows"                                                               |
-    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=0.002                          |
+    | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=0.002                            |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
+    Advice:
+        The paper's learning rate is 0.002. Keras recommends Adamax for processes that change over time, such as speech
+        with changing noise (https://keras.io/api/optimizers/adamax).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the norm, 0 to 1; 0.999.
-        epsilon: added to the norm; 1e-7.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the norm, 0 to 1. Default 0.999.
+        epsilon: Added to the norm. Default 1e-7.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

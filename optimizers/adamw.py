@@ -6,26 +6,32 @@ from everstep.optimizers.contract import Decoupled, hyper, kernel, option
 
 
 class AdamW(Decoupled, Adam):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101, algorithm 2).
 
-    As Adam, and var := var - learning_rate * weight_decay * var beside it;
-    with decay_times_rate=False var - weight_decay * var.
+    The update of Adam, and in the same step var := var - learning_rate * weight_decay * var.
+    With decay_times_rate=False: var := var - weight_decay * var.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt AdamW        | decay_times_rate=False; its own default: epsilon=1e-08; stock               |
-    |                             | AdamWOptimizer moves all rows of a sparse gradient, and decays some         |
+    | tf.contrib.opt AdamW        | decay_times_rate=False; stock default: epsilon=1e-08; stock AdamWOptimizer  |
+    |                             | moves all rows of a sparse gradient, and decays some                        |
     | new-style Keras, Keras 3    | the defaults; weight_decay of its other optimizers is the same              |
     | TensorFlow Addons           | decay_times_rate=False                                                      |
 
+    Advice:
+        Do not add an L2 penalty to the loss as well. With decay_times_rate=False the decay does not follow a
+        learning-rate schedule: give weight_decay the same schedule
+        (https://www.tensorflow.org/addons/api_docs/python/tfa/optimizers/AdamW). To leave out biases and normalization,
+        as BERT does, use `everstep.decoupled_weight_decay(Adam(), exclude=["bias", "norm"])`.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        amsgrad: False.
-        weight_decay: the share of the variable that is taken off; 0.004.
-        decay_times_rate: whether that share is times the learning rate; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        amsgrad: As in Adam. Default False.
+        weight_decay: The share of the variable that each update subtracts. Default 0.004.
+        decay_times_rate: True to multiply that share by the learning rate. Default True.
 
     >>> import numpy
     >>> weights = numpy.ones(1)

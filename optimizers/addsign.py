@@ -1,11 +1,11 @@
-"""AddSign: gradients count more where they agree with their average."""
+"""AddSign: larger steps for gradients that agree with their average."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, kernel, slot
 
 
 class AddSign(Definition):
-    """AddSign (Bello et al. 2017, "Neural Optimizer Search with Reinforcement Learning", arXiv:1709.07417).
+    """AddSign, found by a search over update rules (Bello et al. 2017, https://arxiv.org/abs/1709.07417).
 
     m := beta * m + (1 - beta) * grad
     var := var - learning_rate * (alpha + sign_decay * sign(grad) * sign(m)) * grad
@@ -16,11 +16,16 @@ class AddSign(Definition):
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt AddSign      | sparse="variable_rows"; its sign_decay_fn is a schedule for sign_decay      |
 
+    Advice:
+        To fade the sign term out over training, as the paper and `tf.contrib.opt.sign_decays` do, give sign_decay a
+        schedule that goes to 0, such as everstep.CosineDecay. What remains at 0 is SGD with a rate of learning_rate *
+        alpha.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.1.
-        alpha: what the rate is times where gradient and average are at odds, plus 1; 1.
-        beta: decay of the average, 0 to 1; 0.9.
-        sign_decay: how much agreement counts; 1.
+        learning_rate: A float, tensor, callable or schedule. Default 0.1.
+        alpha: Steps are scaled by alpha + 1 where the signs agree, and by alpha - 1 where they differ. Default 1.
+        beta: Decay of the average, 0 to 1. Default 0.9.
+        sign_decay: Factor of the sign term. Default 1.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

@@ -1,29 +1,36 @@
-"""Conditional gradient: steps that stay within a ball."""
+"""Conditional gradient: steps that keep each variable within a ball."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper
 
 
 class ConditionalGradient(Definition):
-    """Conditional gradient, or Frank-Wolfe (Ravi et al. 2018, arXiv:1803.06453), with a Frobenius norm constraint.
+    """Conditional gradient, or Frank-Wolfe, with a Frobenius norm constraint.
+
+    Ravi et al. 2018, https://arxiv.org/abs/1803.06453.
 
     var := learning_rate * var - (1 - learning_rate) * lambda_ * grad / (norm(grad) + epsilon)
 
-    The norm is of the whole variable. Note that 1 - learning_rate is the size of the step: a rate of 1 changes nothing.
-    A variable that starts in the ball of radius lambda_ stays there.
+    The norm is that of the whole variable. A variable that starts in the ball of radius lambda_ stays there.
 
-    The nuclear norm constraint of TensorFlow Addons (`ord="nuclear"`) needs a singular value decomposition, which the
-    ops of a rule do not have. With a sparse gradient Addons moves only the rows present; here all rows shrink.
-    Defaults are those of TensorFlow Addons, which has none for the rate.
+    Defaults are those of TensorFlow Addons, which has no default for the rate. Its nuclear norm constraint
+    (`ord="nuclear"`) needs a singular value decomposition, which everstep's ops do not have. For a sparse gradient,
+    Addons moves only the rows present; here all rows shrink.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | TensorFlow Addons           | the defaults                                                                |
 
+    Advice:
+        The step size is 1 - learning_rate, so choose a rate near 1: a rate of 1 changes nothing. The constraint takes
+        the place of a penalty on the weights: no weight decay is needed to bound their norm
+        (https://www.tensorflow.org/addons/tutorials/optimizers_conditionalgradient).
+
     Args:
-        learning_rate: the share of the variable that is kept, 0 to 1: float, tensor, callable or schedule; 0.99.
-        lambda_: radius of the ball; 0.01.
-        epsilon: added to the norm of the gradient; 1e-7.
+        learning_rate: The share of the variable that is kept, 0 to 1: a float, tensor, callable or schedule. Default
+            0.99.
+        lambda_: Radius of the ball. Default 0.01.
+        epsilon: Added to the norm of the gradient. Default 1e-7.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

@@ -1,11 +1,11 @@
-"""diffGrad: Adam with a friction that falls where the gradient changes little."""
+"""diffGrad: Adam with a friction that makes steps smaller where the gradient changes little."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, slot
 
 
 class DiffGrad(Definition):
-    """diffGrad (Dubey et al. 2019, arXiv:1909.11015, algorithm 1).
+    """diffGrad (Dubey et al. 2019, https://arxiv.org/abs/1909.11015, algorithm 1).
 
     m := beta_1 * m + (1 - beta_1) * grad
     v := beta_2 * v + (1 - beta_2) * grad^2
@@ -13,13 +13,18 @@ class DiffGrad(Definition):
     rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
     var := var - rate * friction * m / (sqrt(v) + epsilon)
 
-    No stock API has it. Epsilon stands where stock Adam has it, beside the uncorrected root.
+    No stock API has it. Epsilon is added to the uncorrected root, as in stock Adam.
+
+    Advice:
+        Start from the settings of Adam, which are the defaults of the authors' code too
+        (https://github.com/shivram1987/diffGrad). The friction is between 0.5 and 1, so a step is at least half of
+        Adam's.
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

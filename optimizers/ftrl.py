@@ -1,33 +1,40 @@
-"""FTRL-Proximal."""
+"""FTRL-Proximal: online learning of sparse linear models."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot
 
 
 class Ftrl(Definition):
-    """FTRL-Proximal (McMahan et al. 2013, "Ad Click Prediction: a View from the Trenches", algorithm 1).
+    """FTRL-Proximal (McMahan et al. 2013, https://doi.org/10.1145/2487575.2488200, algorithm 1).
 
     With p = -learning_rate_power (the paper's is 0.5) and s = l2_shrinkage:
     accumulator' = accumulator + grad^2
     linear := linear + grad + 2 * s * var - (accumulator'^p - accumulator^p) / learning_rate * var
     var := (clip(linear, -l1, l1) - linear) / ((accumulator'^p + beta) / learning_rate + 2 * l2)
 
-    A variable that never had a gradient becomes 0 at its first zero one (linear is 0 there), so with the default
-    sparse="exact" rows without a gradient do; tf.train and OptimizerV2 leave those rows alone: sparse="rows".
+    A variable whose gradients were all zero so far becomes 0 in its first step, because linear is 0. With the default
+    sparse="exact" this includes rows without a gradient. tf.train and OptimizerV2 leave those rows unchanged, as
+    sparse="rows" does.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Ftrl, OptimizerV2  | sparse="rows"                                                               |
     | new-style Keras, Keras 3    | the defaults                                                                |
 
+    Advice:
+        Use it for linear and other shallow models with large, sparse feature spaces
+        (https://keras.io/api/optimizers/ftrl). An l1 above 0 makes weights exactly 0, and the model small. The paper
+        finds beta=1 good enough in practice.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; more than 0; 0.001.
-        learning_rate_power: 0 or less; -0.5.
-        initial_accumulator_value: where accumulators start; 0.1.
-        l1: strength of the 1-norm; 0.
-        l2: strength of the squared 2-norm; 0.
-        l2_shrinkage: the same as an addition to the gradient, which accumulators do not see; 0.
-        beta: the paper's, added to the root of the accumulator; 0.
+        learning_rate: A float, tensor, callable or schedule, more than 0. Default 0.001.
+        learning_rate_power: 0 or less. Default -0.5.
+        initial_accumulator_value: The first value of accumulators. Default 0.1.
+        l1: Strength of the L1 penalty. Default 0.
+        l2: Strength of the squared L2 penalty. Default 0.
+        l2_shrinkage: Strength of a squared L2 penalty that is added to the gradient, but not to accumulators. Default
+            0.
+        beta: The paper's beta, added to the root of the accumulator. Default 0.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

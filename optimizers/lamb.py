@@ -1,4 +1,4 @@
-"""LAMB: Adam whose step is scaled to the size of each variable."""
+"""LAMB: Adam whose step is scaled to the norm of each variable."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -7,30 +7,37 @@ from everstep.optimizers.contract import Definition, check_pattern, hyper, optio
 
 
 class LAMB(Definition):
-    """LAMB (You et al. 2020, arXiv:1904.00962, algorithm 2, with phi(z) = z).
+    """LAMB (You et al. 2020, https://arxiv.org/abs/1904.00962, algorithm 2, with phi(z) = z).
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * grad^2;  v_hat = v / (1 - beta_2^t)
     direction = m_hat / (sqrt(v_hat) + epsilon) + weight_decay * var
-    ratio = norm(var) / norm(direction), of the whole variable; 1 where either is 0
+    ratio = norm(var) / norm(direction), over the whole variable; 1 if either norm is 0
     var := var - learning_rate * ratio * direction
 
     Defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | Keras 3                     | the defaults; its own default: epsilon=1e-07; its weight_decay= stands      |
+    | Keras 3                     | the defaults; stock default: epsilon=1e-07; its weight_decay= stands        |
     |                             | outside of the ratio                                                        |
-    | TensorFlow Addons           | the defaults (its lists of patterns joined by "|")                          |
+    | TensorFlow Addons           | the defaults; join its lists of patterns with "|"                           |
+
+    Advice:
+        Use it for very large batches; the paper trains BERT with batches of 32,768. For other batch sizes it scales the
+        learning rate with the square root of the batch size, after a warm-up. Exclude biases and normalization with
+        exclude_from_weight_decay, such as "bias|LayerNorm|layer_norm".
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-6.
-        weight_decay: the share of the variable that is added to the direction; 0.
-        exclude_from_weight_decay: a regular expression; variables in whose name it is found have no weight decay; none.
-        exclude_from_layer_adaptation: the same for variables whose ratio is 1; as for weight decay.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-6.
+        weight_decay: The share of the variable that is added to the direction. Default 0.
+        exclude_from_weight_decay: A regular expression. Variables whose name it matches anywhere have no weight decay.
+            Default "": none.
+        exclude_from_layer_adaptation: A regular expression. Variables whose name it matches anywhere have a ratio of 1.
+            Default "": those of exclude_from_weight_decay.
 
     >>> import numpy
     >>> weights = numpy.array([3.0, 4.0])
@@ -60,10 +67,12 @@ class LAMB(Definition):
         undecayed = self.exclude_from_weight_decay
         unadapted = self.exclude_from_layer_adaptation or undecayed
 
-        def found(pattern):
+        def matching(pattern):
             return pattern if pattern and re.search(pattern, variable.name) else ""
 
-        return self.replace(exclude_from_weight_decay=found(undecayed), exclude_from_layer_adaptation=found(unadapted))
+        return self.replace(
+            exclude_from_weight_decay=matching(undecayed), exclude_from_layer_adaptation=matching(unadapted)
+        )
 
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
@@ -73,6 +82,6 @@ class LAMB(Definition):
             direction = direction + hyper.weight_decay * var
         rate = hyper.learning_rate
         if not self.exclude_from_layer_adaptation:
-            size, length = ops.sqrt(ops.sum(var * var)), ops.sqrt(ops.sum(direction * direction))
-            rate = rate * ops.where((size > 0) & (length > 0), size / ops.where(length > 0, length, 1), 1)
+            var_norm, norm = ops.sqrt(ops.sum(var * var)), ops.sqrt(ops.sum(direction * direction))
+            rate = rate * ops.where((var_norm > 0) & (norm > 0), var_norm / ops.where(norm > 0, norm, 1), 1)
         return rate * direction, {"m": m, "v": v}

@@ -1,4 +1,4 @@
-"""LARS: momentum whose step is scaled to the size of each variable."""
+"""LARS: momentum whose step is scaled to the norm of each variable."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -7,31 +7,36 @@ from everstep.optimizers.contract import Definition, check_pattern, hyper, optio
 
 
 class LARS(Definition):
-    """LARS (You et al. 2017, arXiv:1708.03888, algorithm 1).
+    """LARS (You et al. 2017, https://arxiv.org/abs/1708.03888, algorithm 1).
 
-    ratio = trust_coefficient * norm(var) / (norm(grad) + weight_decay * norm(var) + epsilon), of the whole variable;
-    1 where either norm is 0
+    ratio = trust_coefficient * norm(var) / (norm(grad) + weight_decay * norm(var) + epsilon), over the whole variable;
+    1 if either norm is 0
     step = learning_rate * ratio * (grad + weight_decay * var)
     velocity := momentum * velocity + step
     var := var - velocity; with nesterov var - step - momentum * velocity
 
-    Defaults are those of `tf.contrib.opt`, which has none for the rate. With a sparse gradient it does plain momentum;
-    here that is the dense gradient with zeros elsewhere.
+    Defaults are those of `tf.contrib.opt`, which has no default for the rate. For a sparse gradient, `tf.contrib.opt`
+    does plain momentum; here it is treated as the dense gradient with zeros elsewhere.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt LARS         | the defaults; its skip_list is exclude_from_layer_adaptation; stock         |
     |                             | LARSOptimizer does plain momentum where a gradient is sparse                |
 
+    Advice:
+        Use it for large batches of image models. Exclude biases and batch normalization, such as
+        exclude_from_layer_adaptation="batch_normalization|bias", and set epsilon for models with very small gradients;
+        both are what the documentation of tf.contrib.opt.LARSOptimizer advises.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.01.
-        momentum: 0 to 1; a float given as 0 makes no slot; 0.9.
-        weight_decay: strength of the squared 2-norm, times 2; 0.0001.
-        trust_coefficient: the ratio's factor; 0.001.
-        epsilon: keeps the divisor from 0; 0.
-        nesterov: look-ahead gradient; False.
-        exclude_from_layer_adaptation: a regular expression; variables in whose name it is found have ratio 1 and no
-            weight decay; none.
+        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.9.
+        weight_decay: weight_decay * var is added to the gradient. Default 0.0001.
+        trust_coefficient: Factor of the ratio. Default 0.001.
+        epsilon: Keeps the divisor above 0. Default 0.
+        nesterov: True for Nesterov momentum. Default False.
+        exclude_from_layer_adaptation: A regular expression. Variables whose name it matches anywhere have a ratio of 1
+            and no weight decay. Default "": none.
 
     >>> import numpy
     >>> weights = numpy.array([3.0, 4.0])
@@ -64,10 +69,10 @@ class LARS(Definition):
     def update(self, ops, grad, var, slots, hyper, t):
         step = hyper.learning_rate * grad
         if not self.exclude_from_layer_adaptation:
-            size, length = ops.sqrt(ops.sum(var * var)), ops.sqrt(ops.sum(grad * grad))
-            both = (size > 0) & (length > 0)
-            divisor = ops.where(both, length + hyper.weight_decay * size + hyper.epsilon, 1)
-            ratio = ops.where(both, hyper.trust_coefficient * size / divisor, 1)
+            var_norm, grad_norm = ops.sqrt(ops.sum(var * var)), ops.sqrt(ops.sum(grad * grad))
+            nonzero = (var_norm > 0) & (grad_norm > 0)
+            divisor = ops.where(nonzero, grad_norm + hyper.weight_decay * var_norm + hyper.epsilon, 1)
+            ratio = ops.where(nonzero, hyper.trust_coefficient * var_norm / divisor, 1)
             step = hyper.learning_rate * ratio * (grad + hyper.weight_decay * var)
         if not self.has_slot("velocity"):
             return step, {}

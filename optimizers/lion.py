@@ -5,7 +5,7 @@ from everstep.optimizers.contract import Definition, geometric, hyper, slot
 
 
 class Lion(Definition):
-    """Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2).
+    """Lion (Chen et al. 2023, https://arxiv.org/abs/2302.06675, algorithm 2).
 
     direction = sign(beta_1 * m + (1 - beta_1) * grad)
     m := beta_2 * m + (1 - beta_2) * grad
@@ -15,16 +15,20 @@ class Lion(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | new-style Keras             | the defaults; its own default: learning_rate=0.0001; weight_decay= is the   |
+    | new-style Keras             | the defaults; stock default: learning_rate=0.0001; weight_decay= is the     |
     |                             | same                                                                        |
     | Keras 3                     | the defaults; weight_decay= is the same                                     |
     | the authors' code           | learning_rate=1e-4                                                          |
 
+    Advice:
+        Use a learning rate 3 to 10 times smaller than for AdamW, and a weight decay 3 to 10 times larger, so that their
+        product stays the same (section 5 of the paper). The gain over AdamW grows with the batch size.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: weight of the momentum in the direction, 0 to 1; 0.9.
-        beta_2: decay of the momentum, 0 to 1; 0.99.
-        weight_decay: the share of the variable, times the rate, that is taken off; 0.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Weight of the momentum in the direction, 0 to 1. Default 0.9.
+        beta_2: Decay of the momentum, 0 to 1. Default 0.99.
+        weight_decay: Each update subtracts learning_rate * weight_decay * var. Default 0.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

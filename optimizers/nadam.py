@@ -5,35 +5,40 @@ from everstep.optimizers.contract import Definition, hyper, kernel, option, scal
 
 
 class Nadam(Definition):
-    """Nadam (Dozat 2016, "Incorporating Nesterov Momentum into Adam", algorithm 2).
+    """Nadam (Dozat 2016, https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ, algorithm 2).
 
     mu(t) = beta_1 * (1 - 0.5 * 0.96^(t * momentum_decay));  product := product * mu(t)
     m := beta_1 * m + (1 - beta_1) * grad
     v := beta_2 * v + (1 - beta_2) * grad^2
     m_bar = (1 - mu(t)) * grad / (1 - product) + mu(t + 1) * m / (1 - product * mu(t + 1))
     var := var - learning_rate * m_bar / (sqrt(v / (1 - beta_2^t)) + epsilon)
-    or with momentum_schedule=False, as Adam with m_bar in place of m:
+    With momentum_schedule=False, as Adam with m_bar in place of m:
     m_bar = (1 - beta_1) * grad + beta_1 * m
     var := var - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m_bar / (sqrt(v) + epsilon)
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.contrib.opt Nadam        | momentum_schedule=False, sparse="variable_rows"; its own default:           |
+    | tf.contrib.opt Nadam        | momentum_schedule=False, sparse="variable_rows"; stock default:             |
     |                             | epsilon=1e-08                                                               |
     | OptimizerV2                 | sparse="variable_rows"; its schedule_decay, in a config decay, is           |
     |                             | momentum_decay                                                              |
-    | Keras 2.0 to 2.3            | the defaults; its own default: learning_rate=0.002                          |
+    | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=0.002                            |
     | new-style Keras             | momentum_decay=1.0; stock new-style Nadam multiplies its momentum product   |
     |                             | once per variable in a compiled step                                        |
     | Keras 3                     | momentum_decay=1.0                                                          |
 
+    Advice:
+        Keras 2 recommends the default settings, with a learning rate of 0.002. The momentum schedule starts near beta_1
+        / 2, and its distance from beta_1 halves every 17 / momentum_decay updates: every 4,250 with the paper's 0.004,
+        every 17 with the 1.0 of new-style Keras and Keras 3.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        momentum_decay: times t in the exponent of the momentum's schedule; 0.004, the paper's.
-        momentum_schedule: whether the momentum is warmed up; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        momentum_decay: Multiplies t in the exponent of the momentum schedule. Default 0.004, as in the paper.
+        momentum_schedule: True to warm the momentum up. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

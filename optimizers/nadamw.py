@@ -6,12 +6,15 @@ from everstep.optimizers.nadam import Nadam
 
 
 class NadamW(Decoupled, Nadam):
-    """Nadam (Dozat 2016) with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
+    """Nadam with decoupled weight decay.
 
-    As Nadam, and var := var - learning_rate * weight_decay * var beside it;
-    with decay_times_rate=False var - weight_decay * var.
+    Dozat 2016, https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ, algorithm 2;
+    Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101, algorithm 2.
 
-    Defaults are those of Nadam, and for the decay of AdamW.
+    The update of Nadam, and in the same step var := var - learning_rate * weight_decay * var.
+    With decay_times_rate=False: var := var - weight_decay * var.
+
+    Defaults are those of Nadam, and those of AdamW for the decay.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
@@ -19,15 +22,19 @@ class NadamW(Decoupled, Nadam):
     | new-style Keras, Keras 3    | momentum_decay=1: Nadam(weight_decay=...)                                   |
     | torch                       | epsilon=1e-8: NAdam(decoupled_weight_decay=True)                            |
 
+    Advice:
+        As for AdamW: do not add an L2 penalty to the loss as well. With decay_times_rate=False, give weight_decay the
+        same schedule as the learning rate.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        momentum_decay: as in Nadam; 0.004.
-        momentum_schedule: as in Nadam; True.
-        weight_decay: the share of the variable that is taken off; 0.004.
-        decay_times_rate: whether that share is times the learning rate; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        momentum_decay: As in Nadam. Default 0.004.
+        momentum_schedule: As in Nadam. Default True.
+        weight_decay: The share of the variable that each update subtracts. Default 0.004.
+        decay_times_rate: True to multiply that share by the learning rate. Default True.
 
     >>> import numpy
     >>> weights = numpy.ones(1)

@@ -1,36 +1,40 @@
-"""NovoGrad: momentum of gradients that are normalized for each variable."""
+"""NovoGrad: momentum of gradients that are normalized per variable."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, option, slot
 
 
 class NovoGrad(Definition):
-    """NovoGrad (Ginsburg et al. 2019, arXiv:1905.11286, algorithm 1).
+    """NovoGrad (Ginsburg et al. 2019, https://arxiv.org/abs/1905.11286, algorithm 1).
 
-    v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number for each variable; at first sum(grad^2)
-    step = grad / (sqrt(v) + epsilon) + weight_decay * var, with grad_averaging times 1 - beta_1 but for the first one
+    v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number per variable; in the first update sum(grad^2)
+    step = grad / (sqrt(v) + epsilon) + weight_decay * var; with grad_averaging multiplied by 1 - beta_1 after the first
     m := beta_1 * m + learning_rate * step
     var := var - m
-    or with rate_in_velocity=False, as the paper, which differs once the rate changes,
+    With rate_in_velocity=False, as in the paper; the two differ once the rate changes:
     m := beta_1 * m + step
     var := var - learning_rate * m
 
-    With amsgrad v is replaced in the root by v_hat := max(v_hat, v). Defaults are those of TensorFlow Addons.
+    With amsgrad, v_hat := max(v_hat, v) replaces v in the root. Defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | TensorFlow Addons           | the defaults; its slot m is ours times -1                                   |
+    | TensorFlow Addons           | the defaults; its slot m has the opposite sign                              |
     | the paper                   | rate_in_velocity=False, epsilon=1e-8                                        |
 
+    Advice:
+        The paper reports that NovoGrad is robust to the choice of the learning rate, works well with large batches, and
+        needs half the slot memory of Adam, since v is one number per variable.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the momentum, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        weight_decay: the share of the variable that is added to a step; 0.
-        grad_averaging: whether the momentum is an average, as Adam's; False.
-        amsgrad: False.
-        rate_in_velocity: whether m sums steps times their rates, or steps; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the momentum, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        weight_decay: The share of the variable that is added to a step. Default 0.
+        grad_averaging: True to make the momentum an average, as in Adam. Default False.
+        amsgrad: True to divide by the largest second moment so far. Default False.
+        rate_in_velocity: True if m sums learning_rate * step, False if it sums steps. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

@@ -1,4 +1,4 @@
-"""PowerSign: gradients count more where they agree with their average, and less where not."""
+"""PowerSign: larger steps for gradients that agree with their average, smaller ones for others."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -7,7 +7,7 @@ from everstep.optimizers.contract import Definition, hyper, kernel, slot
 
 
 class PowerSign(Definition):
-    """PowerSign (Bello et al. 2017, "Neural Optimizer Search with Reinforcement Learning", arXiv:1709.07417).
+    """PowerSign, found by a search over update rules (Bello et al. 2017, https://arxiv.org/abs/1709.07417).
 
     m := beta * m + (1 - beta) * grad
     var := var - learning_rate * power_base^(sign_decay * sign(grad) * sign(m)) * grad
@@ -18,11 +18,16 @@ class PowerSign(Definition):
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt PowerSign    | sparse="variable_rows"; its sign_decay_fn is a schedule for sign_decay      |
 
+    Advice:
+        To fade the sign term out over training, as the paper and `tf.contrib.opt.sign_decays` do, give sign_decay a
+        schedule that goes to 0, such as everstep.CosineDecay. What remains at 0 is SGD.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.1.
-        power_base: what the rate is times where gradient and average agree, more than 0; e.
-        beta: decay of the average, 0 to 1; 0.9.
-        sign_decay: how much agreement counts; 1.
+        learning_rate: A float, tensor, callable or schedule. Default 0.1.
+        power_base: Steps are multiplied by it where the signs agree and divided by it where they differ. More than 0.
+            Default e.
+        beta: Decay of the average, 0 to 1. Default 0.9.
+        sign_decay: Factor of the exponent. Default 1.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)

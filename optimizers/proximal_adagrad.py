@@ -1,35 +1,41 @@
-"""Adagrad with proximal steps for the 1-norm and the 2-norm."""
+"""ProximalAdagrad: Adagrad with proximal steps for L1 and L2 penalties."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot
 
 
 class ProximalAdagrad(Definition):
-    """Adagrad with the proximal steps of Duchi & Singer 2009, "Efficient Learning using Forward-Backward Splitting".
+    """Adagrad with the proximal steps of forward-backward splitting.
+
+    Duchi & Singer 2009, https://papers.nips.cc/paper/2009/hash/621bf66ddb7c962aa0d22ac97d69b793-Abstract.html
 
     accumulator := accumulator + grad^2;  rate = learning_rate / sqrt(accumulator)
     moved = var - rate * grad
     var := (moved - clip(moved, -rate * l1, rate * l1)) / (1 + rate * l2)
 
-    Every update draws the whole variable to 0, rows without a gradient too; all stock versions leave those alone:
-    sparse="rows". Defaults are those of TensorFlow Addons.
+    Every update shrinks the whole variable, rows without a gradient included. All stock versions leave those rows
+    unchanged, as sparse="rows" does. Defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train ProximalAdagrad    | sparse="rows"                                                               |
     | TensorFlow Addons           | sparse="rows"                                                               |
 
+    Advice:
+        Use it if l1 is to make weights exactly 0, as the paper shows: an L1 penalty in the loss only makes them small.
+        Without l1 and l2 it is Adagrad without an epsilon.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        initial_accumulator_value: where accumulators start; 0.1.
-        l1: strength of the 1-norm; 0.
-        l2: strength of the squared 2-norm; 0.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        initial_accumulator_value: The first value of accumulators. Default 0.1.
+        l1: Strength of the L1 penalty. Default 0.
+        l2: Strength of the squared L2 penalty. Default 0.
 
     >>> import numpy
     >>> weights = numpy.ones(1)
     >>> optimizer = ProximalAdagrad(1.0, initial_accumulator_value=0.0, l1=0.5, l2=1.0).bind(numpy)
     >>> optimizer.apply_gradients([(numpy.array([2.0]), weights)])
-    >>> weights  # the rate is 1 / 2: nothing is left of 1 - 1
+    >>> weights  # the rate is 1 / 2, and 1 - 1 is 0
     array([0.])
     """
 

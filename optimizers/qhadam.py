@@ -1,11 +1,11 @@
-"""QHAdam: Adam whose moments are mixed with the gradient of the day."""
+"""QHAdam: Adam that mixes its moments with the current gradient."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, slot
 
 
 class QHAdam(Definition):
-    """QHAdam (Ma & Yarats 2019, "Quasi-hyperbolic momentum and Adam for deep learning", arXiv:1810.06801).
+    """QHAdam (Ma & Yarats 2019, https://arxiv.org/abs/1810.06801).
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * grad^2;  v_hat = v / (1 - beta_2^t)
@@ -13,19 +13,23 @@ class QHAdam(Definition):
     root = sqrt(nu_2 * v_hat + (1 - nu_2) * grad^2)
     var := var - learning_rate * direction / (root + epsilon)
 
-    Defaults are those of the authors' code, with which it is Adam; they advise nu_1=0.7. Its slots are m_hat and v_hat.
+    Defaults are those of the authors' code. With them it is Adam. That code stores m_hat and v_hat in its slots.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | the authors' code           | the defaults                                                                |
 
+    Advice:
+        In place of Adam with beta_1=0.9, the authors recommend nu_1=0.7 and beta_1=0.995, with nu_2=1
+        (https://facebookresearch.github.io/qhoptim).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        nu_1: share of the first moment in the direction; 1.
-        nu_2: share of the second moment under the root, 0 to 1; 1.
-        epsilon: added to the root; 1e-8.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        nu_1: Weight of the first moment in the direction. Default 1.
+        nu_2: Weight of the second moment under the root, 0 to 1. Default 1.
+        epsilon: Added to the root. Default 1e-8.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

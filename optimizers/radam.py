@@ -1,47 +1,50 @@
-"""RAdam: Adam whose rate is rectified while the second moment is known from few gradients."""
+"""RAdam: Adam whose step is rectified while the second moment rests on few gradients."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, decayed, hyper, option, scalar, slot
 
 
 class RAdam(Definition):
-    """Rectified Adam (Liu et al. 2020, arXiv:1908.03265, algorithm 2).
+    """Rectified Adam (Liu et al. 2020, https://arxiv.org/abs/1908.03265, algorithm 2).
 
     m := beta_1 * m + (1 - beta_1) * grad;  m_hat = m / (1 - beta_1^t)
     v := beta_2 * v + (1 - beta_2) * grad^2;  root = sqrt(v / (1 - beta_2^t)) + epsilon
     longest = 2 / (1 - beta_2) - 1;  length = longest - 2 * t * beta_2^t / (1 - beta_2^t)
     r = sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
-    direction = r * m_hat / root where length >= sma_threshold, else m_hat
+    direction = r * m_hat / root if length >= sma_threshold, else m_hat
     var := var - learning_rate * (direction + weight_decay * var)
 
-    That length loses all its digits in float32 (1999 - 1998 at first, with the defaults), so it is computed as
-    2 * ages_sum / weights_sum - 1, which is the same, with two numbers that all variables share:
-    weights_sum := 1 + beta_2 * weights_sum;  ages_sum := weights_sum + beta_2 * ages_sum
-    TensorFlow Addons computes the first form in the variable's dtype, which puts it 1e-5 off; its warm-up is a
-    schedule here.
+    In float32 this form of length loses all its digits (1999 - 1998 at first, with the defaults). It is therefore
+    computed as 2 * ages_sum / weights_sum - 1, which is equal, from two scalars that all variables share: weights_sum
+    := 1 + beta_2 * weights_sum;  ages_sum := weights_sum + beta_2 * ages_sum TensorFlow Addons computes the first form
+    in the variable's dtype, which makes it wrong by 1e-5. For its built-in warm-up, give learning_rate a schedule.
 
-    With amsgrad v is replaced in the root by v_hat := max(v_hat, v). The paper's threshold is 4, its authors' code
-    has 5. Defaults are those of TensorFlow Addons.
+    With amsgrad, v_hat := max(v_hat, v) replaces v in the root. The threshold is 4 in the paper and 5 in the authors'
+    code. Defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | TensorFlow Addons           | the defaults                                                                |
     | torch, the authors' code    | corrected_root=False, epsilon=1e-8                                          |
 
+    Advice:
+        Needs no warm-up of the learning rate: the rectification takes its place (the point of the paper). Otherwise use
+        the settings of Adam.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-7.
-        weight_decay: the share of the variable, times the rate, that is taken off; 0.
-        amsgrad: False.
-        sma_threshold: the least length with which the second moment is used, at least 4; 5.
-        corrected_root: whether epsilon is added to the bias-corrected root, or to sqrt(v); True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-7.
+        weight_decay: Each update subtracts learning_rate * weight_decay * var. Default 0.
+        amsgrad: True to divide by the largest second moment so far. Default False.
+        sma_threshold: The least length at which the second moment is used, at least 4. Default 5.
+        corrected_root: True to add epsilon to the bias-corrected root, False to add it to sqrt(v). Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)
     >>> RAdam(0.1).bind(numpy).apply_gradients([(numpy.array([3.0]), weights)])
-    >>> weights.round(4)  # the second moment of one gradient says nothing
+    >>> weights.round(4)  # the first update does not divide by the second moment
     array([-0.3])
     """
 

@@ -1,33 +1,41 @@
-"""RMSprop, in the four forms that stock optimizers of this name have."""
+"""RMSprop, in the four forms of the stock optimizers of this name."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, geometric, hyper, kernel, option, slot
 
 
 class RMSprop(Definition):
-    """RMSprop (Tieleman & Hinton 2012, lecture 6e), with momentum; centered: Graves 2013, arXiv:1308.0850, (38)-(43).
+    """RMSprop (Tieleman & Hinton 2012, lecture 6e) with momentum, and centered as in Graves 2013, equations 38 to 43.
+
+    https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf, https://arxiv.org/abs/1308.0850
 
     mean_square := rho * mean_square + (1 - rho) * grad^2
-    mean_grad := rho * mean_grad + (1 - rho) * grad, where centered;  variance = mean_square - mean_grad^2
-    step = learning_rate * grad / (sqrt(variance) + epsilon), or with epsilon_in_root / sqrt(variance + epsilon)
+    variance = mean_square; with centered, mean_grad := rho * mean_grad + (1 - rho) * grad and
+    variance = mean_square - mean_grad^2
+    step = learning_rate * grad / (sqrt(variance) + epsilon); with epsilon_in_root / sqrt(variance + epsilon)
     velocity := momentum * velocity + step;  var := var - velocity
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | tf.train RMSProp            | epsilon_in_root=True, initial_mean_square=1.0, sparse="rows"; its own       |
+    | tf.train RMSProp            | epsilon_in_root=True, initial_mean_square=1.0, sparse="rows"; stock         |
     |                             | default: epsilon=1e-10                                                      |
-    | OptimizerV2                 | sparse="rows" where momentum is given                                       |
+    | OptimizerV2                 | sparse="rows" with momentum                                                 |
     | Keras 2.0 to 2.3            | epsilon_in_root=False                                                       |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |
 
+    Advice:
+        centered=True may help training and costs one slot more (https://keras.io/api/optimizers/rmsprop). The forms are
+        not interchangeable: the same rate and epsilon give different steps with epsilon inside and outside the root.
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.001.
-        rho: decay of the averages, 0 to 1; 0.9. `tf.train` calls it decay.
-        momentum: 0 to 1; a float given as 0 makes no slot; 0.
-        epsilon: keeps the root from 0; 1e-7.
-        centered: divide by the standard deviation; False.
-        epsilon_in_root: whether epsilon stands under the root; None: where there is momentum, as in OptimizerV2.
-        initial_mean_square: where mean_square starts; 0.
+        learning_rate: A float, tensor, callable or schedule. Default 0.001.
+        rho: Decay of the averages, 0 to 1. `tf.train` calls it decay. Default 0.9.
+        momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
+        epsilon: Keeps the divisor above 0. Default 1e-7.
+        centered: True to divide by the standard deviation of gradients. Default False.
+        epsilon_in_root: True to add epsilon under the root, False to add it to the root. Default None: under the root
+            only if there is momentum, as in OptimizerV2.
+        initial_mean_square: The first value of mean_square. Default 0.
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

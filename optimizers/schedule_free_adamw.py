@@ -1,14 +1,14 @@
-"""Schedule-Free AdamW: an average of the weights in place of a schedule of the rate."""
+"""Schedule-Free AdamW: an average of the weights in place of a learning-rate schedule."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import VARIABLE, Definition, hyper, option, scalar, slot
 
 
 class ScheduleFreeAdamW(Definition):
-    """Schedule-Free AdamW (Defazio et al. 2024, "The Road Less Scheduled", arXiv:2405.15682, algorithm 1).
+    """Schedule-Free AdamW (Defazio et al. 2024, https://arxiv.org/abs/2405.15682, algorithm 1).
 
-    Three sequences that start at the same weights: z takes the steps, x is the average of z and is what a model is
-    evaluated and exported with, y lies between them and is where gradients are taken. The variable is y:
+    It keeps three sequences that start at the same weights. z takes the steps. x is the average of z, with which a
+    model is evaluated and exported. y lies between them, and gradients are taken there. The variable is y:
 
     v := beta_2 * v + (1 - beta_2) * grad^2
     rate = learning_rate * min(1, t / warmup_steps)
@@ -16,12 +16,11 @@ class ScheduleFreeAdamW(Definition):
     z := z - rate * step
     weight = t^averaging_power * max(all rates up to now)^rate_power;  share = weight / sum(all weights up to now)
     x := (1 - share) * x + share * z;  y := (1 - beta_1) * z + beta_1 * x
-    or with correction_in_rate, as in the paper,
+    With correction_in_rate, as in the paper:
     rate = learning_rate * min(1, t / warmup_steps) * sqrt(1 - beta_2^t)
     step = grad / (sqrt(v) + epsilon) + weight_decay * y
 
-    x is not stored: x = (variable - (1 - beta_1) * z) / beta_1, where z is a slot. `everstep.averaged` puts it into the
-    variables for evaluation. Layers that keep running means (batch normalization) need some batches at x first.
+    x is not stored: x = (variable - (1 - beta_1) * z) / beta_1, where z is a slot.
 
     Defaults are those of the authors' code.
 
@@ -33,16 +32,23 @@ class ScheduleFreeAdamW(Definition):
     | the authors' code           | the defaults (its r is averaging_power, its weight_lr_power rate_power);    |
     |                             | AdamWScheduleFreePaper: correction_in_rate=True                             |
 
+    Advice:
+        Evaluate and export with the averaged weights: `with everstep.averaged(optimizer, variables):`. Run some
+        training batches inside it first if layers keep running means, such as batch normalization. Use no decaying
+        schedule, but do warm up with warmup_steps. The authors start from rates 1 to 10 times those of AdamW with a
+        schedule, and raise beta_1 to 0.95 or 0.98 for very long runs
+        (https://github.com/facebookresearch/schedule_free).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.0025.
-        beta_1: share of x in y, more than 0 and up to 1; 0.9.
-        beta_2: decay of the second moment, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-8.
-        weight_decay: the share of y, times the rate, that is taken off z; 0.
-        warmup_steps: number of updates in which the rate grows to its full size; 0.
-        averaging_power: of t in the weights of the average; 0.
-        rate_power: of the greatest rate in the weights of the average; 2.
-        correction_in_rate: whether the correction of bias is the rate's; False.
+        learning_rate: A float, tensor, callable or schedule. Default 0.0025.
+        beta_1: The share of x in y, more than 0 and up to 1. Default 0.9.
+        beta_2: Decay of the second moment, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-8.
+        weight_decay: Each update subtracts rate * weight_decay * y from z. Default 0.
+        warmup_steps: Number of updates over which the rate grows linearly to learning_rate. Default 0.
+        averaging_power: Exponent of t in the weights of the average. Default 0.
+        rate_power: Exponent of the greatest rate in the weights of the average. Default 2.
+        correction_in_rate: True to apply the bias correction to the rate. Default False.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(1)
@@ -89,7 +95,7 @@ class ScheduleFreeAdamW(Definition):
         step = self.rate(ops, hyper, t) * (grad / (ops.sqrt(square) + hyper.epsilon) + hyper.weight_decay * var)
         z, weight = slots.z - step, self.weight(hyper, hyper.greatest_rate, t)
         share = ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
-        # The same as above with x = (y - (1 - beta_1) * z) / beta_1 put in, so that nothing is divided by beta_1.
+        # The formulas above with x = (y - (1 - beta_1) * z) / beta_1 inserted, which cancels the division by beta_1.
         return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
 
     def evaluation_value(self, ops, var, slots, hyper):

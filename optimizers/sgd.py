@@ -1,19 +1,21 @@
-"""Stochastic gradient descent, with momentum."""
+"""Stochastic gradient descent, with heavy-ball or Nesterov momentum."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, geometric, hyper, kernel, option, slot
 
 
 class SGD(Definition):
-    """Gradient descent (Robbins & Monro 1951) with heavy-ball (Polyak 1964) or Nesterov momentum.
+    """Gradient descent with heavy-ball or Nesterov momentum.
 
-    Nesterov's as in Sutskever et al. 2013, equations 3 and 4.
+    Gradient descent: Robbins & Monro 1951, https://doi.org/10.1214/aoms/1177729586
+    Heavy-ball momentum: Polyak 1964, https://doi.org/10.1016/0041-5553(64)90137-5
+    Nesterov momentum: Sutskever et al. 2013, https://proceedings.mlr.press/v28/sutskever13.html, equations 3 and 4
 
     a := momentum * a - learning_rate * grad
     var := var + a; with nesterov var + momentum * a - learning_rate * grad
-    without momentum var := var - learning_rate * grad
+    Without momentum: var := var - learning_rate * grad
 
-    or with rate_in_velocity=False, which differs once the rate changes,
+    With rate_in_velocity=False; the two differ once the rate changes:
     a := momentum * a + grad
     var := var - learning_rate * a; with nesterov var - learning_rate * (grad + momentum * a)
 
@@ -23,13 +25,18 @@ class SGD(Definition):
     |   Keras 2.0 to 2.3,         |                                                                             |
     |   new-style Keras, Keras 3  |                                                                             |
     | tf.train Momentum           | rate_in_velocity=False, sparse="rows"                                       |
-    | OptimizerV2                 | sparse="rows" where momentum is given                                       |
+    | OptimizerV2                 | sparse="rows" with momentum                                                 |
+
+    Advice:
+        With a warm-up or a schedule, rate_in_velocity=False (tf.train, torch) applies a new rate to the whole velocity
+        at once. With True (Keras) the velocity still holds old rates: see "momentum correction" in Goyal et al. 2017,
+        https://arxiv.org/abs/1706.02677, section 3. They also scale the rate with the batch size.
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.01.
-        momentum: 0 to 1; a float given as 0 makes no slot; 0.
-        nesterov: look-ahead gradient; False.
-        rate_in_velocity: whether the velocity sums gradients times their rates, or gradients; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
+        nesterov: True for Nesterov momentum. Default False.
+        rate_in_velocity: True if the velocity sums learning_rate * grad, False if it sums gradients. Default True.
 
     >>> import numpy
     >>> weights = numpy.array([1.0, 2.0])
@@ -64,7 +71,7 @@ class SGD(Definition):
 
     @property
     def max_replay_steps(self):
-        return 0 if self.rate_in_velocity else 200  # rates matter only outside of the velocity
+        return 0 if self.rate_in_velocity else 200  # with rate_in_velocity, fast_forward is exact for any schedule
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         if not self.has_slot("velocity"):

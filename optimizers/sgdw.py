@@ -6,10 +6,10 @@ from everstep.optimizers.sgd import SGD
 
 
 class SGDW(Decoupled, SGD):
-    """SGD with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 1).
+    """SGD with decoupled weight decay (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101, algorithm 1).
 
-    As SGD, and var := var - learning_rate * weight_decay * var beside it;
-    with decay_times_rate=False var - weight_decay * var.
+    The update of SGD, and in the same step var := var - learning_rate * weight_decay * var.
+    With decay_times_rate=False: var := var - weight_decay * var.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
@@ -17,13 +17,18 @@ class SGDW(Decoupled, SGD):
     | TensorFlow Addons           | decay_times_rate=False                                                      |
     | new-style Keras, Keras 3    | the defaults: SGD(weight_decay=...)                                         |
 
+    Advice:
+        Do not add an L2 penalty to the loss as well. With decay_times_rate=False the decay does not follow a
+        learning-rate schedule: give weight_decay the same schedule
+        (https://www.tensorflow.org/addons/api_docs/python/tfa/optimizers/SGDW).
+
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.01.
-        momentum: 0 to 1; a float given as 0 makes no slot; 0.
-        nesterov: look-ahead gradient; False.
-        rate_in_velocity: as in SGD; True.
-        weight_decay: the share of the variable that is taken off; 0.004.
-        decay_times_rate: whether that share is times the learning rate; True.
+        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        momentum: 0 to 1. If it is the float 0, there is no velocity slot. Default 0.
+        nesterov: True for Nesterov momentum. Default False.
+        rate_in_velocity: As in SGD. Default True.
+        weight_decay: The share of the variable that each update subtracts. Default 0.004.
+        decay_times_rate: True to multiply that share by the learning rate. Default True.
 
     >>> import numpy
     >>> weights = numpy.ones(1)
@@ -34,6 +39,6 @@ class SGDW(Decoupled, SGD):
 
     kernel = kernel("sgdw")
     zero_grad_is_noop = False
-    max_replay_steps = 200  # type: ignore[assignment]  # of what decays while it still moves
+    max_replay_steps = 200  # type: ignore[assignment]  # fast_forward ignores how velocity and decay interact
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)

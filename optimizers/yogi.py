@@ -1,33 +1,39 @@
-"""Yogi: Adam whose second moment grows and shrinks by no more than the square of the gradient."""
+"""Yogi: Adam whose second moment changes by no more than a share of the squared gradient."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, assign, hyper, option, slot
 
 
 class Yogi(Definition):
-    """Yogi (Zaheer et al. 2018, "Adaptive Methods for Nonconvex Optimization", NeurIPS, algorithm 2).
+    """Yogi (Zaheer et al. 2018, "Adaptive Methods for Nonconvex Optimization", algorithm 2).
+
+    https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization
 
     m := beta_1 * m + (1 - beta_1) * grad
-    v := v + (1 - beta_2) * sign(grad^2 - v) * grad^2, or with activation "tanh" tanh(10 * (grad^2 - v)) for the sign
+    v := v + (1 - beta_2) * sign(grad^2 - v) * grad^2; with activation "tanh", tanh(10 * (grad^2 - v)) replaces the sign
     rate = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) / (sqrt(v) + epsilon)
     moved = var - rate * m
     var := (moved - clip(moved, -rate * l1, rate * l1)) / (1 + rate * l2)
 
-    The paper has neither corrections of bias nor l1 nor l2; they and the defaults are those of TensorFlow Addons.
+    The bias corrections, l1 and l2 are not in the paper. They and the defaults are those of TensorFlow Addons.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | TensorFlow Addons           | the defaults (its beta1, beta2, l1_ and l2_regularization_strength)         |
+    | TensorFlow Addons           | the defaults; it has beta1, beta2, l1_ and l2_regularization_strength       |
+
+    Advice:
+        Keep epsilon at 1e-3, the paper's value, instead of the 1e-8 of Adam. Use about 10 times the learning rate of
+        Adam (https://www.tensorflow.org/federated/api_docs/python/tff/learning/optimizers/build_yogi).
 
     Args:
-        learning_rate: float, tensor, callable or schedule; 0.01.
-        beta_1: decay of the first moment, 0 to 1; 0.9.
-        beta_2: how slowly the second moment follows, 0 to 1; 0.999.
-        epsilon: added to the root; 1e-3.
-        l1: strength of the 1-norm, by a proximal step; 0.
-        l2: strength of the squared 2-norm, by a proximal step; 0.
-        initial_accumulator_value: where v starts; 1e-6.
-        activation: "sign" or "tanh"; "sign".
+        learning_rate: A float, tensor, callable or schedule. Default 0.01.
+        beta_1: Decay of the first moment, 0 to 1. Default 0.9.
+        beta_2: How slowly the second moment follows, 0 to 1. Default 0.999.
+        epsilon: Added to the root. Default 1e-3.
+        l1: Strength of the L1 penalty, applied as a proximal step. Default 0.
+        l2: Strength of the squared L2 penalty, applied as a proximal step. Default 0.
+        initial_accumulator_value: The first value of v. Default 1e-6.
+        activation: "sign" or "tanh". Default "sign".
 
     >>> import numpy
     >>> weights = numpy.zeros(1)

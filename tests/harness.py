@@ -19,7 +19,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 import everstep
-from everstep.compat.targets import detect
+from everstep.compat.targets import detect, native_classes
 
 FULL = bool(os.environ.get("EVERSTEP_FULL"))  # all that the quick battery's cells share between them
 # What takes turns, by a number of the environment: what one cell of the matrix leaves out, the next ones have.
@@ -44,6 +44,19 @@ def start_anew(keras):
             del _kept[:-1]
         _kept.append(backend.get_session())
     backend.clear_session()
+
+
+@contextlib.contextmanager
+def unregistered(module):
+    """As in a process that has bound nothing: the loaders of the module's API know no class of ours."""
+    table = native_classes.registry_of(detect.find(module).base).get_custom_objects()
+    ours = {name: value for name, value in table.items() if hasattr(value, "definition_class")}
+    for name in ours:
+        del table[name]
+    try:
+        yield
+    finally:
+        table.update(ours)
 
 
 class Run(object):

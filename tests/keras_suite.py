@@ -26,7 +26,7 @@ from everstep.errors import (
     TargetError,
     VariableError,
 )
-from everstep.optimizers import SGD, Adam
+from everstep.optimizers import SGD, Adam, QHAdam
 
 
 def modules_here(*names):
@@ -322,8 +322,10 @@ class SharedTests(object):
         assert type(optimizer).from_config(optimizer.get_config()).definition.learning_rate == 0.002
 
     def test_configs_that_are_not_ours(self):
+        stock = Adam.native_class(self.api.module).from_config({"name": "Adam", "learning_rate": 0.1})
+        assert type(stock).__name__ == "Adam" and not hasattr(stock, "definition")
         with pytest.raises(ConfigError, match="everstep"):
-            Adam.native_class(self.api.module).from_config({"name": "Adam", "learning_rate": 0.1})
+            QHAdam.native_class(self.api.module).from_config({"name": "QHAdam", "learning_rate": 0.1})
         with pytest.raises(ConfigError, match="learning_rate"):
             SGD(lambda: "fast").bind(self.api.module).get_config()
 

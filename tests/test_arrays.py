@@ -295,7 +295,7 @@ def test_a_list_is_named_by_place():
 
 BROKEN_STATES = {
     "no state": (lambda state: {"m": 1}, "takes an everstep.State"),
-    "a variable more": (lambda state: state.slots.update(other={}), "the variables other, w; given were w"),
+    "a variable more": (lambda state: state.slots.update(other={}), "the variables other, w; you gave w"),
     "a slot less": (
         lambda state: state.slots["w"].pop("v"),
         "the slots of w accumulate/sum, m; Accumulate needs accumulate/sum, m, v",

@@ -513,7 +513,7 @@ def test_sessions(way):
         assert (everstep.capture(optimizer, variables).slots["dense"]["m"] == state.slots["dense"]["m"]).all()
         everstep.restore(optimizer, state, variables)
     with tf.Session(graph=tf.Graph()) as other:
-        with pytest.raises(errors.StateError, match="no session of the graph"):
+        with pytest.raises(errors.StateError, match="is not a session of the graph"):
             everstep.capture(optimizer, variables, session=other)
     with tf.Session(graph=run.graph) as other:
         with pytest.raises(errors.StateError, match="has no value"):

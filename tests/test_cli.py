@@ -128,7 +128,7 @@ def test_show_tells_the_formula_and_where_stock_differs():
     _, output, _ = run("show", "adam")
     assert output.startswith("Adam\n\nAdam (Kingma & Ba 2015")
     assert "v := beta_2 * v + (1 - beta_2) * grad^2" in output
-    assert "its own default: epsilon=1e-08" in output
+    assert "stock default: epsilon=1e-08" in output
     assert ">>>" not in output and "Args:" not in output
     assert table(output, "ARGUMENT")[1] == ["beta_1", "hyper", "0.9", "0 to 1"]
     assert table(output, "STATE")[2] == ["v_hat", "slot", "0.0", "the variable's", "with amsgrad"]

@@ -247,8 +247,8 @@ def test_a_rate_that_decays_is_a_schedule_to_give():
     from everstep.compat.state.native_file import Handle
 
     native = files.read_native(BY_NAME["tfkeras2.10/amsgrad.ckpt-1"].path)
-    assert float(np.asarray(native.own["decay"])) == 0.0
-    native.own["decay"] = Handle("decay", (), "f4", lambda selection: np.float32(0.5))
+    assert float(np.asarray(native.optimizer_values["decay"])) == 0.0
+    native.optimizer_values["decay"] = Handle("decay", (), "f4", lambda selection: np.float32(0.5))
     with pytest.raises(StateError) as info:
         reading.to_state(native, optimizer="Adam")
     assert "InverseTimeDecay(0.1, rate=0.5)" in str(info.value)

@@ -22,7 +22,7 @@ KERAS = BY_NAME["keras3.15-jax/momentum.keras"].path
 def test_inspect_is_a_table_for_people():
     code, output, complaint = run("inspect", BY_NAME["keras2.1-tf1.4/amsgrad.h5"].path)
     assert code == 0, complaint
-    facts = dict(table(output, "WHAT"))
+    facts = dict(table(output, "FIELD"))
     assert (facts["format"], facts["writer"], facts["api"]) == ("keras-h5", "Keras 2.1.6", "get_updates")
     assert (facts["optimizer"], facts["learning_rate"], facts["updates"]) == ("Adam", "0.1", "3")
     rows = table(output, "VARIABLE")
@@ -55,7 +55,7 @@ def test_convert_to_our_own_format(tmp_path):
         np.asarray(state.slots["output"]["velocity"]), np.asarray(wanted.slots["output/kernel"]["velocity"])
     )
     code, output, _ = run("inspect", path)
-    assert code == 0 and dict(table(output, "WHAT"))["format"] == "everstep"
+    assert code == 0 and dict(table(output, "FIELD"))["format"] == "everstep"
 
 
 def test_convert_into_a_template(tmp_path):

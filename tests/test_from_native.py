@@ -90,7 +90,10 @@ def test_what_is_no_stock_optimizer():
 @pytest.mark.parametrize(
     "config, words",
     [
-        ({"use_ema": True}, "no moving average"),
+        (
+            {"use_ema": True, "ema_momentum": 0.9, "gradient_accumulation_steps": 4},
+            "use_ema with gradient_accumulation_steps",
+        ),
         ({"gradient_accumulation_steps": 4, "learning_rate": HALVED}, "gradient_accumulation_steps with a schedule"),
         ({"decay": 0.1, "learning_rate": HALVED}, "decay=0.1 of a learning rate that is no number"),
         ({"adaptive_epsilon": True}, "adaptive_epsilon: epsilon is then times"),
@@ -180,6 +183,23 @@ def test_our_own_come_back():
 
 def keras_ways():
     return [way for way in harness.here() if way.target not in ("tf_train", "arrays")]
+
+
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
+@pytest.mark.parametrize("way", [way for way in keras_ways() if way.target in ("update_step", "keras3")], ids=ids)
+def test_follows_use_ema(way):
+    """The variables become their averages at each third update, so averages that differ would show in them."""
+    arguments = {"momentum": 0.9, "use_ema": True, "ema_momentum": 0.8, "ema_overwrite_frequency": 3}
+    kinds = dict(KINDS, duplicates=harness.NONE)
+    definition = migrated(made(way, "SGD", 0.1, arguments))
+    assert (definition.average_decay, definition.overwrite_every) == (0.8, 3)
+    assert migrated(definition.to_native_config(way.module), way.module) == definition
+    stock = run(way, lambda: made(way, "SGD", 0.1, arguments), 20, kinds)
+    ours = run(way, lambda: migrated(made(way, "SGD", 0.1, arguments)).bind(way.module), 20, kinds)
+    plain = run(way, lambda: made(way, "SGD", 0.1, {"momentum": 0.9}), 20, kinds)
+    for name in KIND_OF:
+        assert kinds[name] == harness.NONE or oracle.distance(ours[name], stock[name]) <= BOUND, name
+        assert kinds[name] == harness.NONE or oracle.distance(plain[name], stock[name]) > 0.01, name
 
 
 CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]

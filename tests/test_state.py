@@ -153,15 +153,15 @@ class Generated(object):
         raise AssertionError("asked for the whole")
 
 
-def test_large_arrays_are_written_and_read_in_pieces(tmpdir):
+def test_large_arrays_are_written_and_read_in_chunks(tmpdir):
     path, handle = str(tmpdir.join("state")), Generated()
     everstep.State(slots={"w": {"m": handle}}).save(path)
-    assert 0 < handle.most <= npz_archive.PIECE
+    assert 0 < handle.most <= npz_archive.CHUNK_BYTES
     stored = everstep.State.load(path).slots["w"]["m"]
     assert (stored[9998:] == handle[9998:]).all()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     everstep.State(slots={"w": {"m": stored}}).save(str(tmpdir.join("copy")))
-    if resource:  # in kB; the array has 40 MB, a piece 16
+    if resource:  # in kB; the array has 40 MB, a chunk 16
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 39000
     assert tmpdir.join("copy").read_binary() == tmpdir.join("state").read_binary()
 
@@ -172,7 +172,7 @@ BAD_STATES = {
     "truth": (lambda state: state.slots["bias"].update(m=np.array([True])), "is of bool"),
     "half a count": (lambda state: vars(state).update(steps=1.5), "steps = 1.5; needed is a count"),
     "a negative count": (lambda state: vars(state).update(pending=-1), "pending = -1"),
-    "a config of arrays": (lambda state: state.definition.update(rate=np.ones(1)), "something that JSON has not"),
+    "a config of arrays": (lambda state: state.definition.update(rate=np.ones(1)), "something that JSON cannot hold"),
     "a number as a name": (lambda state: state.slots.update({3: {}}), "cannot be written"),
     "a name that is no Unicode": (
         lambda state: state.slots.update({b"\xff" if str is bytes else "\udcff": {}}),
@@ -233,7 +233,7 @@ HEADERS = {
     "no object of slots": (lambda h: h["slots"].update(bias=3), "needed is an object"),
     "a scalar of text": (lambda h: h["scalars"].update(a="1"), "needed is a number"),
     "a scalar that is true": (lambda h: h["scalars"].update(a=True), "needed is a number"),
-    "a definition of text": (lambda h: h.update(definition="Adam"), "no config"),
+    "a definition of text": (lambda h: h.update(definition="Adam"), "not a config"),
     "half an update": (lambda h: h.update(updates=0.5), "needed is a count"),
     "updates below none": (lambda h: h.update(updates=-1), "needed is a count"),
     "too many updates": (lambda h: h.update(updates=1 << 63), "needed is a count"),
@@ -253,8 +253,8 @@ HEADERS = {
     "two negative sizes": (lambda h: h["slots"]["bias"]["m"].update(shape=[-3, -1]), "has the shape"),
     "a shape of truth": (lambda h: h["slots"]["bias"]["m"].update(shape=[True, 3]), "has the shape"),
     "a shape of 99 axes": (lambda h: h["slots"]["bias"]["m"].update(shape=[1] * 99), "has the shape"),
-    "a shape turned": (lambda h: h["slots"][u"\u03b2/\u6743\u91cd 1"]["m"].update(shape=[3, 5]), "not of that kind"),
-    "one axis more": (lambda h: h["slots"]["bias"]["m"].update(shape=[1, 3]), "not of that kind"),
+    "a shape turned": (lambda h: h["slots"][u"\u03b2/\u6743\u91cd 1"]["m"].update(shape=[3, 5]), "another shape or"),
+    "one axis more": (lambda h: h["slots"]["bias"]["m"].update(shape=[1, 3]), "another shape or dtype"),
     "less rows": (lambda h: h["slots"]["bias"]["m"].update(shape=[2]), "bytes; needed are"),
     "a bomb of rows": (lambda h: h["slots"]["bias"]["m"].update(shape=[1 << 40]), "more than the file"),
     "a bomb of axes": (lambda h: h["slots"]["bias"]["m"].update(shape=[1 << 62, 1 << 62]), "more than the file"),
@@ -262,10 +262,10 @@ HEADERS = {
     "a pickle's dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="|O"), "a file holds"),
     "a dtype of text": (lambda h: h["slots"]["bias"]["m"].update(dtype="<U3"), "a file holds"),
     "a dtype of fields": (lambda h: h["slots"]["bias"]["m"].update(dtype=[["a", "<f4"]]), "a file holds"),
-    "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "not of that kind"),
+    "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "another shape or dtype"),
     "a narrower dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<f4"), "bytes; needed are"),
     "the wrong byte order": (lambda h: h["slots"]["bias"]["m"].update(dtype=">f8"), "a file holds"),
-    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "no text|is in"),
+    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "not text|is in"),
 }
 
 TEXTS = {
@@ -430,8 +430,8 @@ def rename_all(state):
 
 
 STATES = {
-    "a variable less": (lambda state: state.slots.pop("bias"), "without the other: bias"),
-    "a variable more": (lambda state: state.slots.update(more=state.slots["bias"]), "without the other: more"),
+    "a variable less": (lambda state: state.slots.pop("bias"), "left unmatched: bias"),
+    "a variable more": (lambda state: state.slots.update(more=state.slots["bias"]), "left unmatched: more"),
     "all renamed": (rename_all, "Give rename="),
     "one renamed": (lambda state: state.slots.update(b=state.slots.pop("bias")), "Not matched: b with bias"),
     "no variables": (lambda state: state.slots.clear(), "variables none"),
@@ -654,9 +654,9 @@ def test_a_name_that_both_have_is_not_renamed():
 
 BAD_MATCHES = {
     "nothing fits": ((names("a"), names("b")), "rename=.*or by_order=True"),
-    "one more": ((names("a", "b"), names("a")), "without the other: b"),
-    "one less": ((names("a"), names("a", "b")), "without the other: b"),
-    "one more by order": ((names("a", "b"), names("c"), (), True), "without the other"),
+    "one more": ((names("a", "b"), names("a")), "left unmatched: b"),
+    "one less": ((names("a"), names("a", "b")), "left unmatched: b"),
+    "one more by order": ((names("a", "b"), names("c"), (), True), "left unmatched"),
     "two to one": ((names("a1", "a2"), names("b", "c"), ["a.=b"]), "one name, b, of a1 and a2"),
     "to nobody": ((names("a"), names("b"), ["a=c"]), "makes c of a; .* are b"),
     "no such group": ((names("a"), names("b"), ["a=\\2"]), "does not fit"),

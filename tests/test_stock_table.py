@@ -183,5 +183,5 @@ def test_the_docstrings_have_what_the_table_has():
 def test_a_docstring_that_is_old_is_found():
     rows = ["| stock | options |", "|-------|---------|", "| tf.train | epsilon=1 |", "| torch | the defaults |"]
     new = docstrings.renewed("".join("    {}\n".format(row) for row in rows), Adam)
-    assert "epsilon=1 " not in new and "its own default: epsilon=1e-08" in new
+    assert "epsilon=1 " not in new and "stock default: epsilon=1e-08" in new
     assert new.endswith("    | torch | the defaults |\n")

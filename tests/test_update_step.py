@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 import keras_suite
 from everstep.errors import SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
@@ -408,11 +409,13 @@ def test_serialize_and_deserialize(kind):
         found.append(keras.optimizers.get(data))
     for each in found:
         assert type(each) is type(optimizer) and each.get_config() == optimizer.get_config()
-    try:
-        found = keras.optimizers.deserialize(data)
-    except (TypeError, ValueError):
-        found = None
-    assert found is None or found == "Accumulate"  # Keras 2.12 gives back the name of a class that it does not know
+    assert keras.optimizers.deserialize(data).definition == optimizer.definition
+    with harness.unregistered(MODULE):
+        try:
+            found = keras.optimizers.deserialize(data)
+        except (TypeError, ValueError):
+            found = None
+    assert found is None or "Accumulate" in found  # Keras 2.12 gives back the name of a class that it does not know
 
 
 def test_loss_scale_around_a_config():
@@ -490,7 +493,7 @@ def test_files_do_not_become_stock_without_a_word(name, tmpdir):
     API.train_on_batches(model)
     save, ending, load = FORMATS[name]
     save(model, str(tmpdir.join("model")) + ending)
-    with pytest.raises((TypeError, ValueError), match="everstep"):
+    with harness.unregistered(MODULE), pytest.raises((TypeError, ValueError), match="everstep"):
         keras.models.load_model(str(tmpdir.join("model")) + ending)
     assert load(str(tmpdir.join("model")) + ending).optimizer.definition == Adam(0.01)
 

@@ -343,7 +343,7 @@ BAD = [
     (lambda: everstep.decoupled_weight_decay(SGD(), {"a": -1}), HyperValueError, "'a' must be at least 0"),
     (lambda: everstep.decoupled_weight_decay(SGD(), {"(a": 1}), HyperValueError, "takes a regular expression"),
     (lambda: everstep.decoupled_weight_decay(SGD(), exclude=[3]), HyperTypeError, "a regular expression, 'collection"),
-    (lambda: everstep.decoupled_weight_decay(SGD(), {"a": 1}, include="b"), DefinitionError, "goes without include"),
+    (lambda: everstep.decoupled_weight_decay(SGD(), {"a": 1}, include="b"), DefinitionError, "leave out include"),
     (lambda: everstep.decoupled_weight_decay(SGD(), 0.1, False, 0.5), DefinitionError, "needs times_rate=True"),
     (
         lambda: everstep.decoupled_weight_decay(everstep.lookahead(SGD()), beside=True),

@@ -208,8 +208,8 @@ def test_mistakes_are_told_before_anything_is_changed(way):
     cases = [
         (everstep.partition({"typo": Adam()}, SGD()), "branch typo of the partition .typo. takes no variable"),
         (everstep.partition({"collection:none": Adam()}, SGD()), "branch none .* takes no variable"),
-        (everstep.partition({"dense": Adam(), "bias": SGD()}, SGD()), "is of the branches bias and dense"),
-        (everstep.partition({"dense": Adam(), "embed": SGD()}), "head.* is of no branch"),
+        (everstep.partition({"dense": Adam(), "bias": SGD()}, SGD()), "belongs to the branches bias and dense"),
+        (everstep.partition({"dense": Adam(), "embed": SGD()}), "head.* belongs to no branch"),
     ]
     for definition, message in cases:
         with pytest.raises(DefinitionError, match=message):
@@ -288,13 +288,13 @@ def test_config_and_state():
     [
         (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
         (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
-        (lambda: everstep.partition({"(": SGD()}), DefinitionError, "no name for a branch"),
+        (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
         (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
         (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
         (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
-        (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' is no name"),
-        (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' is no name"),
-        (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' is no name"),
+        (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
+        (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
+        (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
         (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
         (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
         (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),

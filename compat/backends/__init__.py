@@ -1,1 +1,1 @@
-"""Arrays: every verb with which the engine moves data, then one backend a file."""
+"""Backends: the verbs that compute with arrays and variables, one file for each framework."""

@@ -1,6 +1,6 @@
-"""Defines what a backend is: the verbs that the rest of compat/ asks of it, and the ops that rules use.
+"""The interface of a backend: the verbs that the rest of compat/ calls, and the ops that rules use.
 
-A value is an array or tensor, a predicate a scalar bool. Operations are what a session runs, in eager code nothing.
+A value is an array or tensor. A predicate is a scalar bool. Operations are graph operations; eager code has none.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -9,29 +9,30 @@ import functools
 
 from everstep.errors import UnknownOpError, UnsupportedError
 
-# What a rule may use, with NumPy's names and meaning, on every backend.
+# The ops that rules may use on every backend, with NumPy's names and meaning.
 NAMES = frozenset(
     "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
     "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
 )
-# What a rule writes with Python's operators.
+# The ops that rules write as Python operators.
 OPERATORS = frozenset(
     "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
 )
-REQUIRED = []  # verbs without a default, in order; `required` fills it
+REQUIRED = []  # the names of verbs without a default, in order; `required` adds them
 
 
 def unknown_op(name):
+    """Returns the error for an op that does not exist."""
     return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES))))
 
 
 def ops_table(module, renamed, special):
-    """Makes `{op: function}` for all ops, in NumPy's meaning.
+    """Returns `{op: function}` for all ops, with NumPy's meaning.
 
     Args:
-        module: has most of the functions.
-        renamed: `{op: function's name in the module}` for those that it names differently.
-        special: `{op: function}` for those that it lacks or defines differently.
+        module: the module that has most of the functions.
+        renamed: `{op: the function's name in the module}` for functions with another name.
+        special: `{op: function}` for functions that the module lacks or defines differently.
     """
     table = {
         "cast": lambda x, to: module.cast(x, to),
@@ -45,7 +46,7 @@ def ops_table(module, renamed, special):
 
 
 def required(verb):
-    """Marks a verb without a default: a backend defines it, or lists it in `unsupported` and leaves this error."""
+    """Marks a verb without a default. A backend defines it, or lists it in `unsupported`; it then raises this error."""
     REQUIRED.append(verb.__name__)
 
     @functools.wraps(verb)
@@ -62,19 +63,19 @@ ROWS = tuple("no_rows gather stack unique sum_duplicates scatter_to_dense rows_e
 
 
 class Backend(object):
-    """Computes with one kind of arrays.
+    """A backend: computes with one kind of arrays.
 
-    Subclasses define the required verbs, in this order. The others default to what eager arrays in one place need.
-    A subclass may add the module that it computes with (`tf`, `keras`), for targets that run on it alone.
+    Subclasses define the required verbs, in this order. The defaults of the others suit eager arrays on one device.
+    A subclass may offer the module that it computes with (`tf`, `keras`), for targets that run only on that module.
     """
 
     name = ""  # for people
     ops = {}  # type: dict  # `{op: function}` for NAMES and OPERATORS
-    eager = True  # whether values exist at once, so that Python can look at them
+    eager = True  # whether values exist at once, so that Python can read them
     moves_rows = True  # whether gradients can be sparse
     unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
 
-    # Values and dtypes. A dtype is its name: "float32".
+    # Values and dtypes. A dtype is a name, such as "float32".
 
     @required
     def constant(self, number, dtype):
@@ -89,7 +90,7 @@ class Backend(object):
         """Returns the value in another dtype; the value itself if it has it."""
 
     def stored(self, dtype):
-        """Returns the dtype that variables have here if this one is asked for."""
+        """Returns the dtype that a variable gets here if this one is requested."""
         return dtype
 
     @required
@@ -103,7 +104,7 @@ class Backend(object):
     # Reading and writing variables. Writes return operations.
 
     def is_ref(self, variable):
-        """Returns whether it is a ref variable of TF 1, whose value may be its own buffer."""
+        """Returns whether a variable is a ref variable of TF 1, whose value may be its own buffer."""
         return False
 
     @required
@@ -126,30 +127,30 @@ class Backend(object):
     def subtract(self, variable, value, rows=None, share=None):
         """Subtracts a value, or share * value, from a variable or its rows.
 
-        Concurrent writes survive, except where the variable has lower precision than the value. `share` is a scalar of
-        the variable's dtype and goes with no rows; only the strategies that need `in_session` give it.
+        Concurrent writes survive, except if the variable has lower precision than the value. `share` is a scalar of the
+        variable's dtype, for whole variables only; only lowering strategies for sessions pass it.
         """
 
     @required
     def copy(self, value, variable):
-        """Returns what was read from a variable, as a value that later writes do not change."""
+        """Returns a copy of a value read from a variable, which later writes do not change."""
 
     def constrain(self, variable, write):
-        """Applies the variable's own constraint after a write, an operation. Returns the last operation."""
+        """Applies the variable's constraint after a write, an operation. Returns the last operation."""
         return write
 
     @required
     def all_or_nothing(self):
-        """Returns a context: if its body raises, all its writes are undone."""
+        """Returns a context that undoes all writes in it if its body raises."""
 
-    # Rows. `rows` is a vector of whole numbers.
+    # Rows. `rows` is a vector of row numbers.
 
     def slices(self, grad):
-        """Returns (values, indices) of a sparse gradient, None of a dense one."""
+        """Returns (values, indices) of a sparse gradient; None for a dense one."""
 
     @required
     def no_rows(self, variable):
-        """Returns a sparse gradient of a variable, without rows."""
+        """Returns an empty sparse gradient of a variable."""
 
     @required
     def gather(self, variable, rows):
@@ -165,7 +166,7 @@ class Backend(object):
 
     @required
     def stack(self, numbers):
-        """Returns a vector of scalars."""
+        """Returns some scalars as a vector."""
 
     @required
     def unique(self, rows):
@@ -173,15 +174,15 @@ class Backend(object):
 
     @required
     def sum_duplicates(self, values, indices):
-        """Returns (summed values, rows): each row once, with the sum of its values."""
+        """Returns (sums, rows): each row once, with the sum of its values."""
 
     @required
     def scatter_to_dense(self, values, rows, count):
-        """Returns zeros of shape (count,) + values.shape[1:] with the values in their rows, each there once."""
+        """Returns zeros of shape (count,) + values.shape[1:] with the values at `rows`, which are distinct."""
 
     @required
     def rows_equal(self, marks, mark):
-        """Returns the numbers of the rows whose mark, one for each row, equals a scalar."""
+        """Returns the numbers of the rows whose mark equals `mark`, a scalar. `marks` has one mark for each row."""
 
     @required
     def largest(self, counts):
@@ -189,7 +190,7 @@ class Backend(object):
 
     @required
     def repeat(self, count, body, values):
-        """Returns a list of values after `values = body(step, values)`, for steps 0 to count - 1."""
+        """Runs `values = body(step, values)` for steps 0 to count - 1. Returns the last values, a list."""
 
     # Branches and order.
 
@@ -207,19 +208,19 @@ class Backend(object):
 
     @required
     def choose(self, predicate, yes, no):
-        """Returns one of two computed values of equal shape and dtype."""
+        """Returns `yes` if the predicate holds, else `no`: two computed values of equal shape and dtype."""
 
     @contextlib.contextmanager
     def after(self, operations):
-        """Returns a context, in which whatever is built runs after operations or values; None among them is skipped."""
+        """Returns a context: what is built in it runs after these operations or values. Skips None."""
         yield
 
     def wait(self, value, operations):
-        """Returns a value that is there only after the operations."""
+        """Returns the value, which then waits for the operations."""
         return value
 
     def wait_for_loss(self, grads, loss):
-        """Returns gradients that are there only after the loss: else a loss fetched with a step may be a later one."""
+        """Returns gradients that wait for the loss. Else a loss fetched with a step may be read after its writes."""
         return grads
 
     def barrier(self, values):
@@ -239,7 +240,7 @@ class Backend(object):
         """Returns an operation that fails when it runs."""
 
     def plain(self, function):
-        """Returns a function that nothing rewrites (autograph)."""
+        """Returns the function, which autograph then does not rewrite."""
         return function
 
     # Scopes, placing and replicas. Scopes are contexts.
@@ -253,7 +254,7 @@ class Backend(object):
         return self.after(())
 
     def outside(self):
-        """Returns a scope outside of every branch, loop and function, to create variables in."""
+        """Returns a scope outside of every branch, loop and function, for creating variables."""
         return self.after(())
 
     def at_once(self):
@@ -261,11 +262,11 @@ class Backend(object):
         return self.after(())
 
     def first_replica(self):
-        """Returns a scope that creates variables which take the first replica's value when replicas write them."""
+        """Returns a scope that creates variables that take the first replica's value when replicas write them."""
         return self.after(())
 
     def scope_of(self, variable):
-        """Returns the scope of the strategy that a variable was created under, unless it is the present one."""
+        """Returns the scope of the strategy that a variable was created under, unless that is the active one."""
         return self.after(())
 
     def without_strategy(self):
@@ -273,7 +274,7 @@ class Backend(object):
         return True
 
     def replica(self):
-        """Returns this replica's number, from 0; None across replicas."""
+        """Returns this replica's number, from 0; None in cross-replica context."""
         return 0
 
     def in_replicas(self, value):
@@ -285,29 +286,29 @@ class Backend(object):
         return self.in_replicas(value)[0]
 
     def added_up(self, strategy, pairs):
-        """Returns (gradient, variable) pairs with gradients summed over replicas; called across replicas."""
+        """Returns (gradient, variable) pairs with gradients summed over replicas. For cross-replica context."""
         return list(pairs)
 
     def mirrored(self, value):
-        """Returns a value that is equal in all replicas, marked so."""
+        """Marks a value as equal in all replicas. Returns it."""
         return value
 
     # Lowering strategies: see compat/engine/lowering.py.
 
     def lowers(self, strategy):
-        """Returns whether a strategy, by name, exists here at all."""
+        """Returns whether a lowering strategy, given by name, exists on this backend."""
         return False
 
     @required
     def is_since(self, version):
-        """Returns whether this framework is that version or newer."""
+        """Returns whether the framework has this version or a newer one."""
 
     def in_session(self):
-        """Returns whether what is built now will run in a session, not in a function."""
+        """Returns whether code runs in a graph for a session, not eagerly or in a function."""
         return False
 
     def is_here(self, variable):
-        """Returns whether a variable is on the device that computes the step, as far as anybody placed it."""
+        """Returns whether a variable is on the step's device. In a session, False if the variable has a device set."""
         return True
 
     def device(self, variable):
@@ -315,7 +316,7 @@ class Backend(object):
         return ""
 
     def shares_variables(self):
-        """Returns whether others may write the variables during a step, whose writes must survive."""
+        """Returns whether others may write the variables during a step, so that their writes must survive."""
         return False
 
     @required
@@ -324,7 +325,7 @@ class Backend(object):
 
     @required
     def kernel(self, operation, variable, slots, by_rows):
-        """Returns a fused operation as a function of (variable, {argument: value}); None if these cannot use it."""
+        """Returns a fused operation as a function of (variable, {argument: value}); None if it does not exist."""
 
     @required
     def cannot_compile(self, variable, forced):
@@ -336,19 +337,19 @@ class Backend(object):
 
     @required
     def part(self, value, place):
-        """Returns the rows from place[0] to place[1] of a variable or value."""
+        """Returns the rows place[0] to place[1] - 1 of a variable or value."""
 
     @required
     def write_part(self, variable, value, place):
-        """Writes the rows from place[0] to place[1] of a ref variable."""
+        """Writes the rows place[0] to place[1] - 1 of a ref variable."""
 
     @required
     def concat_flat(self, values):
-        """Returns all elements of some values of one dtype, end to end, as a vector."""
+        """Returns a vector of all elements of some values of one dtype, concatenated."""
 
     @required
     def split(self, value, shapes):
-        """Returns a vector's elements as values of those shapes: what `concat_flat` joined."""
+        """Splits a vector into values of those shapes. The inverse of `concat_flat`."""
 
     # Values in and out, for capture and restore.
 
@@ -357,14 +358,14 @@ class Backend(object):
         return self.after(())
 
     def session_for(self, variables, session, default):
-        """Returns the session that holds the variables: this one, the active one or `default(variables)`; else None."""
+        """Returns the session for the variables: this one, the default one or `default(variables)`; None if eager."""
 
     @required
     def value(self, variable, session):
         """Returns a copy of a variable's value, a NumPy array. Raises StateError if there is none."""
 
     def start(self, variables, session):
-        """Initializes new variables."""
+        """Initializes new variables in a session."""
 
     @required
     def put(self, variable, value, session):

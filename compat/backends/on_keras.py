@@ -1,4 +1,4 @@
-"""Keras 3 where it runs on JAX or torch."""
+"""The backend for Keras 3 on JAX or torch."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -7,13 +7,13 @@ from everstep.compat.backends.base import GRAPHS, ROWS, Backend, ops_table
 
 
 class KerasBackend(Backend):
-    """Variables of Keras 3 where it runs on JAX or torch: eager values or, in a jitted function, traced ones.
+    """Keras 3 variables on JAX or torch. Values are eager or, in a jitted function, traced.
 
-    Gradients are dense there, so no verb writes rows.
+    Gradients are dense, so no verb writes rows.
 
     Args:
         keras: the module `keras`.
-        variable: the class of all its variables; in Keras 3.0 `keras.Variable` is a subclass of that.
+        variable: the class of all its variables. In Keras 3.0, `keras.Variable` is a subclass of it.
     """
 
     moves_rows = False
@@ -37,7 +37,7 @@ class KerasBackend(Backend):
         return value if self.dtype(value) == dtype else self.keras.ops.cast(value, dtype)
 
     def stored(self, dtype):
-        # JAX and torch count in Keras's own integer.
+        # On JAX and torch, counters have Keras's own integer dtype.
         return self.keras.backend.standardize_dtype("int" if dtype == "int64" else dtype)
 
     def dtype(self, variable):
@@ -70,15 +70,15 @@ class KerasBackend(Backend):
     def branch(self, predicate, yes, no, variables):
         if not self._is_traced(predicate):
             return super(KerasBackend, self).branch(predicate, yes, no, variables)
-        before = [(variable, self.read(variable)) for variable in variables]
+        old_values = [(variable, self.read(variable)) for variable in variables]
 
-        def values(act):
-            with self.keras.StatelessScope(before) as scope:
-                act()
+        def values_after(branch):
+            with self.keras.StatelessScope(old_values) as scope:
+                branch()
             return [scope.get_current_value(variable) for variable in variables]
 
-        after = self.keras.ops.cond(predicate, lambda: values(yes), lambda: values(no))
-        return [self.write(variable, value) for variable, value in zip(variables, after)]
+        new_values = self.keras.ops.cond(predicate, lambda: values_after(yes), lambda: values_after(no))
+        return [self.write(variable, value) for variable, value in zip(variables, new_values)]
 
     def values_if(self, predicate, values, dtypes):
         if not self._is_traced(predicate):
@@ -99,12 +99,12 @@ class KerasBackend(Backend):
     def computing(self):
         if self.name != "torch":
             return self.after(())
-        import torch  # which would else record a step for backpropagation
+        import torch  # otherwise torch records the step for backpropagation
 
         return torch.no_grad()
 
     def lowers(self, strategy):
-        return strategy == "flattened" and self.name == "torch"  # where JAX compiles, XLA does it by itself
+        return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway
 
     def device(self, variable):
         return str(self.read(variable).device)
@@ -112,7 +112,7 @@ class KerasBackend(Backend):
     def concat_flat(self, values):
         if self.name != "torch":
             return super(KerasBackend, self).concat_flat(values)
-        import torch  # whose own operations take a fifth of the time of keras.ops
+        import torch  # its own operations take a fifth of the time of keras.ops
 
         return torch.cat([value.reshape(-1) for value in values])
 

@@ -1,4 +1,4 @@
-"""NumPy arrays, updated in place."""
+"""The backend for NumPy arrays, which are updated in place."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -10,11 +10,23 @@ from everstep.errors import GradientError
 
 
 class IndexedSlices(object):
-    """A sparse gradient for NumPy arrays: `values[i]` belongs to row `indices[i]`; equal indices add up.
+    """A sparse gradient for NumPy arrays: `values[i]` is the gradient of row `indices[i]`. Equal indices add up.
 
     Args:
-        values: array of shape (n,) + shape[1:] of the variable.
-        indices: n whole numbers, each the number of a row.
+        values: an array of shape (n,) + variable.shape[1:], or a list of rows.
+        indices: a vector of n whole numbers, each the number of a row.
+
+    Raises:
+        GradientError: indices is no vector of whole numbers, or values has another number of rows.
+
+    >>> import numpy, everstep
+    >>> table = numpy.zeros((3, 2))
+    >>> grad = everstep.IndexedSlices(numpy.ones((2, 2)), [0, 2])
+    >>> everstep.optimizers.SGD(1.0).bind(numpy).apply_gradients([(grad, table)])
+    >>> table
+    array([[-1., -1.],
+           [ 0.,  0.],
+           [-1., -1.]])
     """
 
     def __init__(self, values, indices):
@@ -33,7 +45,7 @@ class IndexedSlices(object):
 
 
 def _sigmoid(x):
-    half = x / 2  # keeps exp from overflowing on either side
+    half = x / 2  # tanh does not overflow, as exp(-x) would
     return (np.tanh(half) + 1) / 2
 
 
@@ -45,7 +57,7 @@ NUMPY = ops_table(
 
 
 class _NumpyOps(object):
-    """The table as attributes, on plain arrays: what an oracle or a schedule's call runs a rule with."""
+    """The ops on plain arrays, as attributes. A schedule that is called, and oracles in tests, run a rule with them."""
 
     def __getattr__(self, name):
         if name not in NAMES:
@@ -57,14 +69,14 @@ numpy_ops = _NumpyOps()
 
 
 class NumpyBackend(Backend):
-    """Arrays that are updated in place."""
+    """NumPy arrays, updated in place."""
 
     name = "NumPy"
     ops = NUMPY
     unsupported = GRAPHS + ("concat_flat", "split")
 
     def __init__(self):
-        self._written = []  # (array, place, old value) of the running step
+        self._written = []  # (array, index, old value) of each write of the running step
 
     def constant(self, number, dtype):
         return np.asarray(number, dtype)
@@ -85,9 +97,9 @@ class NumpyBackend(Backend):
         return variable
 
     def write(self, variable, value, rows=None):
-        place = Ellipsis if rows is None else rows
-        self._written.append((variable, place, np.array(variable[place])))
-        variable[place] = value
+        index = Ellipsis if rows is None else rows
+        self._written.append((variable, index, np.array(variable[index])))
+        variable[index] = value
 
     def add(self, variable, value):
         self.write(variable, variable + value)
@@ -104,8 +116,8 @@ class NumpyBackend(Backend):
         try:
             yield
         except BaseException:
-            for array, place, old in reversed(self._written):
-                array[place] = old
+            for array, index, old in reversed(self._written):
+                array[index] = old
             raise
         finally:
             self._written = []
@@ -132,15 +144,15 @@ class NumpyBackend(Backend):
         return np.unique(rows)
 
     def sum_duplicates(self, values, indices):
-        rows, place = np.unique(indices, return_inverse=True)
-        summed = np.zeros((len(rows),) + values.shape[1:], values.dtype)
-        np.add.at(summed, place.reshape(-1), values)
-        return summed, rows
+        rows, segments = np.unique(indices, return_inverse=True)
+        sums = np.zeros((len(rows),) + values.shape[1:], values.dtype)
+        np.add.at(sums, segments.reshape(-1), values)
+        return sums, rows
 
     def scatter_to_dense(self, values, rows, count):
-        whole = np.zeros((count,) + values.shape[1:], values.dtype)
-        whole[rows] = values
-        return whole
+        dense = np.zeros((count,) + values.shape[1:], values.dtype)
+        dense[rows] = values
+        return dense
 
     def rows_equal(self, marks, mark):
         return np.flatnonzero(marks.reshape(-1) == mark)

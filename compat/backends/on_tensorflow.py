@@ -1,4 +1,4 @@
-"""Graphs and eager tensors of any TensorFlow from 1.4 on."""
+"""The backend for TensorFlow 1.4 and newer, in graphs and in eager code."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -13,33 +13,33 @@ from everstep.errors import StateError, VariableError
 
 
 class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
-    """Graphs and eager tensors of any TensorFlow from 1.4 on, ref and resource variables.
+    """TensorFlow 1.4 and newer: graphs and eager code, ref and resource variables.
 
     Args:
         tf: the module `tensorflow`.
-        use_locking: passed to what writes variables; None is what Keras does: the default of each operation, and
-            kernels lock.
+        use_locking: passed to operations that write variables. With None, as in Keras, each operation uses its default
+            and kernels lock.
     """
 
     name = "TensorFlow"
     unsupported = ("all_or_nothing",)
 
     def __init__(self, tf, use_locking=None):
-        # From 1.13 on the TF1 names live in compat.v1, where they also give no deprecation warnings.
+        # From 1.13 on, compat.v1 has the TF 1 names, and they give no deprecation warnings there.
         self.tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
         self.use_locking = use_locking
-        # The TF1 op says at every use that it is deprecated.
         self._v2 = getattr(getattr(tf, "compat", None), "v2", None)
         self._xla = getattr(getattr(tf, "xla", None), "experimental", None)  # from 1.14 on
         self._version = Version(self.tf.__version__)
-        # Whether compiled functions stand inside of larger ones, and take variables as arguments.
+        # Whether a compiled function can be called in another function and take variables as arguments.
         self._shares_compiled = self.is_since("2.5")
+        # The TF 1 op warns at every use that it is deprecated.
         self._where = getattr(self._v2, "where", None) or self.tf.where
         self.ops = _tensorflow_table(self.tf, self._where)
 
     @property
     def eager(self):
-        executing = getattr(self.tf, "executing_eagerly", None)  # from 1.7 on; before that graphs are all there is
+        executing = getattr(self.tf, "executing_eagerly", None)  # from 1.7 on; older versions have only graphs
         return bool(executing and executing())
 
     def constant(self, number, dtype):
@@ -52,8 +52,8 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
         if value.dtype.base_dtype.name == dtype:
             return value
         if self._is_read_of_ref(value):
-            # TensorFlow's arithmetic optimizer swaps the two, and the cast then waits for nothing: it may run before
-            # writes that the read had to come after. What it cannot swap is a copy.
+            # TensorFlow's arithmetic optimizer swaps read and cast. The cast then has no control dependencies, and may
+            # run before writes that the read has to come after. The optimizer does not swap a copy.
             value = self.tf.maximum(value, value)
         return self.tf.cast(value, dtype)
 
@@ -71,18 +71,18 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
         return getattr(variable.dtype, "_is_ref_dtype", False)
 
     def read(self, variable):
-        # Functions run in the order of the code, and `read_value` adds a copy only to ensure it. The variables of some
-        # strategies have no other read.
-        whole = self.eager or self.in_session() or not self.without_strategy()
-        return variable.read_value() if whole else variable.value()
+        # In a function, operations run in the order of the code anyway: `read_value` would only add a copy. The
+        # variables of some strategies have no other read.
+        by_read_value = self.eager or self.in_session() or not self.without_strategy()
+        return variable.read_value() if by_read_value else variable.value()
 
     def start_value(self, variable, dtype):
         if self.eager:
             value = variable.read_value()
-        elif self.can_branch(variable):  # what initialized_value() was, which resource variables of TF 2.21 lack
-            ready = self.tf.is_variable_initialized(variable)
-            value = self.tf.cond(ready, variable.read_value, lambda: variable.initial_value)
-        else:  # a branch that is a function would read a ref variable too early
+        elif self.can_branch(variable):  # does what initialized_value() did; resource variables of TF 2.21 lack that
+            is_initialized = self.tf.is_variable_initialized(variable)
+            value = self.tf.cond(is_initialized, variable.read_value, lambda: variable.initial_value)
+        else:  # a branch that is a function would read the ref variable too early
             value = variable.initial_value
         return self.cast(value, dtype)
 
@@ -92,28 +92,29 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
             return self.tf.assign(variable, value, use_locking=self.use_locking)
         return self._scatter("update", variable, rows, value)
 
-    def _scatter(self, how, variable, rows, value):
+    def _scatter(self, mode, variable, rows, value):
+        """Writes ("update") or subtracts ("sub") rows of a variable."""
         if self.is_ref(variable):
-            return getattr(self.tf, "scatter_" + how)(variable, rows, value, use_locking=self.use_locking)
+            return getattr(self.tf, "scatter_" + mode)(variable, rows, value, use_locking=self.use_locking)
         from tensorflow.python.ops import resource_variable_ops as resource
 
         generated = getattr(resource, "gen_resource_variable_ops", None)
-        scatter = getattr(resource, "resource_scatter_" + how, None) or getattr(
-            generated, "resource_scatter_" + how, None
+        scatter = getattr(resource, "resource_scatter_" + mode, None) or getattr(
+            generated, "resource_scatter_" + mode, None
         )
         if scatter is not None:
             return scatter(variable.handle, rows, value)
-        # TF 1.4 to 1.6 can only add to rows; when those are the minimum no longer, this branch can go.
+        # TF 1.4 to 1.6 can only add to rows; when the minimum is newer, this branch can go.
         with self.tf.control_dependencies([value]):
-            difference = -value if how == "sub" else value - self.gather(variable, rows)
+            difference = -value if mode == "sub" else value - self.gather(variable, rows)
         return resource.resource_scatter_add(variable.handle, rows, difference)
 
     def add(self, variable, value):
         return self.tf.assign_add(variable, self.tf.cast(value, self.dtype(variable)), use_locking=self.use_locking)
 
     def subtract(self, variable, value, rows=None, share=None):
-        # In a function of one process nobody else writes, and this takes 33 us where TF 2.21 takes 75 to subtract 600
-        # rows of 64. A value of more precision is subtracted before it is rounded.
+        # Nobody else writes during eager code or a function in one process. There a read and a write take 33 us for
+        # 600 rows of 64, and scatter_sub takes 75 us (TF 2.21). A value of higher precision is rounded last.
         unshared = rows is not None and self.without_strategy() and not self.in_session()
         if unshared or self.dtype(value) != self.dtype(variable):
             old = self.read(variable) if rows is None else self.gather(variable, rows)
@@ -125,7 +126,7 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
         return self.kernel("apply_gradient_descent", variable, [], False)(variable, dict(alpha=share, delta=value))
 
     def copy(self, value, variable):
-        # What is read from a ref variable may be its own buffer; x = max(x, x) is a copy that no optimizer removes.
+        # The value of a ref variable may be its own buffer. max(x, x) is a copy that no graph optimizer removes.
         return self.tf.maximum(value, value) if self.is_ref(variable) else value
 
     def constrain(self, variable, write):
@@ -160,8 +161,8 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
         return self.tf.unique(self.tf.reshape(self.tf.convert_to_tensor(rows), [-1]))[0]
 
     def sum_duplicates(self, values, indices):
-        rows, place = self.tf.unique(indices)
-        return self.tf.unsorted_segment_sum(values, place, self.tf.shape(rows)[0]), rows
+        rows, segments = self.tf.unique(indices)
+        return self.tf.unsorted_segment_sum(values, segments, self.tf.shape(rows)[0]), rows
 
     def scatter_to_dense(self, values, rows, count):
         return self.tf.unsorted_segment_sum(values, rows, count)
@@ -180,15 +181,15 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
                 values = body(self.tf.constant(step, "int64"), values)
             return values
 
-        def again(step, *now):
-            then = body(step, list(now))
-            for old, new in zip(now, then):
+        def iteration(step, *old_values):
+            new_values = body(step, list(old_values))
+            for old, new in zip(old_values, new_values):
                 new.set_shape(old.get_shape())
-            return [step + 1] + then
+            return [step + 1] + new_values
 
         step = self.tf.zeros_like(count)
         values = self.tf.while_loop(
-            lambda step, *_: step < count, again, [step] + values, parallel_iterations=1, back_prop=False
+            lambda step, *_: step < count, iteration, [step] + values, parallel_iterations=1, back_prop=False
         )
         return list(values[1:])
 
@@ -197,10 +198,10 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
             return True
         try:
             from tensorflow.python.ops import control_flow_util
-        except ImportError:  # TF 1.4, long before branches were functions
+        except ImportError:  # TF 1.4, whose branches are no functions
             return True
-        functions = getattr(control_flow_util, "EnableControlFlowV2", None)  # from 1.13 on
-        return not (functions and functions(self.tf.get_default_graph()))
+        are_functions = getattr(control_flow_util, "EnableControlFlowV2", None)  # from 1.13 on
+        return not (are_functions and are_functions(self.tf.get_default_graph()))
 
     def branch(self, predicate, yes, no, variables):
         if self.eager:
@@ -224,10 +225,10 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
     def after(self, operations):
         if self.eager:
             return self.tf.control_dependencies([])
-        # Operations, not tensors: a branch's graph puts what it waits for in a set, and tensors have no hash.
-        single = [each for operation in operations for each in self.in_replicas(operation)]
-        wanted = [getattr(operation, "op", operation) for operation in single]
-        return self.tf.control_dependencies([op for op in wanted if isinstance(op, self.tf.Operation)])
+        # Operations, not tensors: a branch's graph keeps its control dependencies in a set, and tensors have no hash.
+        per_replica = [part for operation in operations for part in self.in_replicas(operation)]
+        ops = [getattr(operation, "op", operation) for operation in per_replica]
+        return self.tf.control_dependencies([op for op in ops if isinstance(op, self.tf.Operation)])
 
     def wait(self, value, operations):
         with self.after(operations):
@@ -260,34 +261,34 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
 
     def plain(self, function):
         autograph = getattr(self.tf, "autograph", None)
-        keep = getattr(getattr(autograph, "experimental", None), "do_not_convert", None)
-        return keep(function) if keep else function
+        do_not_convert = getattr(getattr(autograph, "experimental", None), "do_not_convert", None)
+        return do_not_convert(function) if do_not_convert else function
 
     @contextlib.contextmanager
     def inside(self, variables):
         graphs = [variable.graph for variable in variables if self._in_graph(variable)]
         if len(set(map(id, graphs))) > 1:
-            raise VariableError("the variables are of several graphs: {!r}".format(variables))
+            raise VariableError("the variables belong to several graphs: {!r}".format(variables))
         with graphs[0].as_default() if graphs else self.after(()):
             with self.scope_of(variables[0]) if variables else self.after(()):
                 yield
 
     def session_for(self, variables, session, default):
-        held = [variable for variable in variables if self._in_graph(variable)]
-        if not held:
+        graph_variables = [variable for variable in variables if self._in_graph(variable)]
+        if not graph_variables:
             if variables and not self.eager:
-                raise StateError("values are taken and given between steps, not inside of a tf.function")
+                raise StateError("values are read and written between steps, not inside of a tf.function")
             return None
-        session = session or self.tf.get_default_session() or default(held)
+        session = session or self.tf.get_default_session() or default(graph_variables)
         if session is None:
             raise StateError(
                 "the variables live in a graph, and only a session has their values: give session=, or call this "
                 "where one is the default (with session.as_default())"
             )
-        inner = getattr(session, "_tf_sess", None)  # of a MonitoredSession, whose hooks count runs
-        session = inner() if inner else session
-        if getattr(session, "graph", None) is not held[0].graph:
-            raise StateError("{!r} is no session of the graph that {} is in".format(session, held[0].name))
+        raw_session = getattr(session, "_tf_sess", None)  # of a MonitoredSession, whose hooks would count these runs
+        session = raw_session() if raw_session else session
+        if getattr(session, "graph", None) is not graph_variables[0].graph:
+            raise StateError("{!r} is not a session of the graph of {}".format(session, graph_variables[0].name))
         return session
 
     def value(self, variable, session):
@@ -295,7 +296,7 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
             if hasattr(variable, "read_value") and not self._in_graph(variable):
                 return np.array(self.tf.convert_to_tensor(variable.read_value()).numpy())
             return np.array(session.run(variable) if session else variable.numpy())
-        except Exception as error:  # not initialized; a closed session; a placeholder without a value
+        except Exception as error:  # not initialized, a closed session, or a placeholder without a value
             raise StateError("{} has no value: {}".format(variable.name, str(error).split("\n")[0]))
 
     def start(self, variables, session):
@@ -304,7 +305,7 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
 
     def put(self, variable, value, session):
         value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
-        if self._in_graph(variable):  # by the initializer, so that the graph may be finalized
+        if self._in_graph(variable):  # feeds the initializer, which works in a finalized graph too
             session.run(variable.initializer, {variable.initializer.inputs[1]: value})
         else:
             variable.assign(value)
@@ -315,23 +316,24 @@ class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
 
 
 def _tensorflow_table(tf, select):
+    """Returns `{op: function}`. `select` is TensorFlow's `where` for three equal shapes."""
     # keep_dims became keepdims in 1.5; when that is the minimum, this can go.
-    keep = "keepdims" if Version(tf.__version__) >= Version("1.5") else "keep_dims"
+    keepdims_name = "keepdims" if Version(tf.__version__) >= Version("1.5") else "keep_dims"
 
     def reduce(function):
         def reduced(x, axis=None, keepdims=False):
-            # All at once, TF before 1.13 gets a million float32 wrong by 2e-5; row by row it does not.
+            # TF before 1.13 reduces a million float32 at once with an error of 2e-5; reducing rows first avoids it.
             if axis is None and (x.get_shape().ndims or 0) > 1:
-                x = function(x, axis=-1, **{keep: True})
-            return function(x, axis=axis, **{keep: keepdims})
+                x = function(x, axis=-1, **{keepdims_name: True})
+            return function(x, axis=axis, **{keepdims_name: keepdims})
 
         return reduced
 
     def where(condition, yes, no):
-        # The TF1 op wants three equal shapes; adding zeros broadcasts in every version.
+        # The TF 1 op needs three equal shapes; adding zeros broadcasts in every version.
         zeros = tf.zeros_like(yes) + tf.zeros_like(no) + tf.cast(tf.zeros_like(condition), yes.dtype)
-        full = tf.logical_or(condition, tf.cast(zeros, tf.bool))
-        return select(full, yes + zeros, no + zeros)
+        full_condition = tf.logical_or(condition, tf.cast(zeros, tf.bool))
+        return select(full_condition, yes + zeros, no + zeros)
 
     special = {op: reduce(getattr(tf, "reduce_" + op)) for op in ("sum", "mean", "max", "min", "any", "all")}
     special["where"] = where

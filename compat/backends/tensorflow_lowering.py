@@ -1,4 +1,4 @@
-"""Verbs that compat/engine/lowering.py asks of TensorFlow: fused operations, compiled functions, parts of variables."""
+"""TensorFlow's verbs for compat/engine/lowering.py: fused operations, compiled functions, parts of variables."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -12,7 +12,7 @@ if MYPY:  # Python 2.7 has no typing
 
 
 class TensorFlowLowering(Backend):
-    """The part of TensorFlowBackend that lowering strategies use."""
+    """The verbs of TensorFlowBackend for lowering strategies."""
 
     tf = _version = _xla = _shares_compiled = use_locking = None  # type: Any  # TensorFlowBackend sets them
 
@@ -57,17 +57,17 @@ class TensorFlowLowering(Backend):
         if not self.without_strategy():
             return "not compiled: under a tf.distribute strategy"
         if self.eager and not self._shares_compiled:
-            return "not compiled: TensorFlow before 2.5 does it in graphs alone"
+            return "not compiled: TensorFlow before 2.5 compiles in graphs only"
         if not forced and not self._shares_compiled:
-            return "not compiled: TensorFlow before 2.5 does it only by force, each variable for itself"
-        return "not compiled: in a session only by force" if self.in_session() and not forced else ""
+            return "not compiled: TensorFlow before 2.5 compiles only if forced, each variable by itself"
+        return "not compiled: in a session only if forced" if self.in_session() and not forced else ""
 
     def compile(self, function):
         if self._shares_compiled:
             return self.tf.function(function, jit_compile=True, autograph=False)
 
         def run(variable, slots, grad, outside):
-            # The copies wait for all that is before; compiled operations drop some of what they should wait for.
+            # Compiled operations lose some control dependencies; these copies keep them.
             inputs = [self.tf.identity(value) for value in [grad] + outside]
             done = self._xla.compile(lambda grad, *outside: function(variable, slots, grad, outside), inputs)
             return done[0] if isinstance(done, (list, tuple)) else done
@@ -79,21 +79,21 @@ class TensorFlowLowering(Backend):
         return self.tf.strided_slice(value, place[:1], place[1:])
 
     def write_part(self, variable, value, place):
-        # A resource variable written so is copied whole at every later read.
+        # For ref variables only: a resource variable written like this is copied whole at every later read.
         return variable[place[0] : place[1]].assign(self.cast(value, self.dtype(variable)))
 
     def concat_flat(self, values):
-        one = self.tf.constant([-1])
-        return self.tf.concat([v if len(self.shape(v)) == 1 else self.tf.reshape(v, one) for v in values], 0)
+        flat = self.tf.constant([-1])
+        return self.tf.concat([v if len(self.shape(v)) == 1 else self.tf.reshape(v, flat) for v in values], 0)
 
     def split(self, value, shapes):
         parts = self.tf.split(value, [int(np.prod(shape)) for shape in shapes])
-        several = {shape: self.tf.constant(shape, "int32") for shape in shapes if len(shape) != 1}
-        return [self.tf.reshape(p, several[s]) if s in several else p for p, s in zip(parts, shapes)]
+        constants = {shape: self.tf.constant(shape, "int32") for shape in shapes if len(shape) != 1}
+        return [self.tf.reshape(p, constants[s]) if s in constants else p for p, s in zip(parts, shapes)]
 
 
 def _training_ops():
-    """Returns the module of the fused operations."""
+    """Returns TensorFlow's module of fused training operations."""
     try:
         from tensorflow.python.ops import gen_training_ops
     except ImportError:  # before TF 2.9; when that is the minimum, this can go

@@ -1,4 +1,4 @@
-"""Verbs that place computations and variables on TensorFlow: devices, graphs, strategies and their replicas."""
+"""TensorFlow's verbs for placing computations and variables: devices, graphs, strategies and their replicas."""
 from __future__ import absolute_import, division, print_function
 
 import sys
@@ -11,7 +11,7 @@ if MYPY:  # Python 2.7 has no typing
 
 
 class TensorFlowPlacing(Backend):
-    """The part of TensorFlowBackend that knows scopes, strategies and replicas."""
+    """The verbs of TensorFlowBackend for scopes, strategies and replicas."""
 
     tf = _v2 = None  # type: Any  # TensorFlowBackend sets them
 
@@ -25,8 +25,8 @@ class TensorFlowPlacing(Backend):
     def at_once(self):
         if self.eager or self.in_session() or not self.without_strategy():
             return self.after(())
-        # A function that creates variables in its first call is traced again without them, also if `init_scope` lifts
-        # them out of it: an optimizer's first step took twice as long.
+        # tf.function traces a function that creates variables in its first call a second time, even if `init_scope`
+        # lifts them out of it. An optimizer's first step took twice as long.
         return self._v2.variable_creator_scope(self._create_eagerly)
 
     def _create_eagerly(self, next_creator, **options):
@@ -68,8 +68,8 @@ class TensorFlowPlacing(Backend):
         if self.without_strategy():
             return (value,)
         strategy = self.tf.distribute.get_strategy()
-        parts = getattr(strategy, "experimental_local_results", None) or strategy.unwrap  # which TF 1.13 calls it
-        return parts(value)
+        local_results = getattr(strategy, "experimental_local_results", None) or strategy.unwrap  # its name in TF 1.13
+        return local_results(value)
 
     def added_up(self, strategy, pairs):
         pairs = list(pairs)
@@ -79,6 +79,6 @@ class TensorFlowPlacing(Backend):
         return [(grad, variable) for grad, (_, variable) in zip(sums, pairs)]
 
     def mirrored(self, value):
-        # TF 2.3 to 2.5 want it said.
+        # TF 2.3 to 2.5 need values that are equal in all replicas marked as Mirrored.
         values = sys.modules.get("tensorflow.python.distribute.values")
         return values.Mirrored(value.values) if isinstance(value, getattr(values, "PerReplica", ())) else value

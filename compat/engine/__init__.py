@@ -1,1 +1,1 @@
-"""One step: from gradients to what is written, the same for every target."""
+"""The engine: one step, from gradients to writes, the same for every target."""

@@ -1,17 +1,21 @@
-"""The fused kernels of TensorFlow, and which rules they are: what `everstep.kernel(name)` may say.
+"""Maps rules to TensorFlow's fused kernels: the names that `everstep.kernel(name)` takes.
 
-One operation reads and writes a variable and its slots in one pass. A function here gives, for a rule of that name, the
-operation's name without `resource_` and `sparse_`, and what its arguments are. What a kernel would work out from powers
-(Adam's bias correction) is given to it worked out: the powers are 0 and the rate is one number for the whole step.
+A fused kernel reads and writes a variable and its slots in one pass. Each function here returns the `Kernel` of a rule:
+the operation and its arguments. A kernel that corrects bias by powers (Adam) gets powers of 0 and a learning rate that
+is corrected already, one number for the whole step.
 """
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
 
-# operation: without prefixes; slots: {argument: our slot}; scalars: a function of (ops, hyper, t) that gives
-# {argument: step-wide value}; settings: attributes; by_rows: whether there is one for rows, `sparse_` before its name;
-# grad: what the argument of the gradient is called; decay: a function of hyper for what is taken off the variable
-# before, times itself; None where there is nothing; since: the first TensorFlow in which it does what its rule says.
+# operation: its name, without the prefixes `resource_` and `sparse_`.
+# slots: {argument: slot of the rule}.
+# scalars: a function of (ops, hyper, t) that returns {argument: step-wide value}.
+# settings: {attribute: value}.
+# by_rows: whether the operation also exists for rows, with the prefix `sparse_`.
+# grad: the gradient's argument.
+# decay: a function of hyper that returns the share of the variable to subtract before the kernel runs, or None.
+# since: the first TensorFlow version in which the operation computes what the rule does.
 Kernel = namedtuple("Kernel", "operation slots scalars settings by_rows grad decay since")
 
 
@@ -20,11 +24,11 @@ def _kernel(operation, slots, scalars, settings=(), by_rows=False, grad="grad", 
 
 
 def _hypers(**names):
-    """The `scalars` where each argument is a hyper."""
+    """Returns `scalars` for arguments that are hypers: {argument: hyper}."""
     return lambda ops, hyper, t: {argument: getattr(hyper, name) for argument, name in names.items()}
 
 
-def _adam(rule, given):
+def _adam(rule, fixed_value):
     def scalars(ops, hyper, t):
         rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
         return dict(moments(ops, hyper, t), lr=rate, beta1_power=0.0, beta2_power=0.0)
@@ -35,13 +39,13 @@ def _adam(rule, given):
     return _kernel("apply_adam", dict(m="m", v="v"), scalars)
 
 
-def _nadam(rule, given):
+def _nadam(rule, fixed_value):
     if rule.momentum_schedule:
-        return None  # the kernel has the momentum of every step alike
-    return _adam(rule, given)._replace(settings={"use_nesterov": True})
+        return None  # the kernel has the same momentum at every step
+    return _adam(rule, fixed_value)._replace(settings={"use_nesterov": True})
 
 
-def _adamax(rule, given):
+def _adamax(rule, fixed_value):
     def scalars(ops, hyper, t):
         return dict(moments(ops, hyper, t), lr=hyper.learning_rate / (1 - hyper.beta_1**t), beta1_power=0.0)
 
@@ -49,7 +53,7 @@ def _adamax(rule, given):
     return _kernel("apply_ada_max", dict(m="m", v="u"), scalars)
 
 
-def _sgd(rule, given):
+def _sgd(rule, fixed_value):
     if not rule.has_slot("velocity"):
         return _kernel("apply_gradient_descent", {}, _hypers(alpha="learning_rate"), grad="delta")
     name = "apply_keras_momentum" if rule.rate_in_velocity else "apply_momentum"
@@ -57,25 +61,26 @@ def _sgd(rule, given):
     return _kernel(name, dict(accum="velocity"), scalars, {"use_nesterov": rule.nesterov}, by_rows=True)
 
 
-def _adagrad(rule, given):
+def _adagrad(rule, fixed_value):
     slots = dict(accum="accumulator")
-    if given("epsilon") == 0:
+    if fixed_value("epsilon") == 0:
         return _kernel("apply_adagrad", slots, _hypers(lr="learning_rate"), by_rows=True)
     if rule.epsilon_in_root:
         return None
     return _kernel("apply_adagrad_v2", slots, _hypers(lr="learning_rate", epsilon="epsilon"), by_rows=True)
 
 
-def _adadelta(rule, given):
+def _adadelta(rule, fixed_value):
     slots = dict(accum="mean_square", accum_update="mean_square_step")
     scalars = _hypers(lr="learning_rate", rho="rho", epsilon="epsilon")
-    # TF 1.4 takes the new mean of squared steps for the step itself; measured there and in 1.8, where it is right.
+    # TF 1.4 computes the step from the new mean of squared steps, not the old one. Measured in 1.4 and in 1.8, which is
+    # right.
     return _kernel("apply_adadelta", slots, scalars, by_rows=True, since="1.8")
 
 
-def _rmsprop(rule, given):
+def _rmsprop(rule, fixed_value):
     if not rule.has_slot("velocity") or rule.epsilon_in_root is False:
-        return None  # the kernels keep a velocity, and have epsilon in the root
+        return None  # the kernels keep a velocity, and add epsilon inside the root
     slots, scalars = dict(ms="mean_square", mom="velocity"), _hypers(
         lr="learning_rate", rho="rho", momentum="momentum", epsilon="epsilon"
     )
@@ -84,31 +89,32 @@ def _rmsprop(rule, given):
     return _kernel("apply_rms_prop", slots, scalars, by_rows=True)
 
 
-def _ftrl(rule, given):
+def _ftrl(rule, fixed_value):
     def scalars(ops, hyper, t):
         l2 = hyper.l2 + hyper.beta / (2 * hyper.learning_rate)
         return dict(strengths(ops, hyper, t), l2=l2)
 
     hypers = dict(lr="learning_rate", l1="l1", lr_power="learning_rate_power")
     name, since = "apply_ftrl", "1.4"
-    if given("l2_shrinkage") != 0:
-        # TF 1.4 and 1.8 add the square of the shrunk gradient up, and 2.4 keeps `linear` times the rate; 2.8 is right.
+    if fixed_value("l2_shrinkage") != 0:
+        # TF 1.4 and 1.8 accumulate the square of the shrunk gradient. TF 2.4 stores `linear` multiplied by the learning
+        # rate. TF 2.8 is right.
         name, since, hypers = "apply_ftrl_v2", "2.8", dict(hypers, l2_shrinkage="l2_shrinkage")
     strengths = _hypers(**hypers)
     return _kernel(name, dict(accum="accumulator", linear="linear"), scalars, by_rows=True, since=since)
 
 
-def _proximal_adagrad(rule, given):
+def _proximal_adagrad(rule, fixed_value):
     scalars = _hypers(lr="learning_rate", l1="l1", l2="l2")
     return _kernel("apply_proximal_adagrad", dict(accum="accumulator"), scalars, by_rows=True)
 
 
-def _addsign(rule, given):
+def _addsign(rule, fixed_value):
     scalars = _hypers(lr="learning_rate", alpha="alpha", sign_decay="sign_decay", beta="beta")
     return _kernel("apply_add_sign", dict(m="m"), scalars)
 
 
-def _powersign(rule, given):
+def _powersign(rule, fixed_value):
     def scalars(ops, hyper, t):
         return dict(others(ops, hyper, t), logbase=ops.log(hyper.power_base))
 
@@ -117,16 +123,17 @@ def _powersign(rule, given):
 
 
 def _decoupled(function):
-    """The same with decoupled weight decay, which is taken off the variable before."""
+    """Adds decoupled weight decay to a rule's kernel: the decay is subtracted before the kernel runs."""
 
-    def decayed(rule, given):
-        found = function(rule, given)
-        return found and found._replace(by_rows=False, decay=rule.share)
+    def decayed(rule, fixed_value):
+        kernel = function(rule, fixed_value)
+        return kernel and kernel._replace(by_rows=False, decay=rule.share)
 
     return decayed
 
 
-# {name: function of (rule, given)}; `given(name)` is the number that a hyper has for good, None where it can change.
+# {name: function of (rule, fixed_value) that returns a Kernel, or None if none computes the rule with its options}.
+# `fixed_value(name)` returns a hyper's number, or None if the hyper can change.
 KERNELS = dict(
     adadelta=_adadelta, adagrad=_adagrad, adam=_adam, adamax=_adamax, adamw=_decoupled(_adam), addsign=_addsign,
     ftrl=_ftrl, nadam=_nadam, nadamw=_decoupled(_nadam), powersign=_powersign, proximal_adagrad=_proximal_adagrad,

@@ -1,13 +1,14 @@
 """The engine: one step over all (gradient, variable) pairs of a call, the same for every target.
 
-Order, for graphs in which nothing else orders anything (https://github.com/keras-team/keras/issues/10769 shows what
-happens without): for one variable its reads come before its writes; across variables, writes wait for all gradients
-and for the reads of counters; counters move last.
+Graphs order operations only by explicit dependencies; https://github.com/keras-team/keras/issues/10769 shows what
+happens without them. A step ensures this order: a variable is read before it is written; writes wait for all gradients
+and for the reads of counters; counters are written last.
 
-A `host` (a target's instance) gives what differs between targets: `backend`, `definition`, `rule(variable)`,
-`record(variable)`, `slot(variable, name)`, `scalar(name)`, `counter(name)`, `read_counter(name)`, `hyper(name)`,
-`update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives, and what its base
-class does itself: `moved_natively` (counters), `constrain(variable, write)` and `native_decay(variable)`.
+A `host` is a target's instance. The engine uses `backend`, `definition`, `rule(variable)`, `record(variable)`,
+`slot(variable, name)`, `scalar(name)`, `counter(name)`, `read_counter(name)`, `hyper(name)` and
+`update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives. The base class may
+do some work itself: `moved_natively` are the counters that it moves, `constrain(variable, write)` applies constraints,
+and `native_decay(variable)` is its weight decay.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -25,47 +26,47 @@ from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 from everstep.optimizers.contract.verbs import defines, measures_only_on_update
 
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
-ENGINE_SLOTS = (LAST_WINDOW,) + CATCH_UP  # all that there may be beside a variable's own
+ENGINE_SLOTS = (LAST_WINDOW,) + CATCH_UP  # all that the engine may keep beside a variable's own slots
 
 
 def skips(definition):
-    """Whether there are steps that do not update, so that steps and updates are counted apart."""
+    """Returns whether some steps do not update, so that steps and updates are counted separately."""
     return definition.stages > 1 or defines(definition, "should_update") or defines(definition, "should_accept")
 
 
 def counters(definition):
-    """The names of the counters that a definition needs."""
+    """Returns the names of the counters that a definition needs."""
     return ("updates", "pending", "steps") if skips(definition) else ("updates",)
 
 
 def holds(definition):
-    """Whether a step that does not update leaves something to a later one."""
+    """Returns whether steps that do not update collect something for a later update."""
     return skips(definition) and defines(definition, "collect")
 
 
 def remembers_rows(definition):
-    """Whether a sparse update needs to know the rows of earlier steps."""
+    """Returns whether a sparse update needs the rows of earlier steps."""
     return defines(definition, "collect") and (definition.sparse != "exact" or definition.zero_grad_is_noop)
 
 
 def engine_slots(backend, rule, record):
-    """`{name: (initial value, shape, dtype)}` of what the engine keeps beside a variable's slots."""
-    found = OrderedDict()
+    """Returns `{name: (initial value, shape, dtype)}` of the slots that the engine keeps beside a variable's own."""
+    slots = OrderedDict()
     if record.shape and remembers_rows(rule):
-        found[LAST_WINDOW] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
+        slots[LAST_WINDOW] = (0, tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1), "int64")
     if record.shape and catches_up(backend.moves_rows, rule):
-        found.update(catch_up_slots(rule, record))
-    return found
+        slots.update(catch_up_slots(rule, record))
+    return slots
 
 
 def engine_slot_names(rule, moves_rows):
-    """What `engine_slots` has for a variable with rows, on a backend whose gradients can be sparse or cannot."""
+    """Returns the names in `engine_slots` for a variable with rows. `moves_rows`: see `Backend`."""
     names = [LAST_WINDOW] if remembers_rows(rule) else []
     return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
 
 
 def as_pairs(grads_and_vars):
-    """A list of (gradient, variable) pairs, or an error."""
+    """Returns a list of (gradient, variable) tuples. Raises GradientError for anything else."""
     pairs = list(grads_and_vars)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -74,7 +75,7 @@ def as_pairs(grads_and_vars):
 
 
 def check_pairs(backend, pairs):
-    """The (gradient, variable) pairs that have a gradient, or an error; nothing is built or changed before."""
+    """Returns the pairs that have a gradient. Raises GradientError before anything is built or changed."""
     pairs = as_pairs(pairs)
     kept = [(grad, variable) for grad, variable in pairs if grad is not None]
     if not kept:
@@ -85,49 +86,48 @@ def check_pairs(backend, pairs):
         grad, dtype = backend.local(grad), backend.dtype(variable)
         if dtype not in _FLOATS:
             raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
-        slices, wanted = backend.slices(grad), tuple(backend.shape(variable))
+        slices, expected = backend.slices(grad), tuple(backend.shape(variable))
         if not slices and not is_tensor(grad):
             raise GradientError(
                 "the gradient of {} is {!r}; needed is a tensor, or IndexedSlices of the module that is trained "
                 "with".format(name, grad)
             )
-        if slices and not wanted:
+        if slices and not expected:
             raise GradientError("{} is a single number and has no rows for a sparse gradient".format(name))
-        found = backend.shape(slices[0] if slices else grad)
-        if slices and found is not None:
-            found, wanted = found[1:], wanted[1:]
-        if found is not None and not agree(found, wanted):
+        actual = backend.shape(slices[0] if slices else grad)
+        if slices and actual is not None:
+            actual, expected = actual[1:], expected[1:]
+        if actual is not None and not agree(actual, expected):
             raise GradientError(
                 "the gradient of {} has {} of shape {}; the variable needs {}".format(
-                    name, "rows" if slices else "values", tuple(found), wanted
+                    name, "rows" if slices else "values", tuple(actual), expected
                 )
             )
     return kept
 
 
-# assigned: whether `update` gave the new value, in `change`; slots: the changed ones; decay: the share that the base
-# class's own weight decay takes off, or None.
+# The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
+# decay: the share of the variable that the base class's weight decay subtracts, or None.
 Traced = namedtuple("Traced", "assigned change slots decay")
 
 
 class Step(object):
-    """One call with gradients. `run()` gives the operations that carry it out; in eager code it is then done."""
+    """A step: one call with (gradient, variable) pairs. `before` are tensors to compute before anything is written."""
 
-    arrived = 1  # how many steps it is
+    arrived = 1  # how many steps this counts as
 
     def __init__(self, host, pairs, before=(), checked=True):
-        """Args: before: tensors that are computed before anything is written, beside the gradients."""
         self.host, self.backend, self.definition = host, host.backend, host.definition
         self.lowerings = host.lowerings
         if host.is_averaged and self.backend.eager:
             raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
         self.pairs, self.before = check_pairs(self.backend, pairs) if checked else pairs, list(before)
         self.skips = skips(self.definition)
-        self.predicate, self.accepted = True, None  # the latter where the definition may not
-        self.counts = {}  # counters as they were before the step
-        self.scopes = {}  # by compute dtype
-        self.known = {}  # totals measured and scalars advanced: what scopes learn while the step goes on
-        self.sums = {}  # by whole variable: what was measured for it alone
+        self.predicate, self.accepted = True, None  # whether the step updates, is accepted (None: always)
+        self.counts = {}  # {counter: value before the step}
+        self.scopes = {}  # {compute dtype: Scope}
+        self.known = {}  # {name: native value} of measured totals and advanced scalars, for every scope
+        self.sums = {}  # {whole variable's key: {name: sum measured for that variable}}
 
     def scope(self, dtype):
         if dtype not in self.scopes:
@@ -140,15 +140,18 @@ class Step(object):
         return self.counts[name]
 
     def run(self, count=True):
-        """Args: count: whether counters and scalars move; not where a wrapper optimizer hands over single variables."""
+        """Carries out the step. Returns operations; eager code has run them.
+
+        `count` is False for single variables that a wrapper optimizer hands over: counters and scalars do not move.
+        """
         backend, shared = self.backend, self.scope("float32")
         if not count and (self.skips or flat(self.definition, "scalar")):
             raise UnsupportedError(
-                "{} keeps what moves once for a whole call, so it cannot run inside an optimizer that hands it one "
+                "{} has values that change once a call, so it cannot run inside an optimizer that hands it one "
                 "variable at a time; call its apply_gradients".format(self.definition._short())
             )
         gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
-        # Where an update alone needs sums, whether there is one is known before them.
+        # If only updates need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(shared), "bool") if early else None
         gate.extend(self._measure(should_update))
@@ -162,10 +165,10 @@ class Step(object):
         rejected = self._rejected(shared)
         scalars = self._advance(shared)
         operations = []
-        groups, alone = self.lowerings.groups(self)
+        groups, single_pairs = self.lowerings.groups(self)
         for group in groups:
             operations.extend(self.lowerings.run_group(*(group + (gate,))))
-        for grad, variable in alone:
+        for grad, variable in single_pairs:
             operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
         with backend.after(operations):
             if count:
@@ -174,11 +177,11 @@ class Step(object):
 
     @staticmethod
     def count_update(host):
-        """The operations that count one update, for steps that ran one variable at a time."""
+        """Counts one update after steps that ran one variable at a time. Returns an operation."""
         return host.backend.add(host.counter("updates"), 1)
 
     def pending(self):
-        """The steps since the last update, this one included."""
+        """Returns the number of steps since the last update, including this one."""
         return self.count("pending") + self.arrived
 
     def _should_update(self, shared):
@@ -194,65 +197,63 @@ class Step(object):
             scope.learn(natives)
 
     def _measure(self, should_update=None):
-        """Learns the sums, and gives them: nothing may be written before they are read.
-
-        Args: should_update: whether they are asked for at all; None: they are.
-        """
+        """Measures the sums, if `should_update` holds or is None. Returns them: writes must wait for their reads."""
         if not defines(self.definition, "measure"):
             return []
-        asked = []  # (which variable's, None of a total; name; of which work; value)
+        requests = []  # (whole variable's key or None for a total, name, view, value)
         for grad, variable in self.pairs:
             view = VariableView.of_gradient(self, variable, self.backend.local(grad)).for_measure()
             whole = self.host.whole_key(variable)
             self.sums.setdefault(whole, {})
             with running_rule():
-                found = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
-            for name, value in flatten(view.rule, "sum", found, "measure").items():
-                of_all = isinstance(value, total)
-                value = view.as_value(value.value if of_all else value)
+                measured = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
+            for name, value in flatten(view.rule, "sum", measured, "measure").items():
+                is_total = isinstance(value, total)
+                value = view.as_value(value.value if is_total else value)
                 view.ops.hoist([value])
-                asked.append((None if of_all else whole, name, view, value))
+                requests.append((None if is_total else whole, name, view, value))
         dtypes = OrderedDict()
-        for whole, name, view, _ in asked:
+        for whole, name, view, _ in requests:
             dtypes[whole, name] = "float32" if whole is None else view.dtype
         if should_update is None or not all(self.backend.can_branch(variable) for _, variable in self.pairs):
-            natives = self._sums(asked, dtypes)
+            natives = self._sums(requests, dtypes)
         else:
-            for name in counters(self.definition):  # a branch that reads one first would keep it
+            for name in counters(self.definition):  # read outside: a first read in the branch would be cached there
                 self.count(name)
-            natives = self.backend.values_if(should_update, lambda: self._sums(asked, dtypes), list(dtypes.values()))
-        found = dict(zip(dtypes, natives))
-        for (whole, name), native in found.items():
+            natives = self.backend.values_if(should_update, lambda: self._sums(requests, dtypes), list(dtypes.values()))
+        sums = dict(zip(dtypes, natives))
+        for (whole, name), native in sums.items():
             if whole is not None:
                 self.sums[whole][name] = native
-        self._learn({name: native for (whole, name), native in found.items() if whole is None})
+        self._learn({name: native for (whole, name), native in sums.items() if whole is None})
         return natives
 
-    def _sums(self, asked, dtypes):
+    def _sums(self, requests, dtypes):
+        """Returns the native sums, each over all parts of a variable or, for a total, over all variables."""
         sums = OrderedDict()
-        for whole, name, view, value in asked:
+        for whole, name, view, value in requests:
             with view.forgetting():
                 native = self.backend.cast(view.lower(value), dtypes[whole, name])
             sums[whole, name] = sums[whole, name] + native if (whole, name) in sums else native
         return list(sums.values())
 
     def _advance(self, shared):
-        """The scalars' new values, which rules see from now on."""
+        """Returns `{name: new value}` of the scalars. Rules get the new values from now on."""
         if not flat(self.definition, "scalar"):
             return {}
         with running_rule():
-            found = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
-        new = self._scalar_natives(shared, found, "advance")
-        self._learn(new)
-        return new
+            scalars = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
+        natives = self._scalar_natives(shared, scalars, "advance")
+        self._learn(natives)
+        return natives
 
     def _rejected(self, shared):
-        """The scalars' new values where the step is not accepted."""
+        """Returns `{name: new value}` of the scalars for a step that is not accepted."""
         if self.accepted is None:
             return {}
         with running_rule():
-            found = self.definition.reject(shared.tracer, *self._scalars_and_hypers(shared))
-        return self._scalar_natives(shared, found, "reject")
+            scalars = self.definition.reject(shared.tracer, *self._scalars_and_hypers(shared))
+        return self._scalar_natives(shared, scalars, "reject")
 
     def _scalar_natives(self, shared, returned, verb):
         natives = {}
@@ -271,7 +272,7 @@ class Step(object):
             before = backend.cast(backend.read(self.host.scalar(name)), "float32")
             kept = backend.choose(self.accepted, before, rejected[name]) if name in rejected else before
             values[name] = backend.choose(self.predicate, value, kept)
-        with backend.after(list(values.values())):  # one may be made of the old value of another
+        with backend.after(list(values.values())):  # one may be computed from the old value of another
             return [backend.write(self.host.scalar(name), value) for name, value in values.items()]
 
     def _count(self):
@@ -300,13 +301,13 @@ class Step(object):
         traced = self.trace(view)
         branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
         if not branches:
-            self.lowerings.note(view, "plain", [why, "no other way: ref variables cannot be written in a branch"])
+            self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
             return self._finish(view, traced, collected, gate + written, self.predicate)
         run = self.lowerings.choose(view, traced, collected, why)
         finish = functools.partial(self._finish_by, run) if run else self._finish
         if not self.skips or self.definition.stages > 1:
             return finish(view, traced, collected, gate + written)
-        # A branch must not wait for anything outside of it, so its predicate does.
+        # A branch must not wait for operations outside of it, so its predicate waits.
         predicate = self.backend.wait(self.predicate, gate + written)
         return self.backend.branch(
             predicate,
@@ -316,15 +317,15 @@ class Step(object):
         )
 
     def _collect(self, view, gate):
-        """Runs `collect` on the rows present: (new whole slots, still to be written; operations that wrote rows).
+        """Runs `collect` on this step's rows. Returns (`{name: value}` of slots still to write, operations).
 
-        What a sparse gradient adds is written at once, since `update` will read other rows too.
+        Rows of a sparse gradient are written at once, because `update` reads other rows too.
         """
         if not self.arrived or not defines(view.rule, "collect"):
             return {}, []
         with running_rule():
-            found = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
-        changed = view.changed_slots(flatten(view.rule, "slot", found, "collect"))
+            slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
+        changed = view.changed_slots(flatten(view.rule, "slot", slots, "collect"))
         natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
         if remembers_rows(view.rule) and view.record.shape:
             natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.accumulation_window()
@@ -338,21 +339,18 @@ class Step(object):
         return {}, self._write_slots(view, natives, gate)
 
     def trace(self, view):
-        """What `update` makes of a work, as values.
-
-        Their step-wide parts are computed here, outside of any branch.
-        """
+        """Traces `update` on a view, and computes the step-wide parts outside of any branch. Returns `Traced`."""
         with running_rule():
-            found = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
-        if not isinstance(found, tuple) or len(found) != 2 or isinstance(found, assign):
-            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(view.owner, found))
-        change, slots = found
+            returned = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        if not isinstance(returned, tuple) or len(returned) != 2 or isinstance(returned, assign):
+            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(view.owner, returned))
+        change, slots = returned
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
         slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
         decay = view.native_decay()
-        noted = view.missed.note(view.scope) if view.missed else []
-        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + noted)
+        history_row = view.missed.history_row(view.scope) if view.missed else []
+        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + history_row)
         return Traced(assigned, change, slots, decay)
 
     @staticmethod
@@ -362,18 +360,18 @@ class Step(object):
 
     @staticmethod
     def _decayed(view, traced, earlier):
-        """The operations before an update, the base class's own decay among them."""
+        """Applies the base class's own weight decay. Returns the operations that come before the update."""
         return earlier if traced.decay is None else earlier + [view.decay(traced.decay, earlier)]
 
     def _finish_by(self, run, view, traced, collected, earlier):
-        """Has one variable's update carried out, and writes what there is beside it."""
+        """Runs one variable's update by a strategy, and writes the collected slots that the update does not change."""
         earlier = self._decayed(view, traced, earlier)
         done = run(earlier)
-        kept = OrderedDict((name, native) for name, native in collected.items() if name not in traced.slots)
-        return done + self._write_slots(view, kept, earlier + done)
+        unwritten = OrderedDict((name, native) for name, native in collected.items() if name not in traced.slots)
+        return done + self._write_slots(view, unwritten, earlier + done)
 
     def _finish(self, view, traced, collected, earlier, predicate=None):
-        """Computes one variable's update after `earlier` operations and writes it; where not `predicate`, what was."""
+        """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
         backend, (assigned, change, slots, _) = self.backend, traced
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
@@ -401,8 +399,8 @@ class Step(object):
                 write = backend.subtract(view.variable, change, view.rows)
         done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
         if view.missed:
-            noted = [view.lower(value) for value in view.missed.note(view.scope)]
-            done.extend(view.missed.count(noted, view.rows, ready + done, predicate))
+            history_row = [view.lower(value) for value in view.missed.history_row(view.scope)]
+            done.extend(view.missed.record_update(history_row, view.rows, ready + done, predicate))
         return done
 
     def _write_slots(self, view, natives, earlier):
@@ -415,7 +413,7 @@ class Step(object):
 
 
 class LossScale(Step):
-    """What the loss is multiplied with before the next step: no step at all."""
+    """Computes the loss scale of the next step. It carries out no step."""
 
     def __init__(self, host):
         super(LossScale, self).__init__(host, [], checked=False)
@@ -426,23 +424,23 @@ class LossScale(Step):
 
 
 class Flush(Step):
-    """The update that earlier steps left something for, if they did; its gradients are nothing."""
+    """An update without new gradients, for earlier steps that collected something and did not update."""
 
     arrived = 0
 
     def __init__(self, host, variables):
-        super(Flush, self).__init__(host, [(self._nothing(host, variable), variable) for variable in variables])
-        self.count("steps")  # which names the window: a branch that reads it first would keep it
+        super(Flush, self).__init__(host, [(self._zero_grad(host, variable), variable) for variable in variables])
+        self.count("steps")  # read outside of branches: the number of the window depends on it
 
     @staticmethod
-    def _nothing(host, variable):
+    def _zero_grad(host, variable):
         backend = host.backend
         if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
             return backend.no_rows(variable)
         return backend.ops["zeros_like"](backend.read(variable))
 
     def pending(self):
-        return self.backend.ops["maximum"](self.count("pending"), 1)  # where there are none nothing is written
+        return self.backend.ops["maximum"](self.count("pending"), 1)  # with 0 pending steps nothing is written
 
     def _should_update(self, shared):
         return self.backend.ops["greater"](self.count("pending"), 0)

@@ -1,7 +1,7 @@
-"""What a rule sees: values that record the maths, which the engine then lowers to a backend's ops.
+"""Traces rules: a rule runs on values that only record the maths, and the engine lowers them to a backend's ops.
 
-A rule runs once for each variable, on values that hold no numbers. Expressions of step-wide values alone (hypers,
-t, scalars) are shared by all variables of a step and computed once for each dtype.
+A rule runs once for each variable, on values that hold no numbers. An expression of step-wide values only (hypers, t,
+scalars) is shared by all variables of a step, and computed once for each dtype.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,7 +14,7 @@ from everstep.compat.backends.base import NAMES, unknown_op
 from everstep.errors import RuleError, UnknownOpError
 
 REDUCTIONS = ("sum", "mean", "max", "min", "any", "all")
-_OPERATORS = {  # Python's: (with its mirror, the op)
+_OPERATORS = {  # {Python's operator: (has a reflected form, op)}
     "add": (True, "add"),
     "sub": (True, "subtract"),
     "mul": (True, "multiply"),
@@ -30,10 +30,10 @@ _OPERATORS = {  # Python's: (with its mirror, the op)
     "gt": (False, "greater"),
     "ge": (False, "greater_equal"),
 }
-_VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2}  # how many an op takes; else one
+_VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2}  # how many values an op takes; by default 1
 _VALUES.update((op, 2) for _, op in _OPERATORS.values())
 _SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), reshape=("to",))
-# NumPy's names for its scalars' operators.
+# {NumPy's name of an operator on its scalars: op}
 _UFUNCS = dict({op: op for _, op in _OPERATORS.values()}, true_divide="divide", power="pow")
 
 _TO_BOOL = frozenset(
@@ -46,7 +46,7 @@ _FROM_BOOL = frozenset(
 
 
 class Value(object):
-    """One node of a rule's expression: an op on other values, or a leaf that is read when needed."""
+    """A node of a rule's expression: an op on other values, or a leaf that `read()` returns when it is needed."""
 
     __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "read", "leaf_shape")
 
@@ -57,7 +57,7 @@ class Value(object):
     @property
     def shape(self):
         if self.leaf_shape is None:
-            raise RuleError("only what a rule is given (grad, var, slots) has a known shape; ask those")
+            raise RuleError("only grad, var and slots have a known shape; read it from them")
         return self.leaf_shape
 
     @property
@@ -66,7 +66,7 @@ class Value(object):
 
     @property
     def is_buffer(self):
-        """Whether the native form may be the very memory of a variable, not a new result."""
+        """Whether the native value may share memory with a variable."""
         return self.read is not None or self.op in ("cast", "reshape") and self.args[0].is_buffer
 
     def __repr__(self):
@@ -97,7 +97,7 @@ class Value(object):
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__" or options or ufunc.__name__ not in _UFUNCS:
             self._no_number()
-        return self.tracer.apply(_UFUNCS[ufunc.__name__], inputs)  # a NumPy scalar stands on the left of an operator
+        return self.tracer.apply(_UFUNCS[ufunc.__name__], inputs)  # an operator with a NumPy scalar on its left
 
     __bool__ = __nonzero__ = __float__ = __int__ = __len__ = __iter__ = __array__ = __index__ = _no_number
 
@@ -118,19 +118,19 @@ def _operator(op, swapped):
     return method
 
 
-for _python, (_mirrored, _op) in _OPERATORS.items():
+for _python, (_reflected, _op) in _OPERATORS.items():
     setattr(Value, "__{}__".format(_python), _operator(_op, False))
-    if _mirrored:
+    if _reflected:
         setattr(Value, "__r{}__".format(_python), _operator(_op, True))
 
 
 class Tracer(object):
-    """Records and lowers the expressions of one step in one compute dtype. It is the `ops` that rules get."""
+    """Records and lowers the expressions of one step in one compute dtype. Rules get it as `ops`."""
 
     def __init__(self, backend, dtype):
         self._backend, self._dtype = backend, dtype
-        self._shared = {}  # structure of a step-wide value -> the value
-        self._lowered = {}  # id of a step-wide value -> (the value, its native form)
+        self._shared = {}  # {structure of a step-wide value: the value}
+        self._lowered = {}  # {id of a step-wide value: (the value, its native value)}
 
     def __getattr__(self, name):
         if name not in NAMES:
@@ -138,7 +138,7 @@ class Tracer(object):
         return lambda *args, **options: self.apply(name, args, options)
 
     def leaf(self, read, step_wide=False, shape=None, dtype=None):
-        """A value whose native form `read()` gives, in this tracer's dtype or another."""
+        """Returns a value that `read()` computes, in this tracer's dtype or in `dtype`."""
         return Value(self, None, (), {}, dtype or self._dtype, step_wide, read, shape)
 
     def apply(self, op, args, options=None):
@@ -147,26 +147,28 @@ class Tracer(object):
         values = tuple(a if isinstance(a, Value) else self.constant(a, like, op) for a in args)
         step_wide = all(value.step_wide for value in values)
         dtype = "bool" if op in _TO_BOOL else options["to"] if op == "cast" else like
-        made = Value(self, op, values, options, dtype, step_wide)
+        value = Value(self, op, values, options, dtype, step_wide)
         if not step_wide:
-            return made
+            return value
         structure = (op, tuple(map(id, values)), tuple(sorted(options.items())))
-        return self._shared.setdefault(structure, made)
+        return self._shared.setdefault(structure, value)
 
     def _common_dtype(self, op, args):
-        """The dtype in which an op computes, and which plain numbers take; an error where its values have no one."""
-        chosen = args[1:] if op == "where" else args
-        dtypes = [arg.dtype for arg in chosen if isinstance(arg, Value)]
-        asked = args[:1] if op == "where" else args if op in _ONLY_BOOL else ()
-        if any(isinstance(arg, Value) and arg.dtype != "bool" for arg in asked):
-            raise RuleError("ops.{} asks whether something is so; give it a comparison, such as value > 0".format(op))
+        """Returns the dtype that an op computes in, which Python numbers take too.
+
+        Raises:
+            RuleError: the values are of several dtypes, or of one that the op does not take.
+        """
+        operands = args[1:] if op == "where" else args
+        dtypes = [arg.dtype for arg in operands if isinstance(arg, Value)]
+        conditions = args[:1] if op == "where" else args if op in _ONLY_BOOL else ()
+        if any(isinstance(arg, Value) and arg.dtype != "bool" for arg in conditions):
+            raise RuleError("ops.{} takes booleans; give it a comparison, such as value > 0".format(op))
         if "bool" in dtypes and op not in _FROM_BOOL:
-            raise RuleError(
-                "ops.{} got a value of yes and no; make numbers of it with ops.cast(value, grad.dtype)".format(op)
-            )
+            raise RuleError("ops.{} got booleans; make numbers of them with ops.cast(value, grad.dtype)".format(op))
         if len(set(dtypes)) > 1:
             raise RuleError(
-                "ops.{} got values of {}; bring them together with ops.cast".format(
+                "ops.{} got values of {}; make one dtype of them with ops.cast".format(
                     op, " and ".join(sorted(set(dtypes)))
                 )
             )
@@ -174,7 +176,7 @@ class Tracer(object):
 
     def constant(self, number, dtype=None, op=None):
         if isinstance(number, (np.ndarray, np.generic)) and not np.ndim(number):
-            number = number.item()  # NumPy's scalars compare as arrays
+            number = number.item()  # comparing NumPy scalars gives arrays
         if not isinstance(number, numbers.Real):
             raise RuleError(
                 "{} {!r}; a rule computes with the values it is given and Python numbers alone".format(
@@ -182,11 +184,11 @@ class Tracer(object):
                 )
             )
         dtype = dtype or self._dtype
-        made = Value(self, "constant", (), {"number": number, "dtype": dtype}, dtype, True)
-        return self._shared.setdefault(("constant", repr(number), dtype), made)
+        value = Value(self, "constant", (), {"number": number, "dtype": dtype}, dtype, True)
+        return self._shared.setdefault(("constant", repr(number), dtype), value)
 
     def lower(self, value, results):
-        """A value's native form; `results` remembers those that are not step-wide."""
+        """Returns the native value. `results` caches values that are not step-wide."""
         store = self._lowered if value.step_wide else results
         if id(value) not in store:
             if value.read is not None:
@@ -196,20 +198,20 @@ class Tracer(object):
             else:
                 natives = [self.lower(arg, results) for arg in value.args]
                 native = computed(self._backend, value.op, natives, value.options)
-            store[id(value)] = (value, native)  # the value too: an id is only its own while it lives
+            store[id(value)] = (value, native)  # keeps the value alive, so that no other gets its id
         return store[id(value)][1]
 
     @contextlib.contextmanager
     def forgetting(self):
-        """Forgets what is lowered within: outside of a loop's body that is not there."""
-        before = dict(self._lowered)
+        """Returns a context that forgets what is lowered in it: tensors of a loop's body do not exist outside."""
+        lowered_before = dict(self._lowered)
         try:
             yield
         finally:
-            self._lowered = before
+            self._lowered = lowered_before
 
     def hoist(self, values):
-        """Lowers the step-wide parts of values now, outside of any branch that will need them."""
+        """Lowers the step-wide parts of values now, outside of the branches that use them."""
         waiting, seen = list(values), set()
         while waiting:
             value = waiting.pop()
@@ -223,37 +225,38 @@ class Tracer(object):
 
 
 class Program(object):
-    """Some values as a plain list of operations, which holds nothing of the step that they were traced in.
+    """A rule's maths as a flat list of operations on named inputs, free of references to a step.
 
-    Two variables that do the same to leaves of the same roles have equal programs, whose results may differ in the
-    values that come from `outside` alone.
+    Two variables have equal `key()`s if their rules do the same to the same inputs. Their results then differ only by
+    their inputs and by the values in `outside`.
 
     Args:
-        values: what it computes, in order.
-        roles: `{id of a leaf: its role}`; other leaves, and what is the same for the whole step, are computed outside.
+        values: the values to compute, in order.
+        inputs: `{id of a leaf: input name}`. Other leaves, and step-wide values, are computed outside.
 
     Attributes:
-        nodes: a tuple of ("role", name), ("outside", place), ("constant", number, dtype) or (op, places, options).
-        roles: those that it reads.
-        results: the places of the values in it.
-        outside: the values that are computed before; `dtypes` are theirs.
+        nodes: a tuple of ("input", name), ("outside", place), ("constant", number, dtype) or (op, places, options). A
+            place is an index into `nodes`; after "outside", into `outside`.
+        inputs: the names of the inputs that the program reads.
+        results: the places of the values to compute; `dtypes` are their dtypes.
+        outside: the values that are computed before the program runs.
     """
 
-    def __init__(self, values, roles):
+    def __init__(self, values, inputs):
         self.outside, self._places, nodes = [], {}, []
         for value in values:
-            self._add(value, roles, nodes)
+            self._add(value, inputs, nodes)
         self.nodes = tuple(nodes)
-        self.roles = {node[1] for node in nodes if node[0] == "role"}
+        self.inputs = {node[1] for node in nodes if node[0] == "input"}
         self.results = tuple(self._places[id(value)] for value in values)
         self.dtypes = tuple(value.dtype for value in values)
         del self._places
 
-    def _add(self, value, roles, nodes):
+    def _add(self, value, inputs, nodes):
         if id(value) in self._places:
             return
-        if id(value) in roles:
-            node = ("role", roles[id(value)])  # type: tuple
+        if id(value) in inputs:
+            node = ("input", inputs[id(value)])  # type: tuple
         elif value.op == "constant":
             node = ("constant", value.options["number"], value.dtype)
         elif value.step_wide or value.read is not None:
@@ -261,7 +264,7 @@ class Program(object):
             self.outside.append(value)
         else:
             for arg in value.args:
-                self._add(arg, roles, nodes)
+                self._add(arg, inputs, nodes)
             places = tuple(self._places[id(arg)] for arg in value.args)
             node = (value.op, places, tuple(sorted(value.options.items())))
         self._places[id(value)] = len(nodes)
@@ -271,34 +274,36 @@ class Program(object):
         return self.nodes, self.results, self.dtypes
 
     def is_elementwise(self):
-        """Whether each element of the results comes of the same element of the roles alone."""
-        alone = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
-        return alone and all(value.step_wide for value in self.outside)
+        """Returns whether each element of a result depends only on the same element of the inputs."""
+        elementwise = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
+        return elementwise and all(value.step_wide for value in self.outside)
 
-    def moved(self, roles):
-        """Results that are an old value moved, `old + share * x * ... - share * old`, and what they are made of.
+    def in_place_updates(self, names):
+        """Finds slot updates that can be done in place: `old + x` or `(1 - share) * old + share * x * ...`.
 
         Args:
-            roles: of the results after the first, in order.
+            names: the slots that the results after the first are for, in order.
 
         Returns:
-            `{role: (place of the result, places of the factors x, place of the share)}`; where it is `old + x`, the
-            share is None. Only those whose old value nothing else asks for.
+            `{name: (place of the result, places of the factors x, place of the share)}`. The share is None for
+            `old + x`. Leaves out slots of another form, and those whose old value or whose added value is used twice.
         """
-        found = {}
+        updates = {}
         used = self._used()
-        for role, result in zip(roles, self.results[1:]):
+        for name, result in zip(names, self.results[1:]):
             op, args = self.nodes[result][:2]
-            for old, moving in (args, args[::-1]) if op == "add" else ():
-                parts = self._parts(role, old, moving)
-                if parts and used.count(self._place_of(role)) == used.count(moving) == 1:
-                    found[role] = (result,) + parts
-        return found
+            for old, added in (args, args[::-1]) if op == "add" else ():
+                parts = self._parts(name, old, added)
+                if parts and used.count(self._place_of(name)) == used.count(added) == 1:
+                    updates[name] = (result,) + parts
+        return updates
 
-    def scaled(self):
-        """(place of a scalar, places of x and of y) where the first result is `scalar * x` or `scalar * x / y`.
+    def scaled_change(self):
+        """Splits a first result of the form `scalar * x` or `scalar * x / y`.
 
-        The place of y is None where there is none; all is None of another form, and where another result needs it.
+        Returns:
+            (place of the scalar, place of x, place of y or None); None for another form, or if the product or the
+            result is used more than once.
         """
         op, args = self.nodes[self.results[0]][:2]
         product, divisor = args if op == "divide" else (self.results[0], None)
@@ -311,25 +316,25 @@ class Program(object):
                 return scalar, other, divisor
         return None
 
-    def _place_of(self, role):
-        return next(place for place, node in enumerate(self.nodes) if node[:2] == ("role", role))
+    def _place_of(self, name):
+        return next(place for place, node in enumerate(self.nodes) if node[:2] == ("input", name))
 
-    def _parts(self, role, old, moving):
-        """(factors, share) of `old + moving`; None where it is not of the form."""
-        if self.nodes[old] == ("role", role):
-            return (moving,), None
+    def _parts(self, name, old, added):
+        """Returns (factors, share) of a slot's `old + added`; None if it cannot be done in place."""
+        if self.nodes[old] == ("input", name):
+            return (added,), None
         if self.nodes[old][0] != "multiply":
             return None
-        kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("role", role)]
-        return self._shared(moving, kept[0]) if len(kept) == 1 else None
+        kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("input", name)]
+        return self._split_share(added, kept[0]) if len(kept) == 1 else None
 
     def _used(self):
-        """The place of a value as often as an operation or a result asks for it."""
-        operations = [node for node in self.nodes if node[0] not in ("role", "outside", "constant")]
+        """Returns a list of places, each as often as an operation or a result uses it."""
+        operations = [node for node in self.nodes if node[0] not in ("input", "outside", "constant")]
         return [place for _, places, _ in operations for place in places] + list(self.results)
 
-    def _shared(self, place, kept):
-        """(other factors, share) of a product with a share that is `1 - kept`; None of others."""
+    def _split_share(self, place, kept):
+        """Returns (other factors, share) of a product that has the factor `share = 1 - kept`; else None."""
         factors, waiting = [], [place]
         while waiting:
             node = self.nodes[waiting[0]]
@@ -355,35 +360,40 @@ class Program(object):
     def _outside_of(self, node):
         return self.outside[node[1]] if node[0] == "outside" else None
 
-    def run(self, backend, given, outside, instead=None):
-        """The native results.
+    def run(self, backend, inputs, outside, overrides=None):
+        """Returns the native results.
 
         Args:
-            given: `{role: native}`.
-            outside: the natives of `self.outside`.
-            instead: `{place: a function that makes its native}`, given what makes those of other places.
+            inputs: `{input name: native value}`.
+            outside: the native values of `self.outside`.
+            overrides: `{place: function}`. The function returns the native value of that place; it takes a function
+                that returns the native value of any other.
         """
-        natives, instead = {}, instead or {}
+        natives, overrides = {}, overrides or {}
 
         def native(place):
             if place not in natives:
-                natives[place] = instead[place](native) if place in instead else compute(*self.nodes[place])
+                natives[place] = overrides[place](native) if place in overrides else compute(*self.nodes[place])
             return natives[place]
 
-        def compute(op, what, options=None):
-            if op == "role":
-                return given[what]
+        def compute(op, operand, options=None):
+            if op == "input":
+                return inputs[operand]
             if op == "outside":
-                return outside[what]
+                return outside[operand]
             if op == "constant":
-                return backend.constant(what, options)
-            return computed(backend, op, [native(place) for place in what], dict(options))
+                return backend.constant(operand, options)
+            return computed(backend, op, [native(place) for place in operand], dict(options))
 
         return [native(place) for place in self.results]
 
 
 def computed(backend, op, natives, options):
-    """An op on natives, or an error that says what their shapes are."""
+    """Returns the result of an op on native values.
+
+    Raises:
+        RuleError: the op does not take values of these shapes.
+    """
     try:
         return backend.ops[op](*natives, **options)
     except (IndexError, TypeError, ValueError) as error:
@@ -398,7 +408,11 @@ def computed(backend, op, natives, options):
 
 
 def _arguments(op, args, options):
-    """(values, settings) of a call of an op, or an error where it takes others."""
+    """Splits the arguments of an op into (values, settings).
+
+    Raises:
+        RuleError: the op takes others.
+    """
     count, names = _VALUES.get(op, 1), _SETTINGS.get(op, ())
     if len(args) == count and not names and not options:
         return args, options

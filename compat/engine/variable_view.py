@@ -1,4 +1,4 @@
-"""What rules are given in one step: the values of one variable, of the whole or of some rows, and those of all."""
+"""The arguments of a rule in one step: the values of one variable or of some of its rows, and the step-wide values."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -11,38 +11,47 @@ from everstep.compat.engine.trace import Program, Tracer, Value
 from everstep.errors import RuleError
 from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
-GRAD, VAR = ("grad",), ("var",)  # the roles that are no slots' names
-LAST_WINDOW = "touched"  # the slot that remembers in which window a row last got a gradient
+GRAD, VAR = ("grad",), ("var",)  # a program's inputs beside the slots; tuples, so that no slot has such a name
+LAST_WINDOW = "touched"  # the slot with the last accumulation window in which a row got a gradient
 
 
-def agree(found, wanted):
-    return len(found) == len(wanted) and all(f is None or w is None or f == w for f, w in zip(found, wanted))
+def agree(actual, expected):
+    """Returns whether two shapes are equal as far as both are known."""
+    return len(actual) == len(expected) and all(a is None or e is None or a == e for a, e in zip(actual, expected))
 
 
-def broadcasts(found, wanted):
-    return len(found) <= len(wanted) and all(f in (1, w) for f, w in zip(reversed(found), reversed(wanted)))
+def broadcasts(actual, expected):
+    """Returns whether a shape broadcasts to the expected shape."""
+    return len(actual) <= len(expected) and all(a in (1, e) for a, e in zip(reversed(actual), reversed(expected)))
 
 
-def fitted(backend, native, like, name, about, wanted=None):
-    """A rule's result in the full shape of what it is for, `wanted` where that is not known as well as that of `like`.
+def fitted(backend, native, like, name, about, expected=None):
+    """Broadcasts a rule's result to its full shape.
+
+    Args:
+        native: the result.
+        like: the old value that the result replaces or changes.
+        name: the slot's name; None or VAR for the change.
+        about: the names of the rule's class and of the variable, for the error.
+        expected: the full shape; by default that of `like`.
 
     Raises:
-        RuleError: it has another shape. `about` is the rule's class and the variable's name.
+        RuleError: the result has another shape.
     """
-    found, wanted = backend.shape(native), backend.shape(like) if wanted is None else wanted
-    if found is None or wanted is None or agree(found, wanted):
+    actual, expected = backend.shape(native), backend.shape(like) if expected is None else expected
+    if actual is None or expected is None or agree(actual, expected):
         return native
-    if broadcasts(found, wanted):
+    if broadcasts(actual, expected):
         return native + backend.ops["zeros_like"](like)
     raise RuleError(
         "{}.update gave {} shape {} for {}, which needs {}".format(
-            about[0], "the change" if name in (None, VAR) else "slot " + name, found, about[1], tuple(wanted)
+            about[0], "the change" if name in (None, VAR) else "slot " + name, actual, about[1], tuple(expected)
         )
     )
 
 
 class Scope(object):
-    """The step-wide values in one compute dtype, each computed once."""
+    """Step-wide values (t, hypers, scalars, sums) in one compute dtype, each computed once."""
 
     shared_names = ("pending", "updates", "row_number", "place_in_row")
 
@@ -62,6 +71,7 @@ class Scope(object):
         return Names(tree(definition), dict(self.values, **dict(extra)), self.shared_names)
 
     def learn(self, natives):
+        """Adds or replaces values by their native values."""
         for name, native in natives.items():
             self.values[name] = self._leaf(lambda native=native: self._cast(native))
 
@@ -78,7 +88,7 @@ class Scope(object):
         value = self.step.host.hyper(name)
         if isinstance(value, Schedule):
             return self.as_value(value.value(self.tracer, self.values["updates"]))
-        if isinstance(value, float):  # as every framework's own hypers, which are float32 variables
+        if isinstance(value, float):  # every framework keeps its hypers in float32 variables
             return self.as_value(float(np.float32(value)))
         return self._leaf(lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value)))
 
@@ -90,21 +100,28 @@ class Scope(object):
 
 
 class VariableView(object):
-    """One variable's part of a step: the values that its rule sees, of the whole variable or of some rows."""
+    """One variable in one step: the values that its rule gets, of the whole variable or of some rows.
+
+    Args:
+        step: the `Step`.
+        variable: the variable.
+        read_grad: returns the gradient, in the compute dtype.
+        find_rows: returns the rows that the view is on, each once; None for the whole variable.
+    """
 
     def __init__(self, step, variable, read_grad, find_rows=None):
         self.step, self.variable, self.backend = step, variable, step.backend
         self.record, self.rule = step.host.record(variable), step.host.rule(variable)
         self.owner = type(self.rule).__name__
-        self.about = self.owner, self.record.name  # whose results a mistake is in
+        self.about = self.owner, self.record.name  # for errors
         self.dtype = compute_dtype(self.record.dtype)
         self.scope = step.scope(self.dtype)
         self.ops = self.scope.tracer
         self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
-        self.is_sparse = self.by_rows  # whether the gradient came as one
-        self.changed_rows = None  # gives the rows outside of which the variable stays, where there are such
+        self.is_sparse = self.by_rows  # whether the gradient was sparse, also if the view is on the whole variable
+        self.changed_rows = None  # a function that returns the only rows of the variable that may change, or None
         self.declared = flat(self.rule, "slot")
-        self.missed, self._caught_up = None, None  # what the rows take before this step, and what it makes of them
+        self.missed, self._caught_up = None, None  # the rows' `Missed` updates; {name: value} after them
         self.results = {}
         self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
         self.var = self.ops.leaf(self.stored, shape=self._shape(self.record.shape))
@@ -112,7 +129,7 @@ class VariableView(object):
 
     @classmethod
     def of_gradient(cls, step, variable, grad):
-        """The work that a gradient brings: equal rows of a sparse one are added up here, once."""
+        """Returns the view for a gradient. Sums equal rows of a sparse gradient."""
         backend = step.backend
         dtype = compute_dtype(backend.dtype(variable))
         slices = backend.slices(grad)
@@ -122,7 +139,11 @@ class VariableView(object):
         return cls(step, variable, lambda: summed, lambda: rows)
 
     def for_update(self, collected):
-        """The work that `update` does: on the same rows, on all that the window touched, or on the whole."""
+        """Returns the view that `update` gets: on the gradient's rows, the window's rows, or the whole variable.
+
+        Args:
+            collected: `{name: native value}` of slots that `collect` returned and that are not written yet.
+        """
         view = self._for_update(collected)
         if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
             view._catch_up()
@@ -139,12 +160,13 @@ class VariableView(object):
         return self._on(lambda: self.backend.rows_equal(self._marks(), self.accumulation_window()))
 
     def _catch_up(self):
-        """From here on the values are those of rows that have taken all that they missed."""
+        """Replaces the variable's and slots' values by those after the missed updates."""
         self.missed = Missed(self.step.host, self.variable, (lambda: self.rows) if self.by_rows else None)
-        self.var = self._now(None, self.var)
-        self.slot_values.update((name, self._now(name, self.slot_values[name])) for name in self.missed.slots)
+        self.var = self._caught_up_leaf(None, self.var)
+        for name in self.missed.slots:
+            self.slot_values[name] = self._caught_up_leaf(name, self.slot_values[name])
 
-    def _now(self, name, old):
+    def _caught_up_leaf(self, name, old):
         def read():
             if self._caught_up is None:
                 self._caught_up = self.missed.values()
@@ -154,11 +176,11 @@ class VariableView(object):
 
     @property
     def is_on_rows(self):
-        """Whether some rows are left as they are, or have a past of their own."""
+        """Whether rows differ in what they take: some stay unchanged, or some missed updates."""
         return self.by_rows or self.missed is not None or self.changed_rows is not None
 
     def for_measure(self):
-        """The work that `measure` does: on the rows present, and where steps add up, on all of the window's."""
+        """Returns the view that `measure` gets: on this step's rows; with accumulation, on every row of the window."""
         if not self.by_rows or not (self.rule.stages > 1 or defines(self.rule, "collect")):
             return self
         return self._on(self._window_and_present)
@@ -169,7 +191,10 @@ class VariableView(object):
         return by_rows and self.rule.locality != "variable"
 
     def _on(self, find_rows):
-        """The work on other rows, or on the whole where the rule needs it; where no gradient came, it is 0."""
+        """Returns the view on other rows, or on the whole variable if the rule needs it.
+
+        The gradient is 0 on rows for which none came.
+        """
         summed, present = self.lower(self.grad), self.rows
 
         def whole_grad():
@@ -185,16 +210,16 @@ class VariableView(object):
         return view
 
     def on_changed_rows(self, changed, unchanged):
-        """`changed` on the rows that may change, `unchanged` on the others."""
+        """Returns `changed` on the rows that may change, `unchanged` on the others."""
         rows, ops = self.changed_rows(), self.backend.ops
         marks = self.backend.scatter_to_dense(ops["ones_like"](rows), rows, self.backend.rows_of(self.variable))
         marks = ops["reshape"](marks, (-1,) + (1,) * (len(self.record.shape) - 1))
         return ops["where"](ops["greater"](marks, ops["zeros_like"](marks)), changed, unchanged)
 
     def accumulation_window(self):
-        """The mark of rows touched since the last update: the step that opened the window, counted from 1.
+        """Returns the number of the current accumulation window: the step that opened it, counted from 1.
 
-        Not the number of updates, which Keras's LossScaleOptimizer also moves, at steps that it leaves out.
+        The number of updates will not do: Keras's LossScaleOptimizer also moves it at steps that it skips.
         """
         count = self.step.count
         opened = count("steps") - count("pending") if self.step.skips else count("updates")
@@ -211,19 +236,19 @@ class VariableView(object):
 
     @property
     def rows(self):
-        """The rows that this work is on, found when first asked for; None for the whole."""
+        """The rows that the view is on, computed at first use; None for the whole variable."""
         if self._rows is None and self.by_rows:
             self._rows = self._find_rows()
         return self._rows
 
     @contextlib.contextmanager
     def forgetting(self):
-        """Forgets what was computed within: outside of a branch, or where it is traced again, that is not there."""
-        before = dict(self.results), self._rows, self._caught_up
+        """Returns a context that forgets what is computed in it: tensors of a branch do not exist outside of it."""
+        results_before = dict(self.results), self._rows, self._caught_up
         try:
             yield
         finally:
-            self.results, self._rows, self._caught_up = before
+            self.results, self._rows, self._caught_up = results_before
 
     @property
     def slots(self):
@@ -232,10 +257,10 @@ class VariableView(object):
     @property
     def hypers(self):
         row, place = (self.ops.leaf(read, dtype="int32") for read in (self._row_number, self._place_in_row))
-        return self.scope.names(self.rule, dict(self._own_sums(), row_number=row, place_in_row=place))
+        return self.scope.names(self.rule, dict(self._sums(), row_number=row, place_in_row=place))
 
     def _row_number(self):
-        """The number that each element's row has in the whole variable."""
+        """Returns each element's row number in the whole variable, of which this may be a part."""
         if not self.record.shape:
             return self.backend.constant(0, "int32")
         place, rows = self.step.host.place(self.variable), self.rows
@@ -244,26 +269,27 @@ class VariableView(object):
         return self.backend.ops["reshape"](rows, (-1,) + (1,) * (len(self.record.shape) - 1))
 
     def _place_in_row(self):
-        """The number that each element has in its row of the whole variable."""
-        place, found, size = self.step.host.place(self.variable), self.backend.constant(0, "int32"), 1
+        """Returns each element's index in its row of the whole variable, counted in C order."""
+        place, index, stride = self.step.host.place(self.variable), self.backend.constant(0, "int32"), 1
         for axis in range(len(self.record.shape) - 1, 0, -1):
             number = self.backend.iota(self.record.shape[axis]) + (place.slices[axis].start if place else 0)
-            alone = [-1 if other == axis else 1 for other in range(len(self.record.shape))]
-            found = found + self.backend.ops["reshape"](number * size, tuple(alone))
-            size *= (place.whole if place else self.record.shape)[axis]
-        return found
+            along_axis = [-1 if other == axis else 1 for other in range(len(self.record.shape))]
+            index = index + self.backend.ops["reshape"](number * stride, tuple(along_axis))
+            stride *= (place.whole if place else self.record.shape)[axis]
+        return index
 
     @property
     def hypers_before(self):
-        """With the scalars as they were: they advance with an update, and a step may come to none."""
-        return self.scope.names(self.rule, dict(self._own_sums(), **self.scope.scalars))
+        """Like `hypers`, with the scalars before they advance: a step without an update does not advance them."""
+        return self.scope.names(self.rule, dict(self._sums(), **self.scope.scalars))
 
-    def _own_sums(self):
-        own = self.step.sums.get(self.step.host.whole_key(self.variable), {})
-        return {name: self.ops.leaf(lambda native=native: native) for name, native in own.items()}
+    def _sums(self):
+        """Returns the sums that were measured for this variable."""
+        sums = self.step.sums.get(self.step.host.whole_key(self.variable), {})
+        return {name: self.ops.leaf(lambda native=native: native) for name, native in sums.items()}
 
     def gathered(self, name):
-        """Whether a slot goes by rows: its first dimension is the variable's."""
+        """Returns whether a slot is read and written by rows: its first dimension is the variable's."""
         shape = self.record.shape if name == LAST_WINDOW else self.declared[name][1].shape_for(self.record)
         return bool(shape) and shape[0] == self.record.shape[0]
 
@@ -283,7 +309,7 @@ class VariableView(object):
         return self.backend.gather(slot, self.rows) if self.by_rows and self.gathered(name) else self.backend.read(slot)
 
     def stored(self):
-        """The variable as it is, whatever its rows have missed."""
+        """Returns the variable's stored value, before any missed updates."""
         backend, variable = self.backend, self.variable
         native = backend.gather(variable, self.rows) if self.by_rows else backend.read(variable)
         return backend.cast(native, self.dtype)
@@ -295,40 +321,40 @@ class VariableView(object):
         return self.ops.lower(value, self.results)
 
     def changed_slots(self, slots):
-        """The returned slots as values, without those returned unchanged, where nothing else changes them."""
+        """Returns the slots to write, as values: those that the rule changed, and those that take missed updates."""
         caught_up = self.missed.slots if self.missed else ()
-        found = OrderedDict((name, self.slot_values[name]) for name in caught_up)
-        found.update((name, self.as_value(value)) for name, value in slots.items())
+        values = OrderedDict((name, self.slot_values[name]) for name in caught_up)
+        values.update((name, self.as_value(value)) for name, value in slots.items())
         return OrderedDict(
-            (name, value) for name, value in found.items() if name in caught_up or value is not self.slot_values[name]
+            (name, value) for name, value in values.items() if name in caught_up or value is not self.slot_values[name]
         )
 
     def program(self, traced, collected=()):
-        """What the traced change and slots compute, as operations on roles: GRAD, VAR and the slots' names."""
-        roles = {id(self.grad): GRAD, id(self.var): VAR}
-        roles.update((id(value), name) for name, value in self.slot_values.items() if name not in collected)
-        return Program([traced.change] + list(traced.slots.values()), roles)
+        """Returns the `Program` of the traced change and slots. Its inputs are GRAD, VAR and the slots' names."""
+        inputs = {id(self.grad): GRAD, id(self.var): VAR}
+        inputs.update((id(value), name) for name, value in self.slot_values.items() if name not in collected)
+        return Program([traced.change] + list(traced.slots.values()), inputs)
 
     def native_decay(self):
-        """The share of the variable that the base class's own weight decay takes off; None where there is none."""
+        """Returns the share of the variable that the base class's own weight decay subtracts, or None."""
         decay = self.step.host.native_decay(self.variable)
         return self.scope.values["learning_rate"] * decay if decay else None
 
     def decay(self, share, earlier):
-        """Takes a share of the variable off it: of all rows, before the rule sees it."""
+        """Subtracts a share of the variable from all its rows, before the rule reads it. Returns an operation."""
         backend = self.backend
         with backend.after(earlier):
             value = backend.cast(backend.read(self.variable), self.dtype)
             return backend.subtract(self.variable, value * self.lower(share))
 
     def fit(self, name, value):
-        """The native form of a slot's new value, or without a name of the change, in its full shape."""
+        """Returns the native value, in full shape, of a slot's new value or (name None) of the change."""
         backend = self.backend
         like = self.var if name is None else self.slot_values[name]
         native = self.lower(value)
         if value.dtype != self.dtype:
             native = backend.cast(native, self.dtype)
-        found, wanted = backend.shape(native), like.shape
-        if found is not None and not agree(found, wanted):
-            native = fitted(backend, native, self.lower(like), name, self.about, wanted)
+        actual, expected = backend.shape(native), like.shape
+        if actual is not None and not agree(actual, expected):
+            native = fitted(backend, native, self.lower(like), name, self.about, expected)
         return backend.copy(native, self.variable) if value.is_buffer else native

@@ -1,1 +1,1 @@
-"""The API-neutral form of all that an optimizer has learned."""
+"""The state of an optimizer, independent of any framework, and the files that hold it."""

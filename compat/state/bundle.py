@@ -1,7 +1,7 @@
 """TensorFlow's checkpoints: those of `tf.train.Saver`, by name, and those of `tf.train.Checkpoint`, by object.
 
-TensorFlow reads them, any version from 1.4 on. The graph of objects in the second kind is read here, so that a version
-which never had such checkpoints reads them too.
+TensorFlow itself, any version from 1.4 on, reads the tensors. The object graph of the second kind is parsed here, so
+that versions without object checkpoints can read them too.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,7 +14,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.native_file import Handle, NativeFile, numbered, reading
+from everstep.compat.state.native_file import Handle, NativeFile, as_file_errors, numbered
 from everstep.errors import FileError, StateError, UnsupportedError
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -23,23 +23,23 @@ _SLOT = "/.OPTIMIZER_SLOT/"
 
 
 def tensorflow_for(path):
-    """TensorFlow with the names of TF 1."""
+    """Returns TensorFlow with the names of TF 1, or raises UnsupportedError if it is not installed."""
     try:
         import tensorflow
     except ImportError:
         raise UnsupportedError(
-            "{} is a TensorFlow checkpoint, and TensorFlow (any version from 1.4 on) reads it, which is not installed "
-            "here. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
+            "{} is a TensorFlow checkpoint, which only TensorFlow (any version from 1.4 on) reads, and that is not "
+            "installed. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
                 path, path)
         )
     return getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
 
 
 class Tensors(object):
-    """The tensors of a checkpoint, one kept at a time, as they can only be read whole."""
+    """The tensors of a checkpoint. They can only be read whole, so only the last one is kept in memory."""
 
     def __init__(self, path):
-        self.path, self._kept = path, (None, None)
+        self.path, self._cached = path, (None, None)
         self.tf = tensorflow_for(path)
         check_index(path)
         with self.guarded():
@@ -49,18 +49,20 @@ class Tensors(object):
 
     @contextlib.contextmanager
     def guarded(self):
-        with reading(self.path):
+        """Turns TensorFlow's errors into FileError."""
+        with as_file_errors(self.path):
             try:
                 yield
             except self.tf.errors.OpError as error:
-                raise FileError("{} is damaged, or no checkpoint: {}".format(self.path, error.message))
+                raise FileError("{} is damaged, or not a checkpoint: {}".format(self.path, error.message))
 
     def get(self, name):
-        if self._kept[0] != name:
-            self._kept = (None, None)  # first, so that there are never two
+        """Returns a tensor."""
+        if self._cached[0] != name:
+            self._cached = (None, None)  # free the old tensor first, so that there are never two
             with self.guarded():
-                self._kept = name, self._reader.get_tensor(name)
-        return self._kept[1]
+                self._cached = name, self._reader.get_tensor(name)
+        return self._cached[1]
 
     def handle(self, name):
         with self.guarded():
@@ -68,44 +70,45 @@ class Tensors(object):
         return Handle(name, self.shapes[name], dtype, lambda selection: self.get(name)[selection])
 
     def numeric(self):
+        """Yields (name, handle) of every tensor that is not a string, by name."""
         for name in sorted(self.shapes):
             if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
                 yield name, self.handle(name)
 
 
-# A table's last bytes: the place and the length of two blocks as varints, filled up, and a number that says what it is:
+# The footer of a table: offset and length of two blocks as varints, padding, and a magic number:
 # https://github.com/tensorflow/tensorflow/blob/v1.4.1/tensorflow/core/lib/io/format.h
-_END, _MAGIC, _BEHIND_BLOCK = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
+_FOOTER_SIZE, _MAGIC, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
 
 
 def check_index(path):
-    """Raises where the end of a checkpoint's index points out of it.
+    """Raises FileError if the footer of a checkpoint's index points outside of the file.
 
-    TensorFlow takes as much memory as it says there; in TF 1.4 the process ends where there is not so much.
+    TensorFlow allocates as much memory as the footer says, and TF 1.4 ends the process if there is not enough.
     """
     name = next((name for name in (path + ".index", path) if os.path.isfile(name)), None)
     if name is None:
         return
-    with reading(name):
-        whole = os.path.getsize(name)
+    with as_file_errors(name):
+        size = os.path.getsize(name)
         with open(name, "rb") as file:
-            file.seek(max(0, whole - _END))
-            end, position = bytearray(file.read()), 0
-        if not end.endswith(_MAGIC):
-            return  # TensorFlow says so
+            file.seek(max(0, size - _FOOTER_SIZE))
+            footer, position = bytearray(file.read()), 0
+        if not footer.endswith(_MAGIC):
+            return  # TensorFlow raises for a wrong magic number
         for _ in range(2):
-            start, position = _number(end, position)
-            length, position = _number(end, position)
-            if start + length + _BEHIND_BLOCK > whole - _END:
+            start, position = _read_varint(footer, position)
+            length, position = _read_varint(footer, position)
+            if start + length + _BLOCK_TRAILER > size - _FOOTER_SIZE:
                 raise FileError(
-                    "{} is damaged, or no checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
-                        name, length, start, whole
+                    "{} is damaged, or not a checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
+                        name, length, start, size
                     )
                 )
 
 
 def find(path):
-    """The prefix of the checkpoint that a path, one of its files or a directory means; None where there is none."""
+    """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
     path = str(path)
     if os.path.isdir(path):
         latest = tensorflow_for(path).train.latest_checkpoint(path)
@@ -117,13 +120,14 @@ def find(path):
 
 
 def read(path):
-    """The NativeFile of a checkpoint's prefix."""
+    """Returns the NativeFile of the checkpoint with this prefix."""
     tensors = Tensors(path)
-    with reading(path):
+    with as_file_errors(path):
         return _read_objects(tensors, path) if GRAPH in tensors.shapes else _read_named(tensors, path)
 
 
 def _read_named(tensors, path):
+    """Reads a checkpoint of tf.train.Saver."""
     native = NativeFile(path, "tf-saver", "tf.train.Saver")
     native.target = "tf_train"
     native.entries = list(tensors.numeric())
@@ -134,26 +138,29 @@ def _read_named(tensors, path):
 
 
 def check_new(path):
+    """Raises StateError if there is a checkpoint at the path already."""
     tensorflow_for(path)
     if find(path):
         raise StateError(
-            "{} exists; a checkpoint is more than one file, which no system replaces at once: give another path, or "
+            "{} exists; a checkpoint is several files, which cannot be replaced at once: give another path, or "
             "remove it first".format(path)
         )
 
 
-_SHARD = 1 << 28  # bytes that are handed to TensorFlow at once
+_SHARD = 1 << 28  # bytes that TensorFlow gets at once
 
 
 def write(path, tensors, moved):
-    """Writes a checkpoint as `tf.train.Saver` does; a large one in several files, so that it is never whole in memory.
+    """Writes a checkpoint as `tf.train.Saver` does.
+
+    A large one gets several data files, so that it is never all in memory.
 
     Args:
         tensors: {name: handle}.
-        moved: called with the number of bytes that were written, again and again.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
     """
     tf, path = tensorflow_for(path), str(path)
-    from tensorflow.python.ops import gen_io_ops, io_ops  # what Saver is made of; public from 1.14 on, as tf.raw_ops
+    from tensorflow.python.ops import gen_io_ops, io_ops  # the ops that Saver uses; public from 1.14 on, as tf.raw_ops
 
     check_new(path)
     try:
@@ -161,19 +168,19 @@ def write(path, tensors, moved):
     except (OSError, IOError) as error:
         raise StateError("{} cannot be written: {}".format(path, error))
     try:
-        with reading(path), tf.Graph().as_default(), tf.Session() as session:
+        with as_file_errors(path), tf.Graph().as_default(), tf.Session() as session:
             parts = []
             for group in _shards(tensors):
                 parts.append(os.path.join(folder, str(len(parts))))
                 values = [np.asarray(tensors[name]) for name in group]
-                holders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
-                saved = io_ops.save_v2(parts[-1], group, [""] * len(group), holders)
-                session.run(saved, dict(zip(holders, values)))
+                placeholders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
+                saved = io_ops.save_v2(parts[-1], group, [""] * len(group), placeholders)
+                session.run(saved, dict(zip(placeholders, values)))
                 moved(sum(value.nbytes for value in values))
-            whole = os.path.join(folder, os.path.basename(path))
-            session.run(gen_io_ops.merge_v2_checkpoints(parts, whole, delete_old_dirs=False))
+            merged = os.path.join(folder, os.path.basename(path))
+            session.run(gen_io_ops.merge_v2_checkpoints(parts, merged, delete_old_dirs=False))
         names = [name for name in os.listdir(folder) if name.startswith(os.path.basename(path) + ".")]
-        for name in sorted(names):  # the index, without which there is no checkpoint, last
+        for name in sorted(names):  # the index comes last: without it there is no checkpoint
             os.rename(os.path.join(folder, name), os.path.join(os.path.dirname(path), name))
     except (OSError, IOError, tf.errors.OpError) as error:
         raise StateError("{} cannot be written: {}".format(path, error))
@@ -182,22 +189,23 @@ def write(path, tensors, moved):
 
 
 def _shards(tensors):
+    """Yields lists of names whose tensors together have at most _SHARD bytes, or one larger tensor."""
     group, size = [], 0
     for name, handle in tensors.items():
-        own = np.dtype(handle.dtype).itemsize * int(np.prod(handle.shape, dtype=np.float64))
-        if group and size + own > _SHARD:
+        nbytes = np.dtype(handle.dtype).itemsize * int(np.prod(handle.shape, dtype=np.float64))
+        if group and size + nbytes > _SHARD:
             yield group
             group, size = [], 0
-        group, size = group + [name], size + own
+        group, size = group + [name], size + nbytes
     yield group
 
 
-# The graph of objects: TrackableObjectGraph, fields by number.
+# Field numbers in the object graph's protobuf message, TrackableObjectGraph.
 _NODES, _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 1, 2, 3
 
 
-def _number(data, position):
-    """(the varint at a position, where it ends)."""
+def _read_varint(data, position):
+    """Returns (the varint at a position, the position after it)."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -211,16 +219,16 @@ def _number(data, position):
 
 
 def _fields(data):
-    """{number: [value]} of a protobuf message: integers and bytes."""
-    found, position = {}, 0
+    """Returns {field number: [value]} of a protobuf message; values are integers and bytes."""
+    fields, position = {}, 0
     while position < len(data):
-        tag, position = _number(data, position)
+        tag, position = _read_varint(data, position)
         if tag & 7 == 0:
-            value, position = _number(data, position)
+            value, position = _read_varint(data, position)
         elif tag & 7 == 2:
-            length, position = _number(data, position)
+            length, position = _read_varint(data, position)
             if length > len(data) - position:
-                raise ValueError("a field that is longer than what holds it")
+                raise ValueError("a field that is longer than its message")
             value = data[position : position + length]
             position += length
         elif tag & 7 in (1, 5):
@@ -229,16 +237,16 @@ def _fields(data):
             position += length
         else:
             raise ValueError("a field of kind {}".format(tag & 7))
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields
 
 
-# A slot of another shape or dtype than its variable's, as everstep's OptimizerV2 keeps it: `touched/0`.
+# Names such as `touched/0`: everstep's OptimizerV2 so tracks slots whose shape or dtype differs from the variable's.
 _TRACKED = re.compile(r"(.+)/[0-9]+\Z")
 
 
 class _Node(object):
-    """One object: `children` {name: place}, its value's `key` and `full_name`, `slots` [(name, variable, slot)]."""
+    """One object: `children` {name: place}, `key` and `full_name` of its value, `slots` [(name, variable, slot)]."""
 
     def __init__(self, data):
         fields = _fields(data)
@@ -253,6 +261,7 @@ class _Node(object):
 
 
 def _last(fields, number, default):
+    """Returns the last value of a field, which is the one that counts in protobuf."""
     return fields.get(number, [default])[-1]
 
 
@@ -261,65 +270,66 @@ def _text(data):
 
 
 def _read_objects(tensors, path):
+    """Reads a checkpoint of tf.train.Checkpoint. A place is an object's number in the graph."""
     native = NativeFile(path, "tf-object", "tf.train.Checkpoint")
     nodes = [_Node(data) for data in _fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
-    found = [node for node in nodes if _is_optimizer(node)]
-    held = {place for node in found for place in _below(node, nodes)}
-    if len(found) > 1:
-        raise FileError("{} has {} optimizers; save each in a checkpoint of its own, or read them where they are live, "
-                        "by everstep.capture".format(path, len(found)))
+    optimizers = [node for node in nodes if _is_optimizer(node)]
+    optimizer_places = {place for node in optimizers for place in _optimizer_places(node, nodes)}
+    if len(optimizers) > 1:
+        raise FileError("{} has {} optimizers; save each in a separate checkpoint, or call everstep.capture on the "
+                        "live optimizers".format(path, len(optimizers)))
 
     def named(places):
         places = [place for place in places if nodes[place].key in tensors.shapes]
         names = numbered([nodes[place].full_name or nodes[place].key[: -len(_SUFFIX)] for place in places])
         return OrderedDict((place, (name, tensors.handle(nodes[place].key))) for place, name in zip(places, names))
 
-    if not found:
+    if not optimizers:
         native.variables = OrderedDict(named(range(len(nodes))).values())
         native.missing.append("no optimizer among its objects")
         return native
-    node = found[0]
+    node = optimizers[0]
     native.target = _target(node)
-    trained = node.children.get("_trainable_variables")
-    native.ordered = trained is not None
-    if trained is not None:
-        native.variables = OrderedDict(named(nodes[trained].children.values()).values())
+    trainable = node.children.get("_trainable_variables")
+    native.ordered = trainable is not None
+    if trainable is not None:
+        native.variables = OrderedDict(named(nodes[trainable].children.values()).values())
     elif not node.slots:
-        others = [place for place in range(len(nodes)) if place not in held and nodes[place].key]
-        native.variables = OrderedDict(item for item in named(others).values() if item[0] != "save_counter")
+        other_places = [place for place in range(len(nodes)) if place not in optimizer_places and nodes[place].key]
+        native.variables = OrderedDict(item for item in named(other_places).values() if item[0] != "save_counter")
     tracked = {name: place for name, place in node.children.items() if _TRACKED.match(name)}
     if node.slots or tracked:
         order = list(OrderedDict.fromkeys(variable for _, variable, _ in node.slots))
         if tracked:
-            order.extend(place for place in range(len(nodes)) if place not in held and place not in order)
+            order.extend(place for place in range(len(nodes)) if place not in optimizer_places and place not in order)
         names = named(order)
         for slot, variable, place in node.slots:
             if variable in names and nodes[place].key in tensors.shapes:
                 name = names[variable][0]
                 native.slots.setdefault(name, OrderedDict())[slot] = tensors.handle(nodes[place].key)
         for slot, place in [(_TRACKED.match(name).group(1), place) for name, place in tracked.items()]:
-            ends = {name: "/{}/{}".format(name, slot) for name, _ in names.values()}
-            fits = [name for name in ends if ("/" + nodes[place].full_name).endswith(ends[name])]
-            if not fits:
-                raise FileError("{} has {}, a slot of no variable in it".format(path, nodes[place].full_name))
-            native.slots.setdefault(max(fits, key=len), OrderedDict())[slot] = tensors.handle(nodes[place].key)
+            endings = {name: "/{}/{}".format(name, slot) for name, _ in names.values()}
+            matches = [name for name in endings if ("/" + nodes[place].full_name).endswith(endings[name])]
+            if not matches:
+                raise FileError("{} has the slot {}, but not its variable".format(path, nodes[place].full_name))
+            native.slots.setdefault(max(matches, key=len), OrderedDict())[slot] = tensors.handle(nodes[place].key)
         native.variables = OrderedDict(item for item in names.values() if item[0] in native.slots)
     if "_variables" in node.children:
-        listed = nodes[node.children["_variables"]].children
-        if sorted(listed) != sorted(map(str, range(len(listed)))):
-            raise FileError("{} has an optimizer whose variables are {}".format(path, ", ".join(listed)))
-        for place in map(str, range(len(listed))):
-            entry = nodes[listed[place]]
+        numbered_variables = nodes[node.children["_variables"]].children
+        if sorted(numbered_variables) != sorted(map(str, range(len(numbered_variables)))):
+            raise FileError("{} has an optimizer whose variables are {}".format(path, ", ".join(numbered_variables)))
+        for place in map(str, range(len(numbered_variables))):
+            entry = nodes[numbered_variables[place]]
             native.entries.append((entry.full_name, tensors.handle(entry.key)))
     owners = [node] + [nodes[place] for name, place in node.children.items() if name == "_hypers"]
     for name, place in [item for owner in owners for item in owner.children.items()]:
         if nodes[place].key in tensors.shapes and name != "_iterations" and name not in tracked:
-            native.own[_own_name(name)] = tensors.handle(nodes[place].key)
+            native.optimizer_values[_without_optimizer_name(name)] = tensors.handle(nodes[place].key)
     return native
 
 
-def _own_name(name):
-    """Of tf.train's, without the name of the optimizer: `Adam/updates`."""
+def _without_optimizer_name(name):
+    """Returns a name such as `Adam/updates`, of tf.train, without the optimizer's name."""
     return str(name).rpartition("/")[2]
 
 
@@ -330,13 +340,14 @@ def _is_optimizer(node):
 
 
 def _target(node):
+    """Returns the API of an optimizer object."""
     if "_variables" in node.children:
         return "keras3" if "_trainable_variables" in node.children else "update_step"
     return "optimizer_v2" if "iter" in node.children else "tf_train"
 
 
-def _below(node, nodes):
-    """The places of all objects that only an optimizer has."""
+def _optimizer_places(node, nodes):
+    """Returns the places of all objects that belong to an optimizer alone."""
     places = set(place for _, _, place in node.slots)
     for name, place in node.children.items():
         places.add(place)

@@ -1,4 +1,4 @@
-"""Tells the slots in files that keep arrays by position, without names."""
+"""Finds the slots in files that store arrays by position, without names."""
 from __future__ import absolute_import, division, print_function
 
 import itertools
@@ -8,24 +8,25 @@ import numpy as np
 
 from everstep.compat.engine.fast_forward import HISTORY
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
-from everstep.compat.state.conversions import some
+from everstep.compat.state.conversions import first_few
 from everstep.compat.state.native_file import Handle
 from everstep.compat.stock.entry import Slot
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import FileError, StateError, UnsupportedError
 from everstep.optimizers.contract import Variable, flat
 
-Layout = namedtuple("Layout", "head blocks tail")  # names of what is there once, before and behind the slots
+# head, tail: names of the arrays before and after the slots. blocks: lists of `Slot`, in the file's order.
+Layout = namedtuple("Layout", "head blocks tail")
 
 
-def _layouts(native, definition, ours):
-    """What may stand where, in a file that goes by position: (Layout, stock entry or None) of each way."""
+def _layouts(native, definition, by_everstep):
+    """Yields every (Layout, stock entry or None) that the file may have."""
     targets = [native.target] if native.target else ["keras3", "update_step"]
     for target in targets:
-        if ours is not False:
-            for layout in _own_layouts(target, definition):
+        if by_everstep is not False:
+            for layout in _everstep_layouts(target, definition):
                 yield layout, None
-        if not ours:
+        if not by_everstep:
             try:
                 entry = entry_for(target, definition)
             except UnsupportedError:
@@ -36,180 +37,198 @@ def _layouts(native, definition, ours):
                 yield layout, entry
 
 
-def _own_layouts(target, definition):
+def _everstep_layouts(target, definition):
+    """Yields the layouts of an optimizer that everstep bound."""
     hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
               if isinstance(owner._values[declaration.name], float)]
     hypers = sorted(hypers, key=lambda name: name != "learning_rate")
     head = ["updates"] + (hypers if target == "keras3" else [])
     head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
-    engine = [engine_slot_names(definition, True)]
-    if target == "keras3" and engine[0] != engine_slot_names(definition, False):  # no sparse gradients there
-        engine.append(engine_slot_names(definition, False))
+    engine_variants = [engine_slot_names(definition, True)]
+    # Some backends of Keras 3 have no sparse gradients, and no slots for them.
+    if target == "keras3" and engine_variants[0] != engine_slot_names(definition, False):
+        engine_variants.append(engine_slot_names(definition, False))
     vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
     slots = [Slot(name, name, False, "" if name in vectors else "matrix") for name in matrices]
     slots += [Slot(name, name, False, "vector") for name in vectors if name not in matrices]
-    for names in engine:
+    for names in engine_variants:
         block = slots + [Slot(name, name, False, "") for name in names]
         yield Layout(head, [block] if block else [], [])
 
 
 def slots_of_rank(definition, rank):
-    """The flat names of the slots of a variable of that rank, whatever it is called."""
+    """Returns the flat names of the slots of a variable of that rank, whatever its name."""
     rule = definition
-    if definition.base.locality == "variable":  # a factored rule keeps other slots of vectors than of matrices
+    if definition.base.locality == "variable":  # a factored rule has different slots for vectors and matrices
         record = Variable("", (2,) * rank, "float32", 0, (), None)
         rule = definition.specialize(record)
     return list(flat(rule, "slot"))
 
 
 def _stock_layouts(entry, definition):
+    """Yields the layouts of a stock optimizer, with and without the arrays that only some versions save."""
     used = set(slots_of_rank(definition, 1)).union(slots_of_rank(definition, 2))
-    first = [[Slot("accumulate/sum", "", False, "")]] if "accumulate/sum" in used else []
-    ways = []
-    for always in (True, False):  # Keras before 2.1.3 knew no amsgrad, and kept nothing for it
-        lines = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
-        lines = first + [block for block in lines if block]
-        if lines not in ways:
-            ways.append(lines)
-    rate = isinstance(getattr(definition.base, "learning_rate", None), float)
-    choices = [(True, False) if each.optional and each.name != "learning_rate" else (not each.optional or rate,)
-               for each in entry.head + entry.tail]
-    for saved in itertools.product(*choices):
-        kept = [each.name if is_saved else None for each, is_saved in zip(entry.head + entry.tail, saved)]
-        head, tail = ([name for name in part if name] for part in (kept[: len(entry.head)], kept[len(entry.head) :]))
+    accumulated = [[Slot("accumulate/sum", "", False, "")]] if "accumulate/sum" in used else []
+    block_variants = []
+    for always in (True, False):  # Keras before 2.1.3 has no amsgrad, and no slots for it
+        blocks = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
+        blocks = accumulated + [block for block in blocks if block]
+        if blocks not in block_variants:
+            block_variants.append(blocks)
+    has_rate = isinstance(getattr(definition.base, "learning_rate", None), float)
+    counters_on_disk = entry.head + entry.tail
+    saved_choices = [
+        (True, False) if each.optional and each.name != "learning_rate" else (not each.optional or has_rate,)
+        for each in counters_on_disk
+    ]
+    for saved in itertools.product(*saved_choices):
+        names = [each.name if is_saved else None for each, is_saved in zip(counters_on_disk, saved)]
+        head = [name for name in names[: len(entry.head)] if name]
+        tail = [name for name in names[len(entry.head) :] if name]
         if not set(head).intersection(tail):
-            for lines in ways:
-                yield Layout(head, lines, tail)
+            for blocks in block_variants:
+                yield Layout(head, blocks, tail)
 
 
 def _fits(entries, layout, definition):
-    """({name: handle} of what is there once, [_Found of each variable]) of each way in which a layout fits."""
-    once = layout.head + layout.tail
-    if len(entries) < len(once):
+    """Yields ({name: handle} of the head and tail, [_VariableSlots]) for each way in which the arrays fit a layout."""
+    outside = layout.head + layout.tail
+    if len(entries) < len(outside):
         return
-    body = entries[len(layout.head) : len(entries) - len(layout.tail)]
+    slot_arrays = entries[len(layout.head) : len(entries) - len(layout.tail)]
     tail = entries[len(entries) - len(layout.tail) :] if layout.tail else []
-    own = OrderedDict(zip(once, [handle for _, handle in entries[: len(layout.head)] + tail]))
-    for name, handle in own.items():
-        integer = name in ("updates", "pending", "steps")
-        if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != integer:
+    optimizer_values = OrderedDict(zip(outside, [handle for _, handle in entries[: len(layout.head)] + tail]))
+    for name, handle in optimizer_values.items():
+        is_count = name in ("updates", "pending", "steps")
+        if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != is_count:
             return
-    for found in _variables(body, layout.blocks):
-        if all(map(_like, found)):
-            yield own, [_kept(each, definition) for each in found]
+    for variables in _split_into_variables(slot_arrays, layout.blocks):
+        if all(map(_consistent, variables)):
+            yield optimizer_values, [_used_slots(slots, definition) for slots in variables]
 
 
-def _variables(body, blocks):
-    """Lists of {slot: (name, handle)} of each variable: the ways in which a body is made of blocks."""
-    plain = [block for block in blocks if not any(slot.rank for slot in block)]
-    width = sum(map(len, plain))
-    most = len(body) // width if width else 0
-    if plain == blocks and len(body) != most * width:
+def _split_into_variables(arrays, blocks):
+    """Yields every split of the arrays into variables, each a list of {slot: (name, handle)}."""
+    plain_blocks = [block for block in blocks if not any(slot.rank for slot in block)]
+    plain_width = sum(map(len, plain_blocks))
+    max_count = len(arrays) // plain_width if plain_width else 0
+    if plain_blocks == blocks and len(arrays) != max_count * plain_width:
         return
-    for count in range(most + 1) if plain != blocks else [most]:
-        place, found = 0, [OrderedDict() for _ in range(count)]
-        for block in plain:
+    for count in range(max_count + 1) if plain_blocks != blocks else [max_count]:
+        place, variables = 0, [OrderedDict() for _ in range(count)]
+        for block in plain_blocks:
             for variable in range(count):
                 for slot in block:
-                    found[variable][slot] = body[place]
+                    variables[variable][slot] = arrays[place]
                     place += 1
-        if plain == blocks:
-            yield found
+        if plain_blocks == blocks:
+            yield variables
             continue
-        for rest in _mixed(body[place:], blocks[-1]):
-            if not plain:
+        for rest in _split_by_rank(arrays[place:], blocks[-1]):
+            if not plain_blocks:
                 yield rest
             elif len(rest) == count:
-                yield [OrderedDict(list(first.items()) + list(then.items())) for first, then in zip(found, rest)]
+                yield [OrderedDict(list(plain_slots.items()) + list(ranked_slots.items()))
+                       for plain_slots, ranked_slots in zip(variables, rest)]
 
 
-def _mixed(body, block):
-    """The same for a block in which vectors have other slots than matrices."""
-    if not body:
+def _split_by_rank(arrays, block):
+    """Yields the same for a single block, in which vectors have other slots than matrices."""
+    if not arrays:
         yield []
-    # Keras 3 saves a vector's rows and columns, which it has not, as numbers.
+    # Keras 3 saves scalars in place of a vector's rows and columns, which do not exist.
     for rank, ranks in (("matrix", ("", "matrix")), ("vector", ("", "vector")), ("vector", ("", "matrix"))):
         slots = [slot for slot in block if slot.rank in ranks]
-        found = OrderedDict(zip(slots, body))
-        if not body or len(found) < len(slots) or (len(_shape(found)) > 1) != (rank == "matrix"):
+        taken = OrderedDict(zip(slots, arrays))
+        if not arrays or len(taken) < len(slots) or (len(_variable_shape(taken)) > 1) != (rank == "matrix"):
             continue
-        numbers = [handle for slot, (_, handle) in found.items() if rank == "vector" and slot.rank == "matrix"]
-        if _like(found) and all(handle.shape == () for handle in numbers):
-            for rest in _mixed(body[len(slots) :], block):
-                yield [found] + rest
+        placeholders = [handle for slot, (_, handle) in taken.items() if rank == "vector" and slot.rank == "matrix"]
+        if _consistent(taken) and all(handle.shape == () for handle in placeholders):
+            for rest in _split_by_rank(arrays[len(slots) :], block):
+                yield [taken] + rest
 
 
-def _shape(found):
-    """The shape of the variable of some slots: its own, or that of its rows and columns together."""
-    plain = [handle.shape for slot, (_, handle) in found.items()
-             if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
-    if plain or not found:
-        return max(plain, key=len) if plain else ()
-    rows, columns = [handle.shape for _, handle in found.values()][:2]
+def _variable_shape(stored_slots):
+    """Returns the shape of the variable with these slots: that of a full slot, or of rows and columns together."""
+    full_shapes = [handle.shape for slot, (_, handle) in stored_slots.items()
+                   if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
+    if full_shapes or not stored_slots:
+        return max(full_shapes, key=len) if full_shapes else ()
+    rows, columns = [handle.shape for _, handle in stored_slots.values()][:2]
     return rows[:-1] + columns[-1:] if len(rows) == len(columns) > 1 else ()
 
 
-def _like(found):
-    """Whether the slots of one variable have one shape; those that are not used may be a placeholder."""
-    counts = [handle for slot, (_, handle) in found.items() if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
+def _consistent(stored_slots):
+    """Returns True if the slots can be of one variable. An unused slot may be a placeholder of shape (1,)."""
+    counts = [handle for slot, (_, handle) in stored_slots.items()
+              if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
     if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
         return False
-    whole = _shape(found)
-    for slot, (_, handle) in found.items():
-        if slot.rank == "matrix" and len(whole) > 1:
-            left_out = whole[-1 if slot.name == "rows" else -2]
-            if np.prod(handle.shape) * left_out != np.prod(whole):
+    variable_shape = _variable_shape(stored_slots)
+    for slot, (_, handle) in stored_slots.items():
+        if slot.rank == "matrix" and len(variable_shape) > 1:
+            other_size = variable_shape[-1 if slot.name == "rows" else -2]
+            if np.prod(handle.shape) * other_size != np.prod(variable_shape):
                 return False
-    shapes = set(handle.shape for slot, (_, handle) in found.items()
+    shapes = set(handle.shape for slot, (_, handle) in stored_slots.items()
                  if slot.native and slot.name not in ENGINE_SLOTS and slot.rank != "matrix")
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(
-        slot.always and handle.shape == (1,) for slot, (_, handle) in found.items())
+        slot.always and handle.shape == (1,) for slot, (_, handle) in stored_slots.items())
 
 
-_Found = namedtuple("_Found", "kept shape names")  # the slots of a variable; its shape; their names in the file
+# slots: {name: handle}; shape: the variable's; names: the slots' names in the file.
+_VariableSlots = namedtuple("_VariableSlots", "slots shape names")
 
 
-def _kept(found, definition):
-    shape = _shape(found) if any(slot.rank == "matrix" for slot in found) else ()
-    used = slots_of_rank(definition, len(shape) or 1) + list(ENGINE_SLOTS)
-    kept = OrderedDict((slot, handle) for slot, (_, handle) in found.items() if slot.name in used)
-    shape = shape or next(iter(kept.values()), next(iter(found.values()))[1]).shape
+def _used_slots(stored_slots, definition):
+    """Returns the slots of a variable that the definition uses, in the definition's shapes."""
+    shape = _variable_shape(stored_slots) if any(slot.rank == "matrix" for slot in stored_slots) else ()
+    used_names = slots_of_rank(definition, len(shape) or 1) + list(ENGINE_SLOTS)
+    used_slots = OrderedDict((slot, handle) for slot, (_, handle) in stored_slots.items() if slot.name in used_names)
+    shape = shape or next(iter(used_slots.values()), next(iter(stored_slots.values()))[1]).shape
     record = Variable("", shape, "float32", 0, (), None)
-    for slot in [slot for slot in kept if slot.rank == "matrix"]:
-        kept[slot] = reshaped(kept[slot], flat(definition, "slot")[slot.name][1].shape_for(record))
-    return _Found(OrderedDict((slot.name, handle) for slot, handle in kept.items()), shape,
-                  [name for name, _ in found.values()])
+    for slot in [slot for slot in used_slots if slot.rank == "matrix"]:
+        used_slots[slot] = reshaped(used_slots[slot], flat(definition, "slot")[slot.name][1].shape_for(record))
+    return _VariableSlots(OrderedDict((slot.name, handle) for slot, handle in used_slots.items()), shape,
+                          [name for name, _ in stored_slots.values()])
 
 
 def reshaped(handle, shape):
-    """A handle of an array in another shape, with as many elements."""
+    """Returns a handle that reads an array in another shape with as many elements."""
     if tuple(handle.shape) == tuple(shape):
         return handle
     return Handle(getattr(handle, "name", "array"), shape, handle.dtype,
                   lambda selection: np.reshape(np.asarray(handle), shape)[selection])
 
 
-def by_place(native, definition, ours, variables):
-    fits, tried, wrong = [], [], []
-    for layout, entry in _layouts(native, definition, ours):
+def by_place(native, definition, by_everstep, variables):
+    """Returns (slots, optimizer-wide values, stock entry or None) of a file that goes by position.
+
+    Raises:
+        FileError: the arrays are not the state of the definition.
+        StateError: there is more than one way to read them, or the variables' names are unknown.
+    """
+    fits, tried, name_errors = [], [], []
+    for layout, entry in _layouts(native, definition, by_everstep):
         tried.append(layout)
-        for own, found in _fits(native.entries, layout, definition):
+        for optimizer_values, per_variable in _fits(native.entries, layout, definition):
             try:
                 names = list(native.variables)
-                if found:
-                    names = names_of(native, [each.shape for each in found], [each.names for each in found], variables)
+                if per_variable:
+                    shapes, hints = zip(*[(each.shape, each.names) for each in per_variable])
+                    names = names_of(native, list(shapes), list(hints), variables)
             except StateError as error:
-                wrong.append(str(error))  # not the error, which would keep the file open
+                name_errors.append(str(error))  # the text alone: the error's traceback would keep the file open
                 continue
-            fits.append((names, own, found, entry))
-    if not fits and wrong:
-        raise StateError(wrong[0])
+            fits.append((names, optimizer_values, per_variable, entry))
+    if not fits and name_errors:
+        raise StateError(name_errors[0])
     if not fits:
         raise FileError(
             "{}: {} arrays of shapes {} are not the state of {} of {}: expected are {}, then the slots {}".format(
                 native.path,
                 len(native.entries),
-                some(str(handle.shape) for _, handle in native.entries),
+                first_few(str(handle.shape) for _, handle in native.entries),
                 definition._short(),
                 native.target or "Keras",
                 ", ".join(tried[0].head),
@@ -218,34 +237,38 @@ def by_place(native, definition, ours, variables):
         )
     if len(set(_meaning(fit) for fit in fits)) > 1:
         raise StateError(
-            "{} may be of a stock optimizer or of one that everstep bound, with slots in another order, and does not "
-            "say. Read a .keras or .h5 file of it, which does".format(native.path)
+            "{} does not say if it is of a stock optimizer or of one that everstep bound, which store their slots in "
+            "another order. Read a .keras or .h5 file of the same model, which says it".format(native.path)
         )
-    names, own, found, entry = fits[0]
+    names, optimizer_values, per_variable, entry = fits[0]
     if native.target is None and entry is not None:
         native.target = entry.target
     slots = OrderedDict((name, OrderedDict()) for name in names)
-    for name, each in zip(names, found):
-        slots[name].update(each.kept)
-    for name, handle in native.own.items():  # object checkpoints
-        own.setdefault("momentum_product" if name == "_u_product" else name, handle)
-    return slots, own, entry
+    for name, each in zip(names, per_variable):
+        slots[name].update(each.slots)
+    for name, handle in native.optimizer_values.items():  # only object checkpoints have these
+        optimizer_values.setdefault("momentum_product" if name == "_u_product" else name, handle)
+    return slots, optimizer_values, entry
 
 
 def _meaning(fit):
-    """What a way to read a file comes to, to tell ways apart."""
-    names, own, found, _ = fit
-    slots = tuple((name, tuple((slot, id(handle)) for slot, handle in each.kept.items()))
-                  for name, each in zip(names, found))
-    return slots or tuple(names), id(own["updates"]) if "updates" in own else None
+    """Returns a key that two fits share if they read the same state."""
+    names, optimizer_values, per_variable, _ = fit
+    slots = tuple((name, tuple((slot, id(handle)) for slot, handle in each.slots.items()))
+                  for name, each in zip(names, per_variable))
+    return slots or tuple(names), id(optimizer_values["updates"]) if "updates" in optimizer_values else None
 
 
 def names_of(native, shapes, hints, given=None):
-    """The names of the variables that slots of these shapes, in this order, belong to.
+    """Returns the names of the variables that the slots belong to.
 
     Args:
-        hints: for each variable, the names that its slots have in the file.
-        given: the names, where the user says them.
+        shapes: the variables' shapes, in the order of the slots.
+        hints: for each variable, the names of its slots in the file.
+        given: the names, if the user gave them.
+
+    Raises:
+        StateError: the given names do not fit, or the file leaves the names open.
     """
     if given is not None:
         if len(set(given)) != len(given) or len(given) != len(shapes):
@@ -256,40 +279,41 @@ def names_of(native, shapes, hints, given=None):
                     name, native.variables[name].shape, shape))
         return list(given)
     known = list(native.variables)
-    hinted = [_hinted(known, texts) for texts in hints]
+    hinted = [_name_in_hints(known, texts) for texts in hints]
     if all(hinted) and len(set(hinted)) == len(hinted):
         return hinted
     if not known:
         return [str(place) for place in range(len(shapes))]
-    sizes = [native.variables[name].shape for name in known]
+    known_shapes = [native.variables[name].shape for name in known]
     if native.ordered:
-        if sizes == shapes:
+        if known_shapes == shapes:
             return known
-        if _ways(shapes, sizes) == 1:
-            rest = iter(zip(known, sizes))
-            return [next(name for name, size in rest if size == shape) for shape in shapes]
-    elif len(set(shapes)) == len(shapes) and all(sizes.count(shape) == 1 for shape in shapes):
-        return [known[sizes.index(shape)] for shape in shapes]
+        if _count_subsequences(shapes, known_shapes) == 1:
+            remaining = iter(zip(known, known_shapes))
+            return [next(name for name, known_shape in remaining if known_shape == shape) for shape in shapes]
+    elif len(set(shapes)) == len(shapes) and all(known_shapes.count(shape) == 1 for shape in shapes):
+        return [known[known_shapes.index(shape)] for shape in shapes]
     raise StateError(
         "{} has slots of shapes {}, and does not say of which of the weights {} they are. Give variables= "
         "(--variables), their names in the order of the model's trainable weights".format(
-            native.path, some(map(str, shapes)), some("{} {}".format(*item) for item in zip(known, sizes))
+            native.path, first_few(map(str, shapes)),
+            first_few("{} {}".format(*item) for item in zip(known, known_shapes))
         )
     )
 
 
-def _hinted(known, texts):
-    """The longest known name that is in the names of a variable's slots."""
+def _name_in_hints(known, texts):
+    """Returns the longest known name that occurs in the names of all slots of a variable, or None."""
     texts = [text.replace("/", "_") for text in texts if text]
-    found = [name for name in known if texts and all(name.replace("/", "_") in text for text in texts)]
-    return max(found, key=len) if found else None
+    matches = [name for name in known if texts and all(name.replace("/", "_") in text for text in texts)]
+    return max(matches, key=len) if matches else None
 
 
-def _ways(shapes, sizes):
-    """In how many ways `shapes` are some of `sizes` in that order."""
-    ways = [1] + [0] * len(shapes)
-    for size in sizes:
+def _count_subsequences(shapes, known_shapes):
+    """Returns in how many ways `shapes` is a subsequence of `known_shapes`."""
+    counts = [1] + [0] * len(shapes)
+    for known_shape in known_shapes:
         for place in range(len(shapes), 0, -1):
-            if shapes[place - 1] == size:
-                ways[place] += ways[place - 1]
-    return ways[-1]
+            if shapes[place - 1] == known_shape:
+                counts[place] += counts[place - 1]
+    return counts[-1]

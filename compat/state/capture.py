@@ -1,34 +1,51 @@
-"""`everstep.capture`: takes the state of an optimizer."""
+"""`everstep.capture`: copies the state of an optimizer."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
 from everstep.compat.engine.step import counters
-from everstep.compat.state.live import opened
+from everstep.compat.state.live import open_access
 from everstep.compat.state.state import State
 from everstep.optimizers.contract.trees import flat
 
 
 def capture(optimizer, variables, session=None, weights=False):
-    """The state of a bound optimizer, copied.
+    """Returns a copy of the state of a bound optimizer.
+
+        >>> import numpy as np
+        >>> from everstep import capture, optimizers
+        >>> weights = np.ones(2)
+        >>> optimizer = optimizers.SGD(0.5, momentum=0.5).bind(np)
+        >>> _ = optimizer.apply_gradients([(np.ones(2), weights)])
+        >>> state = capture(optimizer, {"w": weights})
+        >>> state.updates, state.slots["w"]["velocity"].tolist()
+        (1, [-0.5, -0.5])
 
     Args:
-        optimizer: what `bind(module)` gave. One that has not trained yet has the state that it will start with.
-        variables: the variables that it trains: a list, or {name: variable}. A list's names are those that the
-            variables have, without `:0`; equal ones get `#0`, `#1`, in order. Arrays, which have none, are called by
-            place. A partitioned variable, or the list of its parts, is one variable.
-        session: where variables live in a graph, the session that has their values; the default one, or Keras's.
-        weights: whether the values of the variables are taken, too.
+        optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, you get the state that it will
+            start with.
+        variables: all variables that it trains: a list, or {name: variable}. Variables in a list keep their own names,
+            without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
+            position. A partitioned variable, or the list of its parts, counts as one variable.
+        session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
+        weights: True also copies the values of the variables. Default False.
+
+    Returns:
+        A `State` of NumPy arrays.
 
     Raises:
-        StateError: there is more to the optimizer than the state of these variables, or no value could be read.
-        UnsupportedError: it is no bound optimizer.
+        StateError: the optimizer has slots of other variables, or something that no state can hold; or a value could
+            not be read.
+        VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
+        UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with opened(optimizer, variables, session) as access:
-        own = OrderedDict((name, access.read(variable)) for name, variable in access.own().items())
-        counts = {name: int(own.get(name, 0)) for name in counters(optimizer.definition)}
+    with open_access(optimizer, variables, session) as access:
+        optimizer_values = OrderedDict(
+            (name, access.read(variable)) for name, variable in access.optimizer_variables().items()
+        )
+        counts = {name: int(optimizer_values.get(name, 0)) for name in counters(optimizer.definition)}
         scalars = OrderedDict(
-            (name, float(own.get(name, declaration.init)))
+            (name, float(optimizer_values.get(name, declaration.init)))
             for name, (_, declaration) in flat(optimizer.definition, "scalar").items()
         )
         slots, values = OrderedDict(), OrderedDict()

@@ -1,4 +1,4 @@
-"""`everstep.read_checkpoint`, `everstep.write_checkpoint`, and which format a file is of."""
+"""`everstep.read_checkpoint`, `everstep.write_checkpoint`, and the detection of file formats."""
 from __future__ import absolute_import, division, print_function
 
 import io
@@ -9,9 +9,8 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.state import bundle, identify, keras_h5, keras_zip, reading, writing
-from everstep.compat.state.matching import Match, expanded, parsed
-from everstep.compat.state.native_file import Handle
-from everstep.compat.state.native_file import reading as guarded
+from everstep.compat.state.matching import Match, expand_name, parse_rename
+from everstep.compat.state.native_file import Handle, as_file_errors
 from everstep.compat.state.state import State
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
 
@@ -24,17 +23,16 @@ FORMATS = OrderedDict([
     ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
 ])
 _READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read, "bundle": bundle.read}
-_TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # of a checkpoint of version 1
-
+_TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # the last bytes of a checkpoint of version 1
 
 Written = namedtuple("Written", "matches notes")  # [(name in the file, name in the state, how)], [sentence]
 
 
 def find_format(path):
-    """(how to read it, path) of a file, by what is in it.
+    """Returns (key of the reader, path) for a file, judged by its contents.
 
     Raises:
-        FileError: there is none, or none that everstep knows.
+        FileError: there is no file, or its format is unknown.
     """
     path = str(path)
     prefix = bundle.find(path)
@@ -43,7 +41,7 @@ def find_format(path):
     if not os.path.isfile(path):
         raise FileError("there is no file or checkpoint {}{}".format(
             path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))
-    with guarded(path), io.open(path, "rb") as file:
+    with as_file_errors(path), io.open(path, "rb") as file:
         start = file.read(8)
         file.seek(0, os.SEEK_END)
         size = file.tell()
@@ -55,50 +53,53 @@ def find_format(path):
         return ("keras" if _has_weights(path) else "everstep"), path
     if end == _TABLE_END:
         return "bundle", path
-    raise FileError("{} is no file of a format that everstep knows: {}".format(
+    raise FileError("{} is of no format that everstep knows: {}".format(
         path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
 
 
 def _has_weights(path):
+    """Returns True for a zip file of Keras, False for a file of `State.save`."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
-    except Exception:  # a damaged directory raises what it likes; the reader of our own format says what is wrong
+    except Exception:  # zipfile raises many types for a damaged directory; npz.load reports the damage
         return False
 
 
 def read_native(path):
-    """The NativeFile of a framework's file; a State of our own."""
+    """Returns the NativeFile of a framework's file, or the State in a file of `State.save`."""
     kind, path = find_format(path)
     return State.load(path) if kind == "everstep" else _READERS[kind](path)
 
 
 def read_checkpoint(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
-    """The state that a file has, of a stock optimizer or of one that everstep bound.
+    """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
 
     Args:
-        path: a file; of a TensorFlow checkpoint what `save` returned, or its directory. Its format is found by what is
-            in it.
-        definition: the definition that trained; needed where the file has no optimizer's config (all TensorFlow
-            checkpoints, and `.weights.h5`). One that has the other form of momentum gets it rescaled.
-        optimizer: instead, the stock optimizer that trained, as its API spells it: `"Adam"`, or
-            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither it nor the file says have
-            that class's own defaults; one without a default must be said.
-        updates: how many updates were made, where the file does not say and the rule needs it.
-        learning_rate: the rate in force, to rescale momentum with.
-        variables: the names of the trained variables in the optimizer's order, where the file leaves it open.
+        path: the file. For a TensorFlow checkpoint: the path that `save` returned, or its directory. The format is
+            detected from the contents.
+        definition: the definition that trained. Needed if the file has no config of its optimizer: all TensorFlow
+            checkpoints, and `.weights.h5`. If its form of momentum is not the file's, momentum is rescaled.
+        optimizer: instead of `definition`: the stock optimizer that trained, written as in its API: `"Adam"`, or
+            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither this nor the file gives take
+            the class's defaults; arguments without a default are required.
+        updates: int, the number of updates, if the file does not say and the rule needs it.
+        learning_rate: float, the rate in force, used to rescale momentum.
+        variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
 
     Returns:
-        A State. Its arrays are handles: read, and checked, when they are asked for.
+        A `State`. Its arrays are handles, which are read and checked on first use.
 
     Raises:
-        FileError: the file is damaged, unknown, or has no optimizer's state; the message says which.
-        StateError: it could be read in more than one way; the message says what to choose between.
+        FileError: the file is damaged, of an unknown format, or without an optimizer's state. The message says which.
+        StateError: the file can be read in more than one way. The message says what to choose between.
+        UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
+            optimizer of the file's API has such slots.
     """
     native = read_native(path)
     if isinstance(native, State):
         return native
-    with guarded(path):
+    with as_file_errors(path):
         return reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
 
 
@@ -115,30 +116,31 @@ def write_checkpoint(
     moved=None,
     dry_run=False,
 ):
-    """Writes a state as a file of a framework. What fails writes nothing.
+    """Writes a state as a file of a framework. If it fails, nothing is written.
 
     Args:
-        state: a State.
-        path: the file; of a TensorFlow checkpoint the path without `.index`, where none may be.
+        state: a `State`.
+        path: the file. For a TensorFlow checkpoint: the path without `.index`, where no checkpoint may exist.
         format: "everstep", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
-        template: for Keras's formats, a file of the same format that has the model and the optimizer to continue with,
-            saved after a step. The new file is a copy of it with the state, and the weights where the state has them;
-            the optimizer's settings, its learning rate too, are the template's.
-        ours: for "tf-saver", whether slots are named as those of a definition bound to `tf.train` are; otherwise, as
-            those of the stock optimizer that has such slots. For "keras-weights-h5", whether the template is of a bound
+        template: required for Keras's formats: a file of the same format with the model and the optimizer to continue
+            with, saved after a step. The new file is a copy of it with the state, and with the weights if the state has
+            them. The optimizer's settings, its learning rate too, stay the template's.
+        ours: for "tf-saver", True names the slots as a definition bound to `tf.train` does; False (the default), as the
+            stock optimizer with such slots does. For "keras-weights-h5", True says that the template is of a bound
             definition, which such a file does not say.
-        learning_rate: the rate in force, where momentum is rescaled; unless given, that of the state's definition.
-        rename, by_order: how variables are matched with the template's: as for `restore`.
-        variables: as for `read_checkpoint`, of the template.
-        moved: called with the number of bytes that were written, again and again.
-        dry_run: whether all is checked and nothing written.
+        learning_rate: float, the rate in force, if momentum is rescaled. Default: the rate of the state's definition.
+        rename, by_order: how variables are matched with the template's, as for `restore`.
+        variables: the names of the template's variables, as for `read_checkpoint`.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
+        dry_run: True checks everything and writes nothing. Default False.
 
     Returns:
-        A Written: `matches`, how each variable was matched, and `notes`, what the file could not take, in words.
+        A `Written`: `matches`, how each variable was matched, and `notes`, sentences on what the file could not take.
 
     Raises:
-        StateError: the state does not fit the format or the template; the message says where.
-        UnsupportedError: the format cannot be written here; the message says what to do instead.
+        StateError: the state does not fit the format or the template, or the file cannot be written. The message says
+            where.
+        UnsupportedError: this format cannot be written here. The message says what to do instead.
     """
     moved = moved or (lambda count: None)
     if not isinstance(state, State):
@@ -152,60 +154,61 @@ def write_checkpoint(
             "tf.train.Checkpoint(model=model, optimizer=optimizer).save(path)"
         )
     if format in _WRITERS:
-        how = (ours, learning_rate, rename, by_order, variables)
-        return _write_into(state, path, format, template, how, moved, dry_run)
+        options = (ours, learning_rate, rename, by_order, variables)
+        return _write_into(state, path, format, template, options, moved, dry_run)
     if template is not None:
         raise StateError("a file of format {} needs no template".format(format))
-    state, matches = renamed(state, rename)
+    state, matches = rename_variables(state, rename)
     if format == "tf-saver":
-        tensors = writing.saver_names(state, ours, learning_rate)
+        tensors = writing.saver_tensors(state, ours, learning_rate)
         bundle.check_new(path)
         if not dry_run:
             bundle.write(path, tensors, moved)
     elif not dry_run:
-        _counting(state, moved).save(path)
+        _with_progress(state, moved).save(path)
     return Written(matches, [])
 
 
 _WRITERS = {"keras-h5": keras_h5.write, "keras": keras_zip.write, "keras-weights-h5": keras_h5.write}
 
 
-def _write_into(state, path, format, template, how, moved, dry_run):
+def _write_into(state, path, format, template, options, moved, dry_run):
+    """Writes a copy of a template with the state in it."""
     if template is None:
         raise StateError(
-            "a {} file holds a model as well, which a state has not: give template= (--template), a file of that kind "
+            "a {} file also holds a model, which a state does not: give template= (--template), a file of that kind "
             "with the model and the optimizer to continue with, saved after a step".format(format)
         )
     native = read_native(template)
     if isinstance(native, State) or native.format != format:
         raise StateError("the template {} is of format {}, not {}".format(
             template, getattr(native, "format", "everstep"), format))
-    with guarded(template):
-        values, matches, notes = writing.fitted_to(native, state, *how)
+    with as_file_errors(template):
+        values, matches, notes = writing.fit_to_template(native, state, *options)
     if not dry_run:
         _WRITERS[format](path, native.path, values, moved)
     return Written(matches, notes)
 
 
-def renamed(state, rename):
-    """(a state with other names of variables, by "OLD=NEW" patterns as `restore` takes them; its matches)"""
-    new, how = OrderedDict((name, name) for name in state.slots), dict.fromkeys(state.slots, "name")
-    for old, replacement, pattern in map(parsed, rename):
-        hits = [name for name in new if pattern.match(name)]
+def rename_variables(state, rename):
+    """Returns (a state with its variables renamed, matches), by "OLD=NEW" patterns as `restore` takes them."""
+    new_names, how = OrderedDict((name, name) for name in state.slots), dict.fromkeys(state.slots, "name")
+    for old, replacement, pattern in map(parse_rename, rename):
+        hits = [name for name in new_names if pattern.match(name)]
         if not hits:
             raise StateError("no variable is called {!r}; there are {}".format(old, ", ".join(state.slots)))
         for name in hits:
-            new[name], how[name] = expanded(pattern, old, replacement, name), "{}={}".format(old, replacement)
-    if len(set(new.values())) < len(new):
-        raise StateError("the patterns make equal names: {}".format(", ".join(sorted(new.values()))))
-    slots = OrderedDict((new[name], found) for name, found in state.slots.items())
-    values = OrderedDict((new.get(name, name), value) for name, value in state.variables.items())
-    matches = [Match(new[name], name, how[name]) for name in new]
+            new_names[name], how[name] = expand_name(pattern, old, replacement, name), "{}={}".format(old, replacement)
+    if len(set(new_names.values())) < len(new_names):
+        raise StateError("the patterns make equal names: {}".format(", ".join(sorted(new_names.values()))))
+    slots = OrderedDict((new_names[name], variable_slots) for name, variable_slots in state.slots.items())
+    values = OrderedDict((new_names.get(name, name), value) for name, value in state.variables.items())
+    matches = [Match(new_names[name], name, how[name]) for name in new_names]
     return State(state.definition, state.updates, state.steps, state.pending, state.scalars, slots, values), matches
 
 
-def _counting(state, moved):
-    """A state that tells of what is read of its arrays."""
+def _with_progress(state, moved):
+    """Returns the state with arrays that report the bytes read of them to `moved`."""
 
     def counted(handle):
         def read(selection):
@@ -215,25 +218,26 @@ def _counting(state, moved):
 
         return Handle("array", handle.shape, handle.dtype, read)
 
-    slots = OrderedDict((name, OrderedDict((slot, counted(found[slot])) for slot in found))
-                        for name, found in state.slots.items())
+    slots = OrderedDict((name, OrderedDict((slot, counted(variable_slots[slot])) for slot in variable_slots))
+                        for name, variable_slots in state.slots.items())
     values = OrderedDict((name, counted(value)) for name, value in state.variables.items())
     return State(state.definition, state.updates, state.steps, state.pending, state.scalars, slots, values)
 
 
 def size_of(state):
-    """The bytes of all arrays of a state."""
-    handles = list(state.variables.values()) + [handle for found in state.slots.values() for handle in found.values()]
-    return sum(np.dtype(h.dtype).itemsize * int(np.prod(h.shape, dtype=np.float64)) for h in handles)
+    """Returns the total size of a state's arrays in bytes."""
+    handles = list(state.variables.values())
+    handles += [handle for slots in state.slots.values() for handle in slots.values()]
+    return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
 
 
 def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
-    """What is in a file, as a dictionary of plain values: for people see `everstep inspect`.
+    """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
 
-    Keys: path, format, writer, api, optimizer, definition (None where the file does not say), updates, steps, pending,
-    scalars, slots ([variable, slot, shape, dtype]), variables, missing (what stands in the way of reading a state, in
-    words) and notes (what it is read without). Where the file does not say which optimizer it is of, but one kind of
-    stock optimizer has such slots, they are told as that one's.
+    Keys: path, format, writer, api, optimizer, definition (None if the file does not say), updates, steps, pending,
+    scalars, slots ([variable, slot, shape, dtype]), variables, missing (why no state can be read) and notes (what the
+    file lacks that a state can do without). If the file does not name its optimizer, but a stock optimizer has such
+    slots, they are listed as that optimizer's.
     """
     native = read_native(path)
     facts = dict(path=str(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
@@ -242,18 +246,19 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
         state = native
     else:
         facts.update(format=native.format, writer=native.writer, missing=list(native.missing))
-        kinds, state = identify.kinds_of(native), None
-        facts["optimizer"] = " or ".join(kinds) or None
+        candidates, state = identify.candidates(native), None
+        facts["optimizer"] = " or ".join(candidates) or None
         try:
             state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
         except EverstepError as error:
             if not native.missing:
                 facts["missing"].append(str(error))
             if definition is None and optimizer is None and native.config is None:
-                state = _guessed(native, kinds)
+                state = _guess_state(native, candidates)
         facts.update(api=native.target, notes=native.notes)
     if state is not None:
-        slots = [[name, slot] + _told(found[slot]) for name, found in state.slots.items() for slot in found]
+        slots = [[name, slot] + _shape_and_dtype(handle)
+                 for name, variable_slots in state.slots.items() for slot, handle in variable_slots.items()]
         facts.update(
             definition=None if facts["missing"] else state.definition, slots=slots, variables=list(state.slots),
             updates=state.updates if getattr(native, "counted", True) else None,
@@ -262,24 +267,24 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
         facts["optimizer"] = facts["optimizer"] or (state.definition or {}).get("definition")
     else:
         named = [("{}/{}".format(name, slot), handle)
-                 for name, found in native.slots.items() for slot, handle in found.items()]
-        slots = [[None, name or str(place)] + _told(handle)
+                 for name, variable_slots in native.slots.items() for slot, handle in variable_slots.items()]
+        slots = [[None, name or str(place)] + _shape_and_dtype(handle)
                  for place, (name, handle) in enumerate(native.entries or named)]
         facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
         facts["variables"] = list(native.variables)
     return facts
 
 
-def _told(handle):
+def _shape_and_dtype(handle):
     return [list(handle.shape), str(np.dtype(handle.dtype))]
 
 
-def _guessed(native, kinds):
-    """The state as one of the kinds that it might be of; that has no settings that anybody said."""
-    for kind in kinds:
+def _guess_state(native, candidates):
+    """Returns the state as of the first candidate that can be read, with its default settings; or None."""
+    for candidate in candidates:
         for momentum in (False, True):
             try:
-                return reading.to_state(native, identify.guessed_definition(native, kind, momentum))
+                return reading.to_state(native, identify.guessed_definition(native, candidate, momentum))
             except EverstepError:
                 continue
     return None

@@ -1,4 +1,4 @@
-"""Finds the definition that a framework's file is of."""
+"""Finds the definition that matches the optimizer of a framework's file."""
 from __future__ import absolute_import, division, print_function
 
 import ast
@@ -16,131 +16,140 @@ from everstep.optimizers.contract import REQUIRED, Definition
 
 
 def definition_for(native, definition=None, optimizer=None, learning_rate=None):
-    """(definition, whether everstep wrote the file or None where that is to be found out)"""
+    """Returns (definition, written by everstep: True, False, or None if only the layout of the arrays can tell)."""
     if definition is not None and optimizer is not None:
         raise StateError("give a definition or the name of an optimizer, not both")
-    ours = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
+    by_everstep = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
     if definition is not None:
         if not isinstance(definition, Definition):
             raise StateError("definition is one of everstep's, such as Adam(); got {!r}".format(definition))
-        return definition, ours
+        return definition, by_everstep
     if optimizer is not None:
-        return _of_text(native, optimizer, learning_rate), False if ours is None and native.entries else ours
+        by_everstep = False if by_everstep is None and native.entries else by_everstep
+        return _definition_of_text(native, optimizer, learning_rate), by_everstep
     if native.config is not None:
         try:
-            return of_config(native), ours
+            return definition_of_config(native), by_everstep
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(native.path, error))
     raise StateError(
         "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
-        "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(native.path, likely(native))
+        "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(native.path, likely_optimizers(native))
     )
 
 
-def of_config(native):
-    """The definition of a file that has its optimizer's config."""
+def definition_of_config(native):
+    """Returns the definition of a file that has its optimizer's config."""
     if CONFIG_KEY in native.config:
         return Target.split_config(native.config)[0]
-    return _of_stock(native.target, native.class_name, native.config)
+    return _stock_definition(native.target, native.class_name, native.config)
 
 
-def _of_stock(target, name, config):
-    with warnings.catch_warnings():  # of what stock does that the definition does not: no affair of a file's
+def _stock_definition(target, name, config):
+    """Returns the definition of a stock optimizer, without the warnings on how stock differs."""
+    if config.get("use_ema"):
+        raise StateError("use_ema keeps averages, which a state has no place for; load the file with its own API")
+    with warnings.catch_warnings():  # how the stock class computes does not matter for its file
         warnings.filterwarnings("ignore", "stock ")
         return from_native({"class_name": name, "config": config}, target)
 
 
-def _of_text(native, text, learning_rate):
-    """The definition of `Adam` or `Adam(learning_rate=0.1)`, spelled as the file's API spells it."""
+def _definition_of_text(native, text, learning_rate):
+    """Returns the definition of a text such as `Adam` or `Adam(learning_rate=0.1)`, as the file's API spells it."""
     try:
         parsed = ast.parse(str(text).strip(), mode="eval").body
         if isinstance(parsed, ast.Call) and parsed.args:
             raise ValueError
-        called = parsed.func if isinstance(parsed, ast.Call) else parsed
+        class_node = parsed.func if isinstance(parsed, ast.Call) else parsed
         keywords = parsed.keywords if isinstance(parsed, ast.Call) else []
-        name = called.id  # type: ignore[attr-defined]  # what has none is refused below
+        name = class_node.id  # type: ignore[attr-defined]  # anything without an id is refused below
         arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
     except (AttributeError, SyntaxError, ValueError, TypeError):
         raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
-    known = _entries_of(native)
-    bare = name.lower().replace("optimizer", "")
-    entry = next((entry for entry in known if entry.native.lower().replace("optimizer", "") == bare), None)
+    entries = _entries_of(native)
+    short_name = name.lower().replace("optimizer", "")
+    entry = next((entry for entry in entries if entry.native.lower().replace("optimizer", "") == short_name), None)
     if entry is None:
         raise StateError(
-            "{} has no stock optimizer {}; known are {}. Of one of your own give the definition".format(
-                native.target, name, ", ".join(sorted(set(entry.native for entry in known)))
+            "{} has no stock optimizer {}; known are {}. For an optimizer of your own, give its definition".format(
+                native.target, name, ", ".join(sorted(set(entry.native for entry in entries)))
             )
         )
     unknown = sorted(set(arguments) - set(entry.names) - set(BESIDE if entry.target != "tf_train" else ()))
     if unknown:
         raise StateError("{} has no argument {}; it has {}".format(
             entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
-    if learning_rate is not None:  # the rate in force, which a text need not say again
+    if learning_rate is not None:  # so that the text need not repeat the rate
         arguments.setdefault("learning_rate", learning_rate)
-    return definition_of(native, entry, arguments)
+    return definition_of_entry(native, entry, arguments)
 
 
-def definition_of(native, entry, arguments):
-    """The definition of a stock optimizer: with these arguments, else as the file says, else its own defaults.
+def definition_of_entry(native, entry, arguments):
+    """Returns the definition of a stock optimizer.
+
+    The arguments come first, then values in the file, then the class's defaults.
 
     Raises:
-        StateError: an argument makes no sense, or none of them says one that has no default.
+        StateError: an argument is invalid, or a required one is given neither here nor in the file.
     """
-    given = {name: number(held) for name, held in native.own.items() if name in entry.names and not np.shape(held)}
-    given.update(arguments)
-    for slot, theirs in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
-        if theirs in entry.names and theirs not in given:
-            given[theirs] = any(slot in found for found in _slot_names(native, entry))
+    all_arguments = {name: as_number(handle) for name, handle in native.optimizer_values.items()
+                     if name in entry.names and not np.shape(handle)}
+    all_arguments.update(arguments)
+    for slot, argument in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
+        if argument in entry.names and argument not in all_arguments:
+            all_arguments[argument] = any(slot in names for names in _slot_names(native, entry))
     try:
-        return _of_stock(entry.target, entry.native, given)
+        return _stock_definition(entry.target, entry.native, all_arguments)
     except EverstepError as error:
         raise StateError(str(error))
 
 
 def guessed_definition(native, name, momentum):
-    """The definition that a stock optimizer of the file's API may be, though nobody said its settings."""
+    """Returns the definition of a stock optimizer of the file's API, with defaults for unknown settings."""
     entry = next(entry for entry in _entries_of(native) if entry.native == name)
-    lacks = [theirs for theirs, value in entry.defaults.items() if value is REQUIRED and theirs not in native.own]
-    given = {theirs: entry.definition.declarations[entry.names[theirs]].default for theirs in lacks}
-    given.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
-    return definition_of(native, entry, given)
+    required = [argument for argument, value in entry.defaults.items()
+                if value is REQUIRED and argument not in native.optimizer_values]
+    arguments = {argument: entry.definition.declarations[entry.names[argument]].default for argument in required}
+    arguments.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
+    return definition_of_entry(native, entry, arguments)
 
 
 def _entries_of(native):
-    """The stock optimizers that a file may be of, by its API."""
+    """Returns the stock entries of the file's API; of both newer Keras APIs if the file does not say."""
     return entries_of(native.target) if native.target else entries_of("keras3") + entries_of("update_step")
 
 
 def _slot_names(native, entry):
-    """The names of the slots of each variable, in a file whose slots have names."""
+    """Returns a list with the slot names of each variable, in a file that names slots."""
     if native.format == "tf-saver":
-        lines = [slot.name for slot in entry.slots]
-        return [lines if len(found) == len(lines) else () for found in saver_slots(native, entry.op).values()]
-    return [[entry.slot_names.get(name) for name in found] for found in native.slots.values()]
+        names = [slot.name for slot in entry.slots]
+        return [names if len(slots) == len(names) else () for slots in saver_slots(native, entry.op).values()]
+    return [[entry.slot_names.get(name) for name in slots] for slots in native.slots.values()]
 
 
-def likely(native):
-    """What a file that does not say seems to be of, in words."""
-    kinds = sorted(kinds_of(native))
-    return " (its slots are those of {})".format(" or ".join(kinds)) if kinds else ""
+def likely_optimizers(native):
+    """Returns a remark for error messages on which optimizers have such slots."""
+    names = sorted(candidates(native))
+    return " (its slots are those of {})".format(" or ".join(names)) if names else ""
 
 
-def kinds_of(native):
-    """The stock optimizers that a file might be of, by its slots."""
+def candidates(native):
+    """Returns the names of the stock optimizers that have the file's slots."""
     if native.class_name:
         return [native.class_name]
-    found = []
+    matches = []
     for entry in entries_of(native.target):
         names = set(entry.slot_names)
         if native.format == "tf-saver" and names:
             if saver_slots(native, entry.op):
-                found.append(entry.native)
+                matches.append(entry.native)
         elif native.slots:
-            has = set(name for slots in native.slots.values() for name in slots)
-            if has <= names and has >= names - {"vhat", "mg", "momentum"}:
-                found.append(entry.native)
-    return found
+            stored_names = set(name for slots in native.slots.values() for name in slots)
+            if stored_names <= names and stored_names >= names - {"vhat", "mg", "momentum"}:
+                matches.append(entry.native)
+    return matches
 
 
-def number(handle):
+def as_number(handle):
+    """Returns the Python number in a handle, at the shortest precision that keeps its value."""
     return short(np.asarray(handle).astype(np.float64 if np.dtype(handle.dtype).kind != "i" else np.int64)[()])

@@ -9,17 +9,18 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.native_file import Handle, NativeFile, numbered, pieces, reading
+from everstep.compat.state.native_file import Handle, NativeFile, as_file_errors, chunks, numbered
 from everstep.compat.state.replacing import replacing
-from everstep.compat.state.values import exactly
+from everstep.compat.state.values import cast_exactly
 from everstep.errors import EverstepError, FileError, UnsupportedError
 
 MAX_TEXT, MAX_ENTRIES, MAX_DEPTH = 1 << 26, 1 << 17, 32
-_MOST_COMPRESSED = 1100  # deflate makes zeros a thousandth
-_NOT_TRAINED = ("moving_mean", "moving_variance", "seed_generator_state")  # weights that are no optimizer's affair
+_MAX_COMPRESSION = 1100  # deflate shrinks zeros about a thousandfold
+_NOT_TRAINED = ("moving_mean", "moving_variance", "seed_generator_state")  # weights that no optimizer trains
 
 
 def import_h5py(path):
+    """Returns h5py, or raises UnsupportedError with how to install it."""
     try:
         import h5py
     except ImportError:
@@ -28,19 +29,23 @@ def import_h5py(path):
 
 
 def read(path):
-    """The NativeFile of an HDF5 file."""
-    with reading(path):
+    """Returns the NativeFile of an HDF5 file."""
+    with as_file_errors(path):
         return read_open(Window(io.open(path, "rb"), 0, os.path.getsize(path)), path)
 
 
 def read_open(window, path):
-    """The NativeFile of an open file. (Of a path HDF5 gives what it holds open of it, changed or not.)"""
+    """Returns the NativeFile of an open file.
+
+    It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
+    changed.
+    """
     file = None
     try:
-        with reading(path):
+        with as_file_errors(path):
             file = import_h5py(path).File(window, "r")
-            weights = "layer_names" not in file.attrs and "model_weights" not in file
-            return _read_weights(file, path) if weights else _read_model(file, path)
+            weights_only = "layer_names" not in file.attrs and "model_weights" not in file
+            return _read_weights(file, path) if weights_only else _read_model(file, path)
     except EverstepError:
         if file is not None:
             file.close()
@@ -49,7 +54,7 @@ def read_open(window, path):
 
 
 class Window(io.RawIOBase):
-    """A part of a file, to be read as a file."""
+    """A part of a file, readable as a file."""
 
     def __init__(self, file, start, size):
         super(Window, self).__init__()
@@ -71,10 +76,10 @@ class Window(io.RawIOBase):
     def readinto(self, buffer):
         self._file.seek(self._start + self._place)
         count = max(0, min(len(buffer), self._size - self._place))
-        piece = self._file.read(count)
-        buffer[: len(piece)] = piece
-        self._place += len(piece)
-        return len(piece)
+        data = self._file.read(count)
+        buffer[: len(data)] = data
+        self._place += len(data)
+        return len(data)
 
     def close(self):
         self._file.close()
@@ -82,44 +87,45 @@ class Window(io.RawIOBase):
 
 
 class Contents(object):
-    """Bounded access to an HDF5 file: no other file is followed, no array is larger than the file can hold."""
+    """Bounded access to an HDF5 file: no other file is opened, and no array exceeds what the file can hold."""
 
     def __init__(self, file, path):
         self.file, self.path = file, path
         self.size = file.id.get_filesize()
 
     def array(self, group, name):
+        """Returns the handle of an array, or raises FileError if it is not safe to read."""
         h5py = import_h5py(self.path)
-        found = group[name]
-        if not isinstance(found, h5py.Dataset):
-            raise FileError("{}: {} is no array".format(self.path, name))
-        dtype, shape = found.dtype, found.shape
-        external = getattr(found, "external", None) or getattr(found, "is_virtual", False)
-        if external or found.file.filename != group.file.filename or shape is None:
+        dataset = group[name]
+        if not isinstance(dataset, h5py.Dataset):
+            raise FileError("{}: {} is not an array".format(self.path, name))
+        dtype, shape = dataset.dtype, dataset.shape
+        external = getattr(dataset, "external", None) or getattr(dataset, "is_virtual", False)
+        if external or dataset.file.filename != group.file.filename or shape is None:
             raise FileError("{}: {} is kept in another file".format(self.path, name))
         if dtype.kind not in "fiuVb":
-            raise FileError("{}: {} holds no numbers, but {}".format(self.path, name, dtype))
+            raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
         size = dtype.itemsize
         for length in shape:
             size *= int(length)
-        compressed = found.chunks is not None
-        if size > self.size * (_MOST_COMPRESSED if compressed else 1):
+        compressed = dataset.chunks is not None
+        if size > self.size * (_MAX_COMPRESSION if compressed else 1):
             raise FileError("{}: {} says that it has {} bytes; the file has {}".format(
                 self.path, name, size, self.size))
 
         def read(selection):
-            with reading(self.path):
-                return found[() if selection is Ellipsis else selection]
+            with as_file_errors(self.path):
+                return dataset[() if selection is Ellipsis else selection]
 
-        return Handle(found.name, shape, dtype, read)
+        return Handle(dataset.name, shape, dtype, read)
 
 
 def write(path, template, values, moved):
-    """A copy of a file with the values of some arrays.
+    """Copies a file and replaces the values of some of its arrays.
 
     Args:
         values: {name of an array in the file: handle}.
-        moved: called with the number of bytes that were written, again and again.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
     """
     with replacing(path) as temporary:
         shutil.copyfile(template, temporary)
@@ -127,12 +133,13 @@ def write(path, template, values, moved):
 
 
 def fill(path, values, moved):
-    with reading(path), import_h5py(path).File(path, "r+") as file:
+    """Writes values into the arrays of an existing file."""
+    with as_file_errors(path), import_h5py(path).File(path, "r+") as file:
         for name, handle in values.items():
-            into = file[name]
-            for where, piece in pieces(handle):
-                into[where] = exactly(name, piece, into.dtype.name)
-                moved(piece.nbytes)
+            dataset = file[name]
+            for selection, chunk in chunks(handle):
+                dataset[selection] = cast_exactly(name, chunk, dataset.dtype.name)
+                moved(chunk.nbytes)
 
 
 def _text(value):
@@ -140,20 +147,21 @@ def _text(value):
 
 
 def _json(owner, name, path):
+    """Returns the JSON value of an attribute, or None if it does not exist."""
     if name not in owner:
         return None
     text = _text(owner[name])
     if not hasattr(text, "split") or len(text) > MAX_TEXT:
-        raise FileError("{}: {} is no text of a size that makes sense".format(path, name))
-    return plain(json.loads(text))
+        raise FileError("{}: {} is not text, or too long".format(path, name))
+    return with_native_strings(json.loads(text))
 
 
-def plain(value):
-    """What JSON gives, with `str` on Python 2 as well."""
+def with_native_strings(value):
+    """Returns a JSON value with `str` for text on Python 2 as well."""
     if isinstance(value, dict):
-        return {plain(key): plain(inner) for key, inner in value.items()}
+        return {with_native_strings(key): with_native_strings(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [plain(inner) for inner in value]
+        return [with_native_strings(inner) for inner in value]
     if not isinstance(value, str) and hasattr(value, "encode"):
         try:
             return str(value)
@@ -163,35 +171,35 @@ def plain(value):
 
 
 def _names(group, attribute):
-    """A list of names, which Keras cuts into pieces where it is too long for one attribute."""
+    """Returns a list of names. Keras splits a list that is too long for one attribute over several."""
     if attribute in group.attrs:
-        pieces = [group.attrs[attribute]]
+        parts = [group.attrs[attribute]]
     else:
-        pieces = []
-        while attribute + str(len(pieces)) in group.attrs:
-            pieces.append(group.attrs[attribute + str(len(pieces))])
-    names = [_text(name) for piece in pieces for name in np.asarray(piece).tolist()]
+        parts = []
+        while attribute + str(len(parts)) in group.attrs:
+            parts.append(group.attrs[attribute + str(len(parts))])
+    names = [_text(name) for part in parts for name in np.asarray(part).tolist()]
     if len(names) > MAX_ENTRIES:
-        raise FileError("{} names are more than a file may have".format(len(names)))
+        raise FileError("{} names are more than a file can have".format(len(names)))
     return [str(name) for name in names]
 
 
 def _read_model(file, path):
-    """What `model.save("x.h5")` writes, of any Keras; or `save_weights` of Keras 2."""
+    """Reads what `model.save("x.h5")` of any Keras writes, or `save_weights` of Keras 2."""
     native, contents = NativeFile(path, "keras-h5"), Contents(file, path)
     weights = file["model_weights"] if "model_weights" in file else file
     version = _text(file.attrs.get("keras_version", weights.attrs.get("keras_version", "")))
     native.writer = "Keras {}".format(version) if version else "Keras before 2.0"
-    frozen = _frozen(_json(file.attrs, "model_config", path))
+    frozen = _frozen_layers(_json(file.attrs, "model_config", path))
     names = []
     for layer in _names(weights, "layer_names") + ["top_level_model_weights"]:
         if layer not in weights:
             continue
         for name in _names(weights[layer], "weight_names"):
             handle = contents.array(weights[layer], name)
-            bare = name.split(":")[0]
-            if layer not in frozen and bare.split("/")[-1] not in _NOT_TRAINED and handle.dtype.kind in "fV":
-                names.append((bare, handle))
+            weight_name = name.split(":")[0]
+            if layer not in frozen and weight_name.split("/")[-1] not in _NOT_TRAINED and handle.dtype.kind in "fV":
+                names.append((weight_name, handle))
     native.variables = OrderedDict(zip(numbered([name for name, _ in names]), [handle for _, handle in names]))
     if "model_weights" not in file:
         native.missing.append("weights alone, as save_weights writes them")
@@ -208,12 +216,12 @@ def _read_model(file, path):
     group = file["optimizer_weights"]
     native.entries = [(name, contents.array(group, name)) for name in _names(group, "weight_names")]
     if native.target == "optimizer_v2" and native.entries and "/iterations" in native.entries[0][0]:
-        native.target = "get_updates"  # ours have a name there, too
+        native.target = "get_updates"  # everstep's Keras 2 optimizers have a name in their config too
     return native
 
 
 def take_config(native, serialized, version):
-    """The optimizer's class and config, and by them its API."""
+    """Sets the optimizer's class and config, and its API, which the config tells."""
     if not isinstance(serialized, dict) or not isinstance(serialized.get("config"), dict):
         raise FileError("{} has no optimizer's config, but {!r}".format(native.path, serialized))
     config = native.config = serialized["config"]
@@ -226,50 +234,51 @@ def take_config(native, serialized, version):
         native.target = "optimizer_v2" if "name" in config else "get_updates"
 
 
-def _frozen(config):
-    """The names of the layers that do not train."""
+def _frozen_layers(config):
+    """Returns the names of the layers that do not train."""
     layers = (config or {}).get("config")
     layers = layers.get("layers", []) if isinstance(layers, dict) else layers
-    found = set()
+    names = set()
     for layer in layers or []:
         inner = layer.get("config") if isinstance(layer, dict) else None
         if isinstance(inner, dict) and inner.get("trainable") is False:
-            found.add(inner.get("name"))
-    return found
+            names.add(inner.get("name"))
+    return names
 
 
 def _read_weights(file, path):
-    """What `save_weights("x.weights.h5")` writes, and what a `.keras` file has inside."""
+    """Reads what `save_weights("x.weights.h5")` writes, which a `.keras` file also contains."""
     native, contents = NativeFile(path, "keras-weights-h5", "Keras 3, or tf.keras 2.12 or newer"), Contents(file, path)
-    named = OrderedDict()
+    variables = OrderedDict()
     for root in ("layers", "_layer_checkpoint_dependencies", "_functional"):
         if root in file:
-            _walk(file[root], (), contents, named, 0)
-    if not named and "vars" not in file and "optimizer" not in file:
-        raise FileError("{} is an HDF5 file, but none of Keras".format(path))
-    native.variables, native.ordered = named, False
+            _collect_arrays(file[root], (), contents, variables, 0)
+    if not variables and "vars" not in file and "optimizer" not in file:
+        raise FileError("{} is an HDF5 file, but not from Keras".format(path))
+    native.variables, native.ordered = variables, False
     if "optimizer" not in file or "vars" not in file["optimizer"]:
-        native.missing.append("weights alone: the model was saved without its optimizer, or with one of Keras's legacy "
-                              "ones, of which this format keeps nothing")
+        native.missing.append("weights alone: the model was saved without its optimizer, or with a legacy optimizer, "
+                              "whose state this format never keeps")
         return native
-    native.entries = places(file["optimizer"]["vars"], contents)
+    native.entries = numbered_arrays(file["optimizer"]["vars"], contents)
     if not native.entries:
         native.missing.append("an optimizer without variables: it never trained")
     return native
 
 
-def places(group, contents):
-    """The arrays that are stored under the numbers 0, 1, ..."""
+def numbered_arrays(group, contents):
+    """Returns [("", handle)] of the arrays that are stored under the numbers 0, 1, ..."""
     count = len(group)
     if count > MAX_ENTRIES or set(group.keys()) != set(map(str, range(count))):
-        raise FileError("{}: variables are numbered 0, 1, ...; found were {}".format(
+        raise FileError("{}: variables are numbered 0, 1, ...; the file has {}".format(
             contents.path, ", ".join(sorted(group.keys())[:8])))
     return [("", contents.array(group, str(place))) for place in range(count)]
 
 
-def _walk(group, path, contents, named, depth):
-    if depth > MAX_DEPTH or len(named) > MAX_ENTRIES:
-        raise FileError("{} nests deeper, or has more arrays, than a model may".format(contents.path))
+def _collect_arrays(group, path, contents, variables, depth):
+    """Collects the arrays in all `vars` groups below a group into `variables`, {path: handle}."""
+    if depth > MAX_DEPTH or len(variables) > MAX_ENTRIES:
+        raise FileError("{} has groups nested deeper, or more arrays, than a model can have".format(contents.path))
     for name in group:
         inner = group[name]
         if not hasattr(inner, "keys"):
@@ -278,6 +287,6 @@ def _walk(group, path, contents, named, depth):
             for place in sorted(inner, key=lambda place: (len(place), place)):
                 handle = contents.array(inner, place)
                 if handle.dtype.kind in "fV":
-                    named["/".join(path + (place,))] = handle
+                    variables["/".join(path + (place,))] = handle
         else:
-            _walk(inner, path + ((str(name),) if name != "layers" else ()), contents, named, depth + 1)
+            _collect_arrays(inner, path + ((str(name),) if name != "layers" else ()), contents, variables, depth + 1)

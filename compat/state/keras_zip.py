@@ -12,16 +12,17 @@ import zipfile
 from collections import OrderedDict
 
 from everstep.compat.state import keras_h5
-from everstep.compat.state.native_file import reading
+from everstep.compat.state.native_file import as_file_errors
 from everstep.compat.state.replacing import replacing
 from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import FileError
 
 WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"
-MAX_RATIO = 200  # of what is unpacked to what is packed, where it is more than
+# A member may unpack to MAX_SMALL bytes, or to more if that is at most MAX_RATIO times its packed size.
+MAX_RATIO = 200
 MAX_SMALL = 1 << 26
 
-# What the variables of common layers are called, in their order.
+# The names of the variables of common layers, in order.
 _LAYERS = {
     "Dense": ("kernel", "bias"),
     "Embedding": ("embeddings",),
@@ -32,12 +33,12 @@ _LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias"))
 
 
 def read(path):
-    """The NativeFile of a `.keras` file."""
-    with reading(path), _zip(path) as archive:
-        config = keras_h5.plain(json.loads(text(archive, CONFIG, path)))
-        metadata = keras_h5.plain(json.loads(text(archive, METADATA, path)))
+    """Returns the NativeFile of a `.keras` file."""
+    with as_file_errors(path), _zip(path) as archive:
+        config = keras_h5.with_native_strings(json.loads(read_text(archive, CONFIG, path)))
+        metadata = keras_h5.with_native_strings(json.loads(read_text(archive, METADATA, path)))
         version = str(metadata.get("keras_version", ""))
-        native = keras_h5.read_open(member(archive, path), path)
+        native = keras_h5.read_open(open_weights(archive, path), path)
         native.format, native.writer = "keras", "Keras {}".format(version)
         _name_variables(native, config)
         compiled = config.get("compile_config")
@@ -45,12 +46,12 @@ def read(path):
         if isinstance(optimizer, dict):
             keras_h5.take_config(native, optimizer, version)
         elif optimizer is not None:
-            native.missing.append("an optimizer of a class that its config does not tell: {!r}".format(optimizer))
+            native.missing.append("an optimizer whose class its config does not name: {!r}".format(optimizer))
         elif not native.missing:
             native.missing.append("a model that was saved without compiling it")
         if native.target == "optimizer_v2" and not native.entries:
-            native.missing[:] = ["the config of a legacy optimizer, {}, but nothing of its state, which this format "
-                                 "never keeps; save .h5 instead".format(native.class_name)]
+            native.missing[:] = ["the config of a legacy optimizer, {}, but not its state, which this format never "
+                                 "keeps; save .h5 instead".format(native.class_name)]
         if native.config is not None and CONFIG_KEY not in native.config and native.target == "optimizer_v2":
             native.target = "update_step"
         return native
@@ -59,142 +60,144 @@ def read(path):
 def _zip(path):
     try:
         return zipfile.ZipFile(path)
-    except Exception as error:  # a damaged directory raises what it likes: struct.error, NotImplementedError, ...
-        raise FileError("{} is no whole zip file: {}".format(path, error))
+    except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
+        raise FileError("{} is not a complete zip file: {}".format(path, error))
 
 
-def entry(archive, name, path):
+def find_member(archive, name, path):
+    """Returns the ZipInfo of a member, or raises FileError if it is missing or unpacks to far too much."""
     try:
-        found = archive.getinfo(name)
+        info = archive.getinfo(name)
     except KeyError:
-        raise FileError("{} is a zip file without {}, so no .keras file; it has {}".format(
+        raise FileError("{} is a zip file without {}, so it is not a .keras file; it has {}".format(
             path, name, ", ".join(archive.namelist()[:8]) or "nothing"))
-    if found.file_size > MAX_SMALL and found.file_size > MAX_RATIO * max(found.compress_size, 1):
-        raise FileError("{}: {} unpacks to {} bytes, {} times what it has".format(
-            path, name, found.file_size, found.file_size // max(found.compress_size, 1)))
-    return found
+    if info.file_size > MAX_SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1):
+        raise FileError("{}: {} unpacks to {} bytes, {} times its packed size".format(
+            path, name, info.file_size, info.file_size // max(info.compress_size, 1)))
+    return info
 
 
-def text(archive, name, path):
-    found = entry(archive, name, path)
-    if found.file_size > MAX_SMALL:
-        raise FileError("{}: {} has {} bytes".format(path, name, found.file_size))
-    with _opened(archive, found, path) as file:
+def read_text(archive, name, path):
+    """Returns the text of a small member."""
+    info = find_member(archive, name, path)
+    if info.file_size > MAX_SMALL:
+        raise FileError("{}: {} has {} bytes".format(path, name, info.file_size))
+    with _open_member(archive, info, path) as file:
         try:
             return file.read(MAX_SMALL).decode("utf-8")
-        except Exception as error:  # zlib's and zipfile's own
+        except Exception as error:  # errors of zlib and zipfile have no common base
             raise FileError("{}: {} cannot be read: {}".format(path, name, error))
 
 
-def _opened(archive, found, path):
+def _open_member(archive, info, path):
     try:
-        return archive.open(found)
+        return archive.open(info)
     except Exception as error:
-        raise FileError("{}: {} cannot be read: {}".format(path, found.filename, error))
+        raise FileError("{}: {} cannot be read: {}".format(path, info.filename, error))
 
 
-def member(archive, path):
-    """The weights as a file: a window on the zip where they are stored as they are, else unpacked beside."""
-    found = entry(archive, WEIGHTS, path)
-    if found.compress_type == zipfile.ZIP_STORED and not found.flag_bits & 1:
-        _check(archive, found, path)
+def open_weights(archive, path):
+    """Returns the weights as a file: a window into the zip if they are stored uncompressed, else an unpacked copy."""
+    info = find_member(archive, WEIGHTS, path)
+    if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+        _verify_checksum(archive, info, path)
         file = io.open(path, "rb")
-        file.seek(found.header_offset)
+        file.seek(info.header_offset)
         header = file.read(30)
         if len(header) < 30 or header[:4] != b"PK\x03\x04":
             file.close()
             raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
-        name, extra = struct.unpack("<HH", header[26:30])
-        return keras_h5.Window(file, found.header_offset + 30 + name + extra, found.file_size)
+        name_length, extra_length = struct.unpack("<HH", header[26:30])
+        return keras_h5.Window(file, info.header_offset + 30 + name_length + extra_length, info.file_size)
     unpacked = tempfile.TemporaryFile()
-    with _opened(archive, found, path) as file:
+    with _open_member(archive, info, path) as file:
         try:
-            _copy(file, unpacked, found.file_size)
-        except Exception as error:  # zlib's and zipfile's own
+            _copy(file, unpacked, info.file_size)
+        except Exception as error:  # errors of zlib and zipfile have no common base
             unpacked.close()
             raise FileError("{}: {} cannot be unpacked: {}".format(path, WEIGHTS, error))
-    return keras_h5.Window(unpacked, 0, found.file_size)
+    return keras_h5.Window(unpacked, 0, info.file_size)
 
 
-def _check(archive, found, path):
-    """Reads a member once for its checksum: the HDF5 library may crash on what is damaged."""
-    with _opened(archive, found, path) as file:
+def _verify_checksum(archive, info, path):
+    """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
+    with _open_member(archive, info, path) as file:
         try:
             while file.read(1 << 20):
                 pass
-        except Exception as error:  # zlib's and zipfile's own
-            raise FileError("{}: {} is damaged: {}".format(path, found.filename, error))
+        except Exception as error:  # errors of zlib and zipfile have no common base
+            raise FileError("{}: {} is damaged: {}".format(path, info.filename, error))
 
 
-def _copy(file, into, size):
-    """No more than the zip says that there is."""
+def _copy(file, target, size):
+    """Copies at most as many bytes as the zip declares."""
     while size > 0:
-        piece = file.read(min(size, 1 << 20))
-        if not piece:
+        chunk = file.read(min(size, 1 << 20))
+        if not chunk:
             break
-        into.write(piece)
-        size -= len(piece)
+        target.write(chunk)
+        size -= len(chunk)
 
 
 def write(path, template, values, moved):
-    """As `keras_h5.write`; a zip is written anew, its arrays stored as they are."""
-    with replacing(path) as temporary, reading(template), _zip(template) as source:
+    """Does what `keras_h5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
+    with replacing(path) as temporary, as_file_errors(template), _zip(template) as source:
         unpacked = temporary + ".h5"
         try:
-            with io.open(unpacked, "wb") as file, member(source, template) as weights:
+            with io.open(unpacked, "wb") as file, open_weights(source, template) as weights:
                 shutil.copyfileobj(weights, file, 1 << 20)
             keras_h5.fill(unpacked, values, moved)
-            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as made:
+            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
                 for name in source.namelist():
                     if name == WEIGHTS:
-                        made.write(unpacked, WEIGHTS)
+                        archive.write(unpacked, WEIGHTS)
                     else:
-                        made.writestr(name, source.read(name))
+                        archive.writestr(name, source.read(name))
         finally:
             if os.path.exists(unpacked):
                 os.remove(unpacked)
 
 
 def _name_variables(native, config):
-    """Weights by their layers' names, in the order of the config, where the file's own names can be told from it."""
+    """Names the weights after their layers, in the config's order, as far as the config matches the file."""
     handles, named, ordered = dict(native.variables), OrderedDict(), True
     for path, layer in _layers(config, ()):
         names = _LAYERS.get(layer["class_name"])
-        inside = sorted(key for key in handles if key.startswith(path + "/"))
-        trains = layer["config"].get("trainable", True)
-        for key in inside:
+        layer_keys = sorted(key for key in handles if key.startswith(path + "/"))
+        trainable = layer["config"].get("trainable", True)
+        for key in layer_keys:
             rest = key[len(path) + 1 :]
             ordered = ordered and "/" not in rest
             place = int(rest) if rest.isdigit() else len(names or ())
-            called = names[place] if names and place < len(names) else rest
+            weight_name = names[place] if names and place < len(names) else rest
             handle = handles.pop(key)
-            if trains and called not in keras_h5._NOT_TRAINED:
-                named["{}/{}".format(layer["config"].get("name", path), called)] = handle
+            if trainable and weight_name not in keras_h5._NOT_TRAINED:
+                named["{}/{}".format(layer["config"].get("name", path), weight_name)] = handle
     ordered = ordered and not handles
     named.update(handles)
     native.variables, native.ordered = named, ordered
 
 
 def _layers(config, path):
-    """(path in the file, config) of each layer of a model, in order, those of models inside it too."""
-    inner = config.get("config") if isinstance(config, dict) else None
-    layers = inner.get("layers") if isinstance(inner, dict) else None
+    """Yields (path in the file, config) of each layer of a model in order, also inside nested models."""
+    model_config = config.get("config") if isinstance(config, dict) else None
+    layers = model_config.get("layers") if isinstance(model_config, dict) else None
     seen = {}
     for layer in layers if isinstance(layers, list) else ():
         if not isinstance(layer, dict) or not isinstance(layer.get("config"), dict):
             continue
         kind = _snake_case(str(layer.get("class_name")))
         seen[kind] = seen.get(kind, -1) + 1
-        here = path + ("{}_{}".format(kind, seen[kind]) if seen[kind] else kind,)
+        layer_path = path + ("{}_{}".format(kind, seen[kind]) if seen[kind] else kind,)
         if isinstance(layer["config"].get("layers"), list):
-            for found in _layers(layer, here):
-                yield found
+            for item in _layers(layer, layer_path):
+                yield item
         else:
-            yield "/".join(here), layer
+            yield "/".join(layer_path), layer
 
 
 def _snake_case(name):
-    """As Keras names a layer's group after its class."""
+    """Returns a class name in snake case, which is how Keras names a layer's group."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,4 +1,4 @@
-"""Reads and writes the variables that an optimizer holds, in eager code or through a session."""
+"""Reads and writes the variables of a live optimizer, in eager code or through a session."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -6,25 +6,25 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.values import TEXT, without_bfloat16
+from everstep.compat.state.values import TEXT, bfloat16_to_float32
 from everstep.compat.targets.base import Target
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 
 
 @contextlib.contextmanager
-def opened(optimizer, variables, session):
-    """The way to what an optimizer holds, with the graph in which that lives as the default one."""
-    given = _given(optimizer, variables)
-    bare = [optimizer.unwrap(part) for parts in given.values() for part in parts]
-    with optimizer.backend.inside(bare):
-        bare.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
-        session = optimizer.backend.session_for(bare, session, optimizer.default_session)
-        yield _Access(optimizer, _wholes(optimizer, given), session)
+def open_access(optimizer, variables, session):
+    """Yields an `_Access` to the optimizer's variables, with their graph as the default graph."""
+    parts_by_whole = _parts_by_whole(optimizer, variables)
+    unwrapped = [optimizer.unwrap(part) for parts in parts_by_whole.values() for part in parts]
+    with optimizer.backend.inside(unwrapped):
+        unwrapped.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
+        session = optimizer.backend.session_for(unwrapped, session, optimizer.default_session)
+        yield _Access(optimizer, _wholes(optimizer, parts_by_whole), session)
 
 
-def _given(optimizer, variables):
-    """{(name or None, key of the whole): [the variable, or its parts]} of a list or a dictionary."""
+def _parts_by_whole(optimizer, variables):
+    """Returns {(name or None, key of the whole variable): [the variable, or its parts]}."""
     if not isinstance(optimizer, Target):
         raise UnsupportedError(
             "capture and restore work on what bind(module) gives; got {!r}. everstep.from_native makes a definition "
@@ -36,36 +36,36 @@ def _given(optimizer, variables):
                 type(variables).__name__
             )
         )
-    named = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
-    found, seen = OrderedDict(), set()
-    for name, variable in named:
+    named_variables = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
+    parts_by_whole, seen = OrderedDict(), set()
+    for name, variable in named_variables:
         if not isinstance(name, TEXT + (type(None),)):
             raise VariableError("variables are called by text; got {!r}".format(name))
-        several = variable if isinstance(variable, (list, tuple)) else [variable]
-        for part in [part for each in several for part in optimizer.parts(each)]:
+        variable_or_parts = variable if isinstance(variable, (list, tuple)) else [variable]
+        for part in [part for item in variable_or_parts for part in optimizer.parts(item)]:
             optimizer.check_variable(part)
             if optimizer.variable_key(part) in seen:
                 raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
             seen.add(optimizer.variable_key(part))
-            found.setdefault((name, optimizer.whole_key(part)), []).append(part)
-    return found
+            parts_by_whole.setdefault((name, optimizer.whole_key(part)), []).append(part)
+    return parts_by_whole
 
 
-def _wholes(optimizer, given):
-    """{name: _Whole}, with `#0`, `#1`, ... behind equal names."""
+def _wholes(optimizer, parts_by_whole):
+    """Returns {name: _WholeVariable}, with `#0`, `#1`, ... after equal names."""
     names = []
-    for place, ((name, _), parts) in enumerate(given.items()):
+    for place, ((name, _), parts) in enumerate(parts_by_whole.items()):
         names.append(optimizer.state_name(parts[0], place) if name is None else name)
     seen, wholes = {}, OrderedDict()
-    for name, parts in zip(names, given.values()):
+    for name, parts in zip(names, parts_by_whole.values()):
         number = seen[name] = seen.get(name, -1) + 1
         if names.count(name) > 1:
             name = "{}#{}".format(name, number)
-        wholes[name] = _Whole(optimizer, name, parts)
+        wholes[name] = _WholeVariable(optimizer, name, parts)
     return wholes
 
 
-class _Whole(object):
+class _WholeVariable(object):
     """A variable, or all parts of a partitioned one."""
 
     def __init__(self, optimizer, name, parts):
@@ -76,7 +76,7 @@ class _Whole(object):
         self.record = record._replace(shape=self.places[0].whole) if self.places[0] else record
         self.shape, self.dtype = tuple(self.record.shape), self.record.dtype
         self.slot_names = optimizer.slot_names(self.first)
-        if self.places[0] and sum(map(_covers, self.places)) != _size(self.shape):
+        if self.places[0] and sum(map(_part_size, self.places)) != _size(self.shape):
             raise VariableError("only some parts of {} are given; give all of list(variable)".format(name))
 
     def _declaration(self, slot):
@@ -88,8 +88,8 @@ class _Whole(object):
     def slot_dtype(self, slot):
         return self._declaration(slot)[2]
 
-    def first_slot(self, slot):
-        """What a slot starts with that starts with a number."""
+    def initial_slot(self, slot):
+        """Returns the initial value of a slot that starts with a constant."""
         initial, shape, dtype = self._declaration(slot)
         return np.full(shape, initial, dtype)
 
@@ -98,24 +98,29 @@ def _size(shape):
     return int(np.prod(shape, dtype=np.int64))
 
 
-def _covers(place):
-    return _size([cut.stop - cut.start for cut in place.slices])
+def _part_size(place):
+    """Returns the number of elements in one part."""
+    return _size([part_slice.stop - part_slice.start for part_slice in place.slices])
 
 
 class _Access(object):
-    """Reads and writes of what an optimizer holds, in eager code or through a session."""
+    """Reads and writes the variables of one optimizer.
+
+    Raises:
+        StateError: the optimizer has slots of variables that were not given, or something that no state can hold.
+    """
 
     def __init__(self, optimizer, wholes, session):
         self.optimizer, self.wholes, self.session = optimizer, wholes, session
         self.backend, self.owner = optimizer.backend, type(optimizer).__name__
         self.variables = [part for whole in wholes.values() for part in whole.parts]
-        self.own = optimizer.own_variables
-        lost = optimizer.not_carried()
-        if lost:
-            raise StateError("{}: {}".format(self.owner, lost))
-        given = set(map(optimizer.variable_key, self.variables))
+        self.optimizer_variables = optimizer.own_variables
+        obstacle = optimizer.not_carried()
+        if obstacle:
+            raise StateError("{}: {}".format(self.owner, obstacle))
+        given_keys = set(map(optimizer.variable_key, self.variables))
         trained = optimizer.variables_with_slots()
-        others = [variable for variable in trained if optimizer.variable_key(variable) not in given]
+        others = [variable for variable in trained if optimizer.variable_key(variable) not in given_keys]
         if others:
             raise StateError(
                 "{} has slots of {} too; give all variables that it trains".format(
@@ -124,31 +129,33 @@ class _Access(object):
             )
 
     def read(self, variable):
-        return without_bfloat16(self.backend.value(self.optimizer.unwrap(variable), self.session))
+        return bfloat16_to_float32(self.backend.value(self.optimizer.unwrap(variable), self.session))
 
     def write(self, variable, value):
         self.backend.put(self.optimizer.unwrap(variable), value, self.session)
 
     def read_whole(self, whole):
-        return self._joined(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
+        """Returns the value of a variable, joined from its parts if it is partitioned."""
+        return self._join(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
 
     def read_slot(self, whole, slot):
-        """A slot's value; before it is made, the one that it will start with."""
-        found = [self.optimizer.find_slot(part, slot) for part in whole.parts]
-        if found[0] is None:
-            return self._first_value(whole, slot)
-        values = [self.read(variable) for variable in found]
-        places = [self.optimizer.place(variable) for variable in found]
+        """Returns a slot's value; before the slot exists, its initial value."""
+        slot_variables = [self.optimizer.find_slot(part, slot) for part in whole.parts]
+        if slot_variables[0] is None:
+            return self._initial_value(whole, slot)
+        values = [self.read(variable) for variable in slot_variables]
+        places = [self.optimizer.place(variable) for variable in slot_variables]
         if whole.places[0] and not places[0]:
             if any(value.shape != whole.slot_shape(slot) or (value != values[0]).any() for value in values):
                 raise StateError(
-                    "{}/{}: each part of the variable has one of its own, which cannot be made one".format(
+                    "{}/{}: each part of the variable has a separate value, and these cannot be joined into one".format(
                         whole.name, slot
                     )
                 )
-        return self._joined(whole.slot_shape(slot), list(zip(places, values)))
+        return self._join(whole.slot_shape(slot), list(zip(places, values)))
 
-    def _joined(self, shape, parts):
+    def _join(self, shape, parts):
+        """Returns one array, joined from [(place or None, values of the part)]."""
         if parts[0][0] is None:
             return parts[0][1]
         whole = np.empty(shape, parts[0][1].dtype)
@@ -156,37 +163,45 @@ class _Access(object):
             whole[place.slices] = value
         return whole
 
-    def _first_value(self, whole, slot):
+    def _initial_value(self, whole, slot):
+        """Returns the value that a slot will start with."""
         initial, _, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
-        return self.read_whole(whole).astype(dtype) if initial is VARIABLE else whole.first_slot(slot)
+        return self.read_whole(whole).astype(dtype) if initial is VARIABLE else whole.initial_slot(slot)
 
-    def places(self, values):
-        """[(variable, what gives its value)] of [(whole, slot or None for the variable itself, value)]."""
+    def assignments(self, values):
+        """Returns [(variable, function that returns its value)].
+
+        Args:
+            values: [(whole variable, slot or None for the variable itself, value with `name`, `shape` and
+                `part(place)`)].
+        """
         writes = []
         for whole, slot, value in values:
             for part in whole.parts:
                 variable = part if slot is None else self.optimizer.find_slot(part, slot)
                 if variable is None:
-                    self._check_first_value(whole, slot, value)
+                    self._check_initial_value(whole, slot, value)
                     continue
                 place = self.optimizer.place(variable)
                 if place is None and tuple(self.backend.shape(self.optimizer.unwrap(variable))) != value.shape:
                     raise StateError(
-                        "{}: each part of the variable has one of its own, which one cannot be cut into".format(
+                        "{}: each part of the variable has a separate value, and the state has only one".format(
                             value.name
                         )
                     )
                 writes.append((variable, value if place is None else lambda v=value, p=place: v.part(p)))
         return writes
 
-    def _check_first_value(self, whole, slot, value):
-        if not np.array_equal(self._first_value(whole, slot), value()):
+    def _check_initial_value(self, whole, slot, value):
+        """Raises StateError unless the value of a slot that does not exist yet is its initial value."""
+        if not np.array_equal(self._initial_value(whole, slot), value()):
             raise StateError(
                 "{}: {} has no such slot yet, since {} has had no gradient; train it in this graph, or take it out of "
                 "the state".format(value.name, self.owner, whole.name)
             )
 
     def set_hyper(self, name, value):
+        """Sets a hyper, in its variable if it has one."""
         variable = self.optimizer.read_hyper(name)
         if hasattr(variable, "assign"):
             self.write(variable, np.float32(value))
@@ -194,16 +209,17 @@ class _Access(object):
             self.optimizer.set_hyper(name, value)
 
     def config(self):
-        """The definition's config, with its hypers as they are now; those without a value are left out."""
+        """Returns the definition's config with its present hypers, without those that have no value."""
         values = {name: self.hyper(name) for name in self.optimizer.hyper_declarations()}
         values = {name: value for name, value in values.items() if isinstance(value, (float, Schedule))}
         return with_hypers(self.optimizer.definition, values).get_config(strict=False)
 
     def hyper(self, name):
+        """Returns the present value of a hyper: a float, a `Schedule`, or None if it has none."""
         value = self.optimizer.read_hyper(name)
         try:
             if hasattr(value, "assign") or is_tensor(value) and not isinstance(value, np.ndarray):
                 return self.optimizer.as_given(name, float(self.read(value)))
             return self.optimizer.write_hyper(name, value)
-        except EverstepError:  # a placeholder
+        except EverstepError:  # a placeholder has no value
             return None

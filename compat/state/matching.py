@@ -1,4 +1,4 @@
-"""Which variable of a state is which of those given: by name, then by patterns, then by order where that is asked."""
+"""Matches the variables of a state with the given variables: by name, by patterns, then by order if asked."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -6,15 +6,15 @@ from collections import OrderedDict, namedtuple
 
 from everstep.errors import StateError
 
-_NUMBER = "#[0-9]+\\Z"  # behind equal names
+_NUMBER = "#[0-9]+\\Z"  # the suffix that tells equal names apart
 Match = namedtuple("Match", "wanted found how")
 
 
 class Matching(object):
-    """The variables given, each with the one of the state that it was matched with. Printing it gives a table.
+    """Which variable of a state each given variable was matched with. Prints as a table.
 
     Attributes:
-        matches: [(name given, name in the state, how)].
+        matches: [(given name, name in the state, how)].
     """
 
     def __init__(self, matches):
@@ -22,10 +22,11 @@ class Matching(object):
 
     @property
     def names(self):
-        """{name given: name in the state}"""
+        """Returns {given name: name in the state}."""
         return OrderedDict((match.wanted, match.found) for match in self.matches)
 
     def to_dict(self):
+        """Returns the matches as a list of dictionaries."""
         return [match._asdict() for match in self.matches]
 
     def __repr__(self):
@@ -34,115 +35,119 @@ class Matching(object):
         return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
 
 
-def match(found, wanted, rename=(), by_order=False):
-    """Matches all variables of a state with all those wanted.
+def match(state_shapes, given_shapes, rename=(), by_order=False):
+    """Matches every variable of a state with one given variable.
 
     Args:
-        found: {name: {slot name: shape}} of the state, in order.
-        wanted: the same of the variables given. In either, None stands for what is not known.
-        rename: "OLD=NEW" or (old, new) pairs. OLD is a regular expression for the whole of a name in the state, NEW
-            what that variable is called here, in which \\1, \\g<name> stand for groups. The first that fits counts.
-            At the last `=` the two are parted.
-        by_order: whether those that no name matches are matched in their order, where all their shapes agree.
+        state_shapes: {name: {slot name: shape}} of the state, in order. None in place of a dictionary: shapes unknown.
+        given_shapes: the same for the given variables.
+        rename: "OLD=NEW" strings, split at the last `=`, or (old, new) pairs. OLD is a regular expression that matches
+            a whole name in the state. NEW is the name of the given variable, and may refer to groups: \\1, \\g<name>.
+            The first pattern that fits is used.
+        by_order: True matches the variables that are left over in order, if their number and all shapes agree.
 
     Returns:
         A `Matching`.
 
     Raises:
-        StateError: some are not matched, or could be matched in two ways.
+        StateError: a variable is left over, or could be matched in two ways.
     """
-    open_found, open_wanted = OrderedDict.fromkeys(found), OrderedDict.fromkeys(wanted)
+    state_left, given_left = OrderedDict.fromkeys(state_shapes), OrderedDict.fromkeys(given_shapes)
     matches = {}
 
     def take(name, old, how):
         matches[name] = Match(name, old, how)
-        del open_found[old], open_wanted[name]
+        del state_left[old], given_left[name]
 
-    for name in wanted:
-        if name in open_found:
+    for name in given_shapes:
+        if name in state_left:
             take(name, name, "name")
-    for old, new, pattern in [parsed(given) for given in rename]:
-        hits = [name for name in open_found if pattern.match(name)]
+    for old, new, pattern in [parse_rename(given) for given in rename]:
+        hits = [name for name in state_left if pattern.match(name)]
         if not hits:
             raise StateError(
-                "no variable of the state that is still to be matched is called {!r}; those are {}".format(
-                    old, _some(open_found)
+                "no variable of the state that is still unmatched is called {!r}; unmatched are {}".format(
+                    old, _first_few(state_left)
                 )
             )
         targets = OrderedDict()
         for name in hits:
-            targets.setdefault(expanded(pattern, old, new, name), []).append(name)
+            targets.setdefault(expand_name(pattern, old, new, name), []).append(name)
         for name, olds in targets.items():
             if len(olds) > 1:
                 raise StateError("{}={} makes one name, {}, of {}".format(old, new, name, " and ".join(olds)))
-            if name not in open_wanted:
+            if name not in given_left:
                 raise StateError(
-                    "{}={} makes {} of {}; the variables given that are still to be matched are {}".format(
-                        old, new, name, olds[0], _some(open_wanted)
+                    "{}={} makes {} of {}; the given variables that are still unmatched are {}".format(
+                        old, new, name, olds[0], _first_few(given_left)
                     )
                 )
             take(name, olds[0], "{}={}".format(old, new))
-    if by_order and len(open_found) == len(open_wanted):
-        for old, name in list(zip(open_found, open_wanted)):
-            if found[old] is not None and wanted[name] is not None and found[old] != wanted[name]:
+    if by_order and len(state_left) == len(given_left):
+        for old, name in list(zip(state_left, given_left)):
+            old_shapes, new_shapes = state_shapes[old], given_shapes[name]
+            if old_shapes is not None and new_shapes is not None and old_shapes != new_shapes:
                 raise StateError(
-                    "by order {} of the state would be {}, but the one has {}, the other {}".format(
-                        old, name, _shapes(found[old]), _shapes(wanted[name])
+                    "by order {} of the state would match {}, but the one has {}, the other {}".format(
+                        old, name, _describe_shapes(old_shapes), _describe_shapes(new_shapes)
                     )
                 )
             take(name, old, "order")
-    if open_found or open_wanted:
+    if state_left or given_left:
         raise StateError(
-            "the state has the variables {}; given were {}.{}".format(
-                ", ".join(sorted(found)) or "none",
-                ", ".join(sorted(wanted)) or "none",
-                _advice(open_found, open_wanted, by_order),
+            "the state has the variables {}; you gave {}.{}".format(
+                ", ".join(sorted(state_shapes)) or "none",
+                ", ".join(sorted(given_shapes)) or "none",
+                _advice(state_left, given_left, by_order),
             )
         )
-    for name in wanted:
+    for name in given_shapes:
         if re.search(_NUMBER, name) and matches[name].how == "name":
             matches[name] = matches[name]._replace(how="name, and order among equal names")
-    return Matching([matches[name] for name in wanted])
+    return Matching([matches[name] for name in given_shapes])
 
 
-def _advice(found, wanted, by_order):
-    bare = {re.sub(_NUMBER, "", name) for name in list(found) + list(wanted) if re.search(_NUMBER, name)}
-    if bare:
+def _advice(state_left, given_left, by_order):
+    """Returns what the user can do about the variables that are left over."""
+    repeated = {re.sub(_NUMBER, "", name) for name in list(state_left) + list(given_left) if re.search(_NUMBER, name)}
+    if repeated:
         return (
             " Several are called {}, so that it is not clear which is which: give {{name: variable}}, or "
-            "rename".format(" or ".join(sorted(bare)))
+            "rename".format(" or ".join(sorted(repeated)))
         )
-    if len(found) != len(wanted):
-        return " There are {} of the one without the other: {}".format(
-            len(found) + len(wanted), _some(list(found) + list(wanted))
+    if len(state_left) != len(given_left):
+        return " {} left unmatched: {}".format(
+            len(state_left) + len(given_left), _first_few(list(state_left) + list(given_left))
         )
     advice = ' Not matched: {} with {}. Give rename=["OLD=NEW"], which takes patterns'.format(
-        _some(found), _some(wanted)
+        _first_few(state_left), _first_few(given_left)
     )
     return advice + ("" if by_order else ", or by_order=True where the order is the same")
 
 
-def parsed(given):
+def parse_rename(item):
+    """Returns (old, new, compiled pattern) of one item of `rename`."""
     try:
-        old, new = given if isinstance(given, (tuple, list)) else given.rsplit("=", 1)
+        old, new = item if isinstance(item, (tuple, list)) else item.rsplit("=", 1)
         return old, new, re.compile("(?:{})\\Z".format(old))
     except (AttributeError, TypeError, ValueError) as error:
-        raise StateError("rename takes \"OLD=NEW\" or (old, new); got {!r}: {}".format(given, error))
+        raise StateError("rename takes \"OLD=NEW\" or (old, new); got {!r}: {}".format(item, error))
     except re.error as error:
         raise StateError("{!r} is no regular expression: {}".format(old, error))
 
 
-def expanded(pattern, old, new, name):
+def expand_name(pattern, old, new, name):
+    """Returns the new name for a name that the pattern matches."""
     try:
         return pattern.match(name).expand(new)
     except (re.error, IndexError) as error:
         raise StateError("{!r} does not fit {!r}: {}".format(new, old, error))
 
 
-def _shapes(shapes):
+def _describe_shapes(shapes):
     return ", ".join("{} {}".format(name, tuple(shape)) for name, shape in shapes.items()) or "no slots"
 
 
-def _some(names):
+def _first_few(names):
     names = list(names)
     return ", ".join(names[:8] + ["..."] * (len(names) > 8)) or "none"

@@ -1,4 +1,4 @@
-"""What every reader of a framework's files gives: the file's own names, places and arrays, before they have roles."""
+"""The result of every reader of a framework's file: names, positions and arrays as stored, not yet interpreted."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
@@ -7,16 +7,16 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.npz_archive import PIECE
+from everstep.compat.state.npz_archive import CHUNK_BYTES
 from everstep.errors import EverstepError, FileError
 
 
 class Handle(object):
-    """An array in a file, read when it is asked for."""
+    """An array in a file that is read on demand."""
 
     def __init__(self, name, shape, dtype, read):
         self.name, self.shape, self.dtype = name, tuple(int(size) for size in shape), np.dtype(dtype)
-        self._read = read  # of a selection; Ellipsis is the whole
+        self._read = read  # read(selection); Ellipsis selects the whole
 
     def __array__(self, dtype=None, copy=None):
         value = self[Ellipsis]
@@ -32,60 +32,61 @@ class Handle(object):
         return "<{} {} {}>".format(self.name, self.dtype, self.shape)
 
 
-def pieces(handle):
-    """(where, values) of an array, some rows at a time, so that a large one is never whole in memory."""
+def chunks(handle):
+    """Yields (selection, values) of an array, some rows at a time, so that a large array is never all in memory."""
     if not handle.shape:
         yield Ellipsis, np.asarray(handle)
         return
-    width = np.dtype(handle.dtype).itemsize
+    row_bytes = np.dtype(handle.dtype).itemsize
     for size in handle.shape[1:]:
-        width *= size
-    rows = max(1, PIECE // max(1, width))
+        row_bytes *= size
+    rows = max(1, CHUNK_BYTES // max(1, row_bytes))
     for start in range(0, handle.shape[0], rows):
-        where = slice(start, start + rows)
-        yield where, np.asarray(handle[where])
+        selection = slice(start, start + rows)
+        yield selection, np.asarray(handle[selection])
 
 
 class NativeFile(object):
-    """A file of a framework, as far as optimizers are concerned.
+    """A framework's file, as far as optimizers are concerned.
 
     Attributes:
         path, format: the format is a key of `files.FORMATS`.
-        writer: what wrote it, for people.
-        target: the optimizer API (a name in compat/targets/detect.py); None where the file does not say.
-        class_name, config: of the optimizer; None where the file has none.
-        entries: [(name, handle)], the optimizer's variables by position; names are "" where the file has none.
-        slots: {variable: {name in the file: handle}}, where slots have names instead.
-        own: {name: [handle, ...]}, what else the optimizer has by name (`beta1_power`, `iter`, `learning_rate`).
-        variables: {name: handle}, the trainable weights of the model, as far as the file tells.
-        ordered: whether `variables` are in the model's order.
-        counted: whether there is a count of updates.
-        missing: what stands in the way of a state, in words.
-        notes: what a state is read without, in words.
+        writer: the program that wrote it, for people.
+        target: the optimizer API (a name in compat/targets/detect.py); None if the file does not say.
+        class_name, config: the optimizer's; None if the file has none.
+        entries: [(name, handle)], the optimizer's variables by position; a name is "" if the file has none.
+        slots: {variable: {name in the file: handle}}, in files that name slots.
+        optimizer_values: {name: handle}, the named values of the optimizer as a whole: counters, scalars and hypers
+            (`beta1_power`, `iter`, `learning_rate`).
+        variables: {name: handle}, the trainable weights of the model, as far as the file says.
+        ordered: True if `variables` are in the model's order.
+        counted: True if the file has a count of updates.
+        missing: sentences on why no state can be read.
+        notes: sentences on what the file lacks that a state can do without.
     """
 
     def __init__(self, path, format, writer="unknown"):
         self.path, self.format, self.writer = path, format, writer
         self.target = self.class_name = self.config = None
-        self.entries, self.slots, self.own = [], OrderedDict(), OrderedDict()
+        self.entries, self.slots, self.optimizer_values = [], OrderedDict(), OrderedDict()
         self.variables, self.ordered = OrderedDict(), True
         self.counted, self.missing, self.notes = True, [], []
 
 
 @contextlib.contextmanager
-def reading(path):
-    """Turns what libraries raise about a damaged file into our error."""
+def as_file_errors(path):
+    """Turns the errors that libraries raise for a damaged file into FileError."""
     try:
         yield
     except EverstepError:
         raise
     except (ArithmeticError, AttributeError, EnvironmentError, LookupError, MemoryError, RuntimeError, TypeError,
             ValueError) as error:
-        raise FileError("{} is damaged, or no file of its kind: {}: {}".format(path, type(error).__name__, error))
+        raise FileError("{} is damaged, or not a file of its kind: {}: {}".format(path, type(error).__name__, error))
 
 
 def numbered(names):
-    """Names, equal ones with #0, #1 behind."""
+    """Returns the names with #0, #1, ... after equal ones."""
     seen, result = {}, []
     for name in names:
         seen[name] = seen.get(name, -1) + 1
@@ -93,26 +94,27 @@ def numbered(names):
     return result
 
 
-def check_present(native):
+def check_has_state(native):
+    """Raises FileError if the file holds no optimizer state."""
     if native.missing:
         raise FileError("{} has {}; there is no optimizer's state to read".format(
             native.path, "; ".join(native.missing)))
 
 
 def saver_slots(native, op):
-    """{variable: {number: handle}} of the slots whose names end with `op`."""
-    keys, found = dict(native.entries), OrderedDict()
+    """Returns {variable: {number: handle}} of the slots whose names end with `op` or `op_<number>`."""
+    keys, slots = dict(native.entries), OrderedDict()
     pattern = re.compile(r"^(.+)/{}(?:_(\d+))?$".format(re.escape(op)))
     for key, handle in native.entries:
         match = pattern.match(key)
         variable = match and variable_of(match.group(1), keys, handle.shape)
         if match:
-            found.setdefault(variable or match.group(1), {})[int(match.group(2) or 0)] = handle
-    return found
+            slots.setdefault(variable or match.group(1), {})[int(match.group(2) or 0)] = handle
+    return slots
 
 
 def variable_of(path, keys, shape=None):
-    """The variable that a slot's name begins with, below the scope in which the optimizer stood."""
+    """Returns the variable in a slot's path, without the scopes around the optimizer; None if none fits."""
     parts = path.split("/")
     for place in range(len(parts)):
         name = "/".join(parts[place:])

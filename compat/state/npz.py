@@ -1,4 +1,4 @@
-"""Format "everstep": a State in one `.npz` file. docs/state_format.md is its specification."""
+"""Format "everstep": a State in one `.npz` file, as docs/state_format.md specifies."""
 from __future__ import absolute_import, division, print_function
 
 import json
@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.npz_archive import MAX_HEADER, File, Stored, member_name, size_of, write
+from everstep.compat.state.npz_archive import MAX_HEADER, ArchiveFile, StoredArray, member_name, size_of, write
 from everstep.errors import StateError
 
 FORMAT, VERSION = "everstep-state", 1
@@ -16,38 +16,38 @@ KEYS = frozenset("format version definition updates steps pending scalars slots 
 
 
 def save(state, path):
-    """Writes a State. What was at `path` is replaced when all is written, or not at all.
+    """Writes a State. An existing file is replaced only once all is written.
 
     Raises:
-        StateError: the state holds what a file cannot, or the file cannot be written.
+        StateError: the format cannot hold something in the state, or the file cannot be written.
     """
-    header, arrays = _header(state)
+    header, arrays = _build_header(state)
     try:
         text = json.dumps(header).encode("ascii")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise StateError("the definition's config has something that JSON has not: {}".format(error))
+        raise StateError("the definition's config has something that JSON cannot hold: {}".format(error))
     if len(text) > MAX_HEADER or len(arrays) > MAX_ARRAYS:
         raise StateError("a state of {} arrays is more than a file may hold".format(len(arrays)))
     write(path, text, arrays)
 
 
 def load(path):
-    """The keywords of the State in a file, whose arrays are read when asked for.
+    """Returns the arguments of the State in a file. Its arrays are read on demand.
 
     Raises:
-        StateError: it is no whole file of this format; the message says what is wrong with it.
+        FileError: the file is not a whole file of this format. The message says what is wrong with it.
     """
-    file = File(path)
-    text = file.member_text()
-    header = _parsed(file, text)
+    file = ArchiveFile(path)
+    text = file.header_text()
+    header = _parse_header(file, text)
     entries = []
     slots, variables = OrderedDict(), OrderedDict()
-    for name, found in _mapping(file, header["slots"], "slots").items():
+    for name, slot_entries in _as_mapping(file, header["slots"], "slots").items():
         slots[name] = OrderedDict(
             (slot, _entry(file, entry, "{}/{}".format(name, slot), entries))
-            for slot, entry in _mapping(file, found, name).items()
+            for slot, entry in _as_mapping(file, slot_entries, name).items()
         )
-    for name, entry in _mapping(file, header["variables"], "variables").items():
+    for name, entry in _as_mapping(file, header["variables"], "variables").items():
         variables[name] = _entry(file, entry, name, entries)
     file.check(text, entries)
     header.pop("format")
@@ -55,62 +55,65 @@ def load(path):
     return dict(header, slots=slots, variables=variables)
 
 
-def _header(state):
-    """(the header, [(entry, handle)]) of a State."""
+def _build_header(state):
+    """Returns (header, [(entry, handle)]) of a State."""
     arrays = []
 
-    def entry(what, handle):
+    def entry(label, handle):
         if not all(hasattr(handle, name) for name in ("shape", "dtype")):
             handle = np.asarray(handle)
         dtype = np.dtype("<f4") if handle.dtype.name == "bfloat16" else np.dtype(handle.dtype).newbyteorder("<")
         if dtype.str not in DTYPES:
-            raise StateError("{} is of {}, which a file does not hold".format(what, handle.dtype))
+            raise StateError("{} is of {}, which a file does not hold".format(label, handle.dtype))
         shape = [int(size) for size in handle.shape]
-        made = OrderedDict([("member", member_name(len(arrays))), ("shape", shape), ("dtype", dtype.str)])
-        arrays.append((made, handle))
-        return made
+        array_entry = OrderedDict([("member", member_name(len(arrays))), ("shape", shape), ("dtype", dtype.str)])
+        arrays.append((array_entry, handle))
+        return array_entry
 
     header = OrderedDict([("format", FORMAT), ("version", VERSION), ("definition", state.definition)])
     for name in ("updates", "steps", "pending"):
-        header[name] = _counted(getattr(state, name), "the state has {}".format(name))
+        header[name] = _as_count(getattr(state, name), "the state has {}".format(name))
     try:
-        header["scalars"] = OrderedDict((native(name), float(value)) for name, value in state.scalars.items())
+        header["scalars"] = OrderedDict((native_str(name), float(value)) for name, value in state.scalars.items())
         header["slots"] = OrderedDict(
-            (native(name), OrderedDict((native(slot), entry(slot, handle)) for slot, handle in slots.items()))
+            (native_str(name), OrderedDict((native_str(slot), entry(slot, handle)) for slot, handle in slots.items()))
             for name, slots in state.slots.items()
         )
-        header["variables"] = OrderedDict((native(name), entry(name, held)) for name, held in state.variables.items())
-    except (AttributeError, TypeError, ValueError) as error:  # ValueError: text that is no Unicode
+        header["variables"] = OrderedDict(
+            (native_str(name), entry(name, handle)) for name, handle in state.variables.items()
+        )
+    except (AttributeError, TypeError, ValueError) as error:  # ValueError: text that is not Unicode
         raise error if isinstance(error, StateError) else StateError("the state cannot be written: {}".format(error))
     return header, arrays
 
 
-def _counted(value, what, error=StateError):
+def _as_count(value, label, error=StateError):
+    """Returns a count as an int, or None; raises `error` for anything else."""
     if value is not None:
         if isinstance(value, (bool, float)) or not hasattr(value, "__index__") or not 0 <= value < 1 << 63:
-            raise error("{} = {!r}; needed is a count".format(what, value))
+            raise error("{} = {!r}; needed is a count".format(label, value))
         value = int(value)
     return value
 
 
-def _parsed(file, text):
-    """The header, all in it checked but the arrays' entries."""
+def _parse_header(file, text):
+    """Returns the header, with everything checked but the entries of arrays."""
 
-    def pairs(found):
-        made = OrderedDict(found)
-        if len(made) < len(found):
+    def unique_keys(pairs):
+        result = OrderedDict(pairs)
+        if len(result) < len(pairs):
             raise ValueError("a name stands twice in one object")
-        return made
+        return result
 
-    def whole(digits):
-        if len(digits) > 20:  # which take a time of their own to read
+    def bounded_int(digits):
+        if len(digits) > 20:  # int() takes long for very many digits
             raise ValueError("a number has {} digits".format(len(digits)))
         return int(digits)
 
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=pairs, parse_int=whole)
-    except (ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: too deep
-        raise file.error("the header is no UTF-8 text of JSON: {}".format(error))
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique_keys, parse_int=bounded_int)
+    except (ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: nested too deeply
+        raise file.error("the header is not JSON in UTF-8: {}".format(error))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise file.error("the header does not say that this is an {}".format(FORMAT))
     version = header.get("version")
@@ -123,14 +126,16 @@ def _parsed(file, text):
         )
     if set(header) != KEYS:
         raise file.error(
-            "the header has {}; needed are {}".format(", ".join(sorted(map(native, header))), ", ".join(sorted(KEYS)))
+            "the header has {}; needed are {}".format(
+                ", ".join(sorted(map(native_str, header))), ", ".join(sorted(KEYS))
+            )
         )
     if not isinstance(header["definition"], (dict, type(None))):
-        raise file.error("the definition is no config")
-    header["definition"] = _native_config(header["definition"])
+        raise file.error("the definition is not a config")
+    header["definition"] = _with_native_strings(header["definition"])
     for name in ("updates", "steps", "pending"):
-        header[name] = _counted(header[name], "the header has {}".format(name), file.error)
-    scalars = _mapping(file, header["scalars"], "scalars")
+        header[name] = _as_count(header[name], "the header has {}".format(name), file.error)
+    scalars = _as_mapping(file, header["scalars"], "scalars")
     for name, value in scalars.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise file.error("the scalar {} is {!r}; needed is a number".format(name, value))
@@ -138,18 +143,18 @@ def _parsed(file, text):
     return header
 
 
-def _mapping(file, found, name):
-    """An object of the header, by names as they are here."""
-    if not isinstance(found, dict):
-        raise file.error("{} in the header is {!r}; needed is an object".format(name, found))
+def _as_mapping(file, mapping, name):
+    """Returns an object of the header with native strings as keys."""
+    if not isinstance(mapping, dict):
+        raise file.error("{} in the header is {!r}; needed is an object".format(name, mapping))
     try:
-        return OrderedDict((native(key), value) for key, value in found.items())
+        return OrderedDict((native_str(key), value) for key, value in mapping.items())
     except UnicodeError as error:
-        raise file.error("{} in the header has a name that is no text: {}".format(name, error))
+        raise file.error("{} in the header has a name that is not text: {}".format(name, error))
 
 
 def _entry(file, entry, name, arrays):
-    """The handle of one array, added to the list of all."""
+    """Returns the handle of one array, and appends it to the list of all."""
     if not isinstance(entry, dict) or set(entry) != {"member", "shape", "dtype"}:
         raise file.error("{} in the header is {!r}; needed is member, shape and dtype".format(name, entry))
     shape, dtype = entry["shape"], entry["dtype"]
@@ -166,22 +171,23 @@ def _entry(file, entry, name, arrays):
         raise file.error("{} is in {!r}; needed is {}".format(name, entry["member"], member_name(len(arrays))))
     if size_of(entry) > file.size:
         raise file.error("{} has the shape {!r}, which is more than the file has bytes".format(name, shape))
-    arrays.append(Stored(file, name, tuple(shape), np.dtype(str(dtype))))
+    arrays.append(StoredArray(file, name, tuple(shape), np.dtype(str(dtype))))
     return arrays[-1]
 
 
-def native(text):
-    """Text as names are here: on Python 2, where those are bytes, UTF-8."""
+def native_str(text):
+    """Returns text as `str`: on Python 2 its UTF-8 bytes. Raises UnicodeError for text that is not Unicode."""
     if not isinstance(text, type(u"")):
         text.decode("utf-8")
         return text
-    found = text.encode("utf-8")  # which a half of a surrogate pair is not
-    return found if str is bytes else text
+    encoded = text.encode("utf-8")  # raises for half of a surrogate pair
+    return encoded if str is bytes else text
 
 
-def _native_config(value):
+def _with_native_strings(value):
+    """Returns a config from JSON with `str` for text and tuples for lists."""
     if isinstance(value, dict):
-        return {native(key): _native_config(held) for key, held in value.items()}
+        return {native_str(key): _with_native_strings(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return tuple(map(_native_config, value))
-    return native(value) if isinstance(value, type(u"")) else value
+        return tuple(map(_with_native_strings, value))
+    return native_str(value) if isinstance(value, type(u"")) else value

@@ -1,8 +1,8 @@
-"""Reads and writes the archive of a `.npz` file: where each member is, byte by byte.
+"""Reads and writes the ZIP archive of a `.npz` file.
 
-A file is the one sequence of bytes that `write` makes of its header and arrays: members stored without compression, in
-order, nothing between or behind them. So a reader knows every place and size from the header, has nothing to trust, and
-allocates no more than the file has.
+A file's bytes follow from its header and arrays: `write` stores the members uncompressed, in order, with nothing
+between or after them. So a reader computes every offset and size from the header, trusts nothing else, and never
+allocates more than the file's size.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -19,22 +19,22 @@ from everstep.errors import FileError, StateError
 
 HEADER_NAME = "everstep.json"
 MAX_HEADER = 1 << 23
-PIECE = 1 << 24  # bytes that are read or written at once
+CHUNK_BYTES = 1 << 24  # read or written at once
 
-# Every member has the sizes and places of ZIP64, so that a large file is laid out as a small one.
+# Every member has ZIP64 sizes and offsets, so that large and small files have the same layout.
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END64, _LOCATOR, _END = struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL"), struct.Struct("<4s4H2LH")
-_VERSION, _DATE, _LARGE = 45, 33, 0xFFFFFFFF  # 33: the first day of 1980, so that equal states are equal files
+_VERSION, _DATE, _LARGE = 45, 33, 0xFFFFFFFF  # 33: 1980-01-01, a fixed date, so that equal states give equal files
 
 _Member = namedtuple("_Member", "name start size offset")  # offset: of its data; start: of its local header
 
 
 def write(path, text, arrays):
-    """Writes a header's text and [(entry, handle)]. What was at `path` is replaced when all is written, or not at all.
+    """Writes a header's text and [(entry, handle)]. An existing file is replaced only once all is written.
 
     Raises:
-        StateError: an array is not what its entry says, or the file cannot be written.
+        StateError: an array does not have the size in its entry, or the file cannot be written.
     """
     starts = [_npy_start(entry) for entry, _ in arrays]
     sizes = [len(text)] + [len(start) + size_of(entry) for (entry, _), start in zip(arrays, starts)]
@@ -45,12 +45,12 @@ def write(path, text, arrays):
         for member, start, (entry, handle) in zip(members[1:], starts, arrays):
             file.write(_local(member, 0) + start)
             crc = binascii.crc32(start)
-            for piece in _pieces(handle, entry):
-                file.write(piece)
-                crc = binascii.crc32(piece, crc)
+            for chunk in _chunks(handle, entry):
+                file.write(chunk)
+                crc = binascii.crc32(chunk, crc)
             crcs.append(crc & _LARGE)
             if file.tell() != member.offset + member.size:
-                raise StateError("{} of the state has not the size that it says".format(member.name))
+                raise StateError("{} of the state does not have the size that it says".format(member.name))
             file.seek(member.start)
             file.write(_local(member, crcs[-1]))
             file.seek(0, os.SEEK_END)
@@ -59,14 +59,17 @@ def write(path, text, arrays):
         os.fsync(file.fileno())
 
 
-class Stored(object):
-    """An array in a file: `shape`, `dtype`, rows by `stored[a:b]`, the whole by `numpy.asarray(stored)`."""
+class StoredArray(object):
+    """An array in a file, read on demand.
+
+    It has `shape` and `dtype`. `stored[a:b]` reads rows, `numpy.asarray(stored)` reads all of it.
+    """
 
     def __init__(self, file, name, shape, dtype):
         self.shape, self.dtype = shape, dtype
         self._file, self._name = file, name
-        self._place = (0, 0)  # (where the numbers are, their bytes), which `File.check` finds
-        self._start_crc = self._crc = 0  # the checksums of what stands before them and of all
+        self._place = (0, 0)  # (offset of the numbers, their size in bytes), set by `ArchiveFile.check`
+        self._start_crc = self._crc = 0  # checksums of the bytes before the numbers, and of all
         self._checked = False
 
     @property
@@ -77,8 +80,8 @@ class Stored(object):
         return self.shape[0]
 
     def __array__(self, dtype=None, copy=None):
-        found = self._rows(0, self.shape[0]) if self.shape else self._rows(0, 1).reshape(())
-        return found if dtype is None else found.astype(dtype, copy=False)
+        array = self._rows(0, self.shape[0]) if self.shape else self._rows(0, 1).reshape(())
+        return array if dtype is None else array.astype(dtype, copy=False)
 
     def __getitem__(self, key):
         rows = key[0] if isinstance(key, tuple) and key else key
@@ -87,8 +90,8 @@ class Stored(object):
         start, stop, step = rows.indices(self.shape[0])
         if step != 1:
             return np.asarray(self)[key]
-        found = self._rows(start, max(start, stop))
-        return found[(slice(None),) + key[1:]] if isinstance(key, tuple) else found
+        values = self._rows(start, max(start, stop))
+        return values[(slice(None),) + key[1:]] if isinstance(key, tuple) else values
 
     def __repr__(self):
         return "<{} of {}: {} {}>".format(self._name, self._file.path, self.shape, self.dtype)
@@ -101,19 +104,19 @@ class Stored(object):
         return np.frombuffer(bytearray(data), self.dtype).reshape((stop - start,) + self.shape[1:])
 
     def _check(self):
-        """Compares the checksum, once: rows alone have none."""
+        """Compares the checksum before the first read: it covers the whole array, so single rows cannot be checked."""
         if self._checked:
             return
         (place, size), crc = self._place, self._start_crc
-        for offset in range(0, size, PIECE):
-            crc = binascii.crc32(self._file.read(place + offset, min(PIECE, size - offset)), crc)
+        for offset in range(0, size, CHUNK_BYTES):
+            crc = binascii.crc32(self._file.read(place + offset, min(CHUNK_BYTES, size - offset)), crc)
         if crc & _LARGE != self._crc:
-            raise self._file.error("{} is damaged: its checksum does not fit".format(self._name))
+            raise self._file.error("{} is damaged: its checksum does not match".format(self._name))
         self._checked = True
 
 
-class File(object):
-    """A file that stays open: another one put in its place changes nothing for a State that was read from it."""
+class ArchiveFile(object):
+    """A file that stays open, so that a State read from it survives when another file takes its name."""
 
     def __init__(self, path):
         self.path = path
@@ -128,86 +131,92 @@ class File(object):
         if self._file is not None:
             self._file.close()
 
-    def error(self, what):
-        return FileError("{}: {}".format(self.path, what))
+    def error(self, problem):
+        """Returns the FileError to raise for a problem with this file."""
+        return FileError("{}: {}".format(self.path, problem))
 
     def read(self, offset, size):
+        """Returns `size` bytes from `offset`, or raises FileError if the file does not have them."""
         if offset + size > self.size:
             raise self.error("the file is truncated, or the sizes in it are wrong")
-        found = []
+        chunks = []
         try:
             self._file.seek(offset)
             while size:
-                piece = self._file.read(min(size, PIECE))
-                if not piece:
+                chunk = self._file.read(min(size, CHUNK_BYTES))
+                if not chunk:
                     raise self.error("the file became shorter while it was read")
-                found.append(piece)
-                size -= len(piece)
+                chunks.append(chunk)
+                size -= len(chunk)
         except (OSError, IOError) as error:
             raise self.error("cannot be read: {}".format(error))
-        return b"".join(found)
+        return b"".join(chunks)
 
-    def member_text(self):
-        """The header's bytes: what the first member holds."""
+    def header_text(self):
+        """Returns the header: the contents of the first member."""
         start = _Member(HEADER_NAME, 0, 0, 0)
         length = len(_local(start, 0))
         if self.size < length or self.read(0, 4) != b"PK\3\4":
-            raise self.error("this is no file that State.save wrote")
-        found = self.read(0, length)
-        crc, (size,) = _LOCAL.unpack(found[: _LOCAL.size])[6], struct.unpack("<Q", found[-8:])
-        if found != _local(start._replace(size=size), crc):
-            raise self.error("this is no file that State.save wrote: it does not begin with {}".format(HEADER_NAME))
+            raise self.error("this is not a file from State.save")
+        local_header = self.read(0, length)
+        crc, (size,) = _LOCAL.unpack(local_header[: _LOCAL.size])[6], struct.unpack("<Q", local_header[-8:])
+        if local_header != _local(start._replace(size=size), crc):
+            raise self.error("this is not a file from State.save: it does not begin with {}".format(HEADER_NAME))
         if size > MAX_HEADER:
             raise self.error("the header has {} bytes; more than {} are not read".format(size, MAX_HEADER))
         text = self.read(length, size)
         if binascii.crc32(text) & _LARGE != crc:
-            raise self.error("the header is damaged: its checksum does not fit")
+            raise self.error("the header is damaged: its checksum does not match")
         return text
 
     def check(self, text, arrays):
-        """Compares all but the header and the numbers with what `save` writes, and tells arrays where they are."""
+        """Compares the rest of the file, but for the arrays' numbers, with what `write` writes for this header.
+
+        Also tells each array its place in the file.
+        """
         entries = [{"shape": array.shape, "dtype": array.dtype.str} for array in arrays]
         starts = [_npy_start(entry) for entry in entries]
         sizes = [len(start) + size_of(entry) for entry, start in zip(entries, starts)]
         members, end = _layout([len(text)] + sizes)
         crcs = [binascii.crc32(text) & _LARGE]
-        wanted = end + len(_directory(members, [0] * len(members), end))
-        if self.size != wanted:
+        expected_size = end + len(_directory(members, [0] * len(members), end))
+        if self.size != expected_size:
             raise self.error(
-                "the file is truncated, or more than its header says: it has {} bytes; needed are {}".format(
-                    self.size, wanted
+                "the file is truncated, or longer than its header says: it has {} bytes; needed are {}".format(
+                    self.size, expected_size
                 )
             )
         for member, array, start in zip(members[1:], arrays, starts):
             length = member.offset - member.start
-            found = self.read(member.start, length + len(start))
-            crcs.append(_LOCAL.unpack(found[: _LOCAL.size])[6])
-            if found != _local(member, crcs[-1]) + start:
-                raise self.error("{} is not where the header says, or not of that kind".format(member.name))
+            start_bytes = self.read(member.start, length + len(start))
+            crcs.append(_LOCAL.unpack(start_bytes[: _LOCAL.size])[6])
+            if start_bytes != _local(member, crcs[-1]) + start:
+                raise self.error("{} is not where the header says, or has another shape or dtype".format(member.name))
             array._place = member.offset + len(start), member.size - len(start)
             array._start_crc, array._crc = binascii.crc32(start), crcs[-1]
-        if self.read(end, wanted - end) != _directory(members, crcs, end):
+        if self.read(end, expected_size - end) != _directory(members, crcs, end):
             raise self.error("the directory of the archive is damaged")
 
 
 def member_name(place):
+    """Returns the name of the member for the array at this position."""
     return "array_{}.npy".format(place)
 
 
 def _product(sizes):
-    found = 1
-    for size in sizes:  # of Python's whole numbers, which have no largest
-        found *= size
-    return found
+    product = 1
+    for size in sizes:  # Python's integers cannot overflow, as NumPy's can
+        product *= size
+    return product
 
 
 def size_of(entry):
-    """The bytes of an array's numbers."""
+    """Returns the size of an array's numbers in bytes."""
     return _product(entry["shape"]) * int(entry["dtype"][-1])
 
 
 def _npy_start(entry):
-    """The bytes before the numbers of a `.npy` file."""
+    """Returns the bytes before the numbers of a `.npy` file."""
     shape = "".join("{}, ".format(size) for size in entry["shape"])
     shape = shape.rstrip() if len(entry["shape"]) == 1 else shape.rstrip(", ")
     text = "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}".format(entry["dtype"], shape)
@@ -215,22 +224,22 @@ def _npy_start(entry):
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
-def _pieces(handle, entry):
-    """The bytes of an array, some rows at a time."""
+def _chunks(handle, entry):
+    """Yields the bytes of an array, some rows at a time."""
     shape, dtype = tuple(entry["shape"]), np.dtype(str(entry["dtype"]))
     if not shape:
         yield np.asarray(handle).astype(dtype).tobytes()
         return
-    rows = max(1, PIECE // max(1, _product(shape[1:]) * dtype.itemsize))
+    rows = max(1, CHUNK_BYTES // max(1, _product(shape[1:]) * dtype.itemsize))
     for start in range(0, shape[0], rows):
-        piece = np.asarray(handle[start : start + rows])
-        if piece.shape[1:] != shape[1:]:
-            raise StateError("{} has rows of another shape than it says".format(entry["member"]))
-        yield np.ascontiguousarray(piece, dtype).tobytes()
+        values = np.asarray(handle[start : start + rows])
+        if values.shape[1:] != shape[1:]:
+            raise StateError("{} has rows of another shape than its entry says".format(entry["member"]))
+        yield np.ascontiguousarray(values, dtype).tobytes()
 
 
 def _layout(sizes):
-    """(members, where the directory begins) for the sizes of all members."""
+    """Returns (members, offset of the directory) for the sizes of all members."""
     members, place = [], 0
     for number, size in enumerate(sizes):
         name = member_name(number - 1) if number else HEADER_NAME
@@ -241,20 +250,22 @@ def _layout(sizes):
 
 
 def _local(member, crc):
+    """Returns the local header of a member."""
     name, large = member.name.encode("ascii"), struct.pack("<2H2Q", 1, 16, member.size, member.size)
     fields = (b"PK\3\4", _VERSION, 0, 0, 0, _DATE, crc, _LARGE, _LARGE, len(name), len(large))
     return _LOCAL.pack(*fields) + name + large
 
 
 def _directory(members, crcs, start):
-    found = []
+    """Returns the central directory and the end records."""
+    records = []
     for member, crc in zip(members, crcs):
         name = member.name.encode("ascii")
         large = struct.pack("<2H3Q", 1, 24, member.size, member.size, member.start)
         made_by = (3 << 8) + _VERSION  # 3: Unix, for the mode below
         fields = (b"PK\1\2", made_by, _VERSION, 0, 0, 0, _DATE, crc, _LARGE, _LARGE, len(name), len(large), 0, 0, 0)
-        found.append(_CENTRAL.pack(*(fields + (0o600 << 16, _LARGE))) + name + large)
-    directory = b"".join(found)
+        records.append(_CENTRAL.pack(*(fields + (0o600 << 16, _LARGE))) + name + large)
+    directory = b"".join(records)
     end = start + len(directory)
     count = len(members)
     directory += _END64.pack(b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, count, count, end - start, start)

@@ -1,4 +1,4 @@
-"""Writes files that replace others only when they are whole."""
+"""Writes a file so that it replaces an old one only once it is complete."""
 from __future__ import absolute_import, division, print_function
 
 import binascii
@@ -10,7 +10,7 @@ from everstep.errors import StateError
 
 @contextlib.contextmanager
 def replacing(path):
-    """A path beside `path` to write to; the file takes that name when the body is done, and goes where it fails.
+    """Yields a temporary path beside `path`, which is renamed to `path` if the body succeeds, and deleted if it fails.
 
     Raises:
         StateError: the body or the system cannot write there.
@@ -36,7 +36,7 @@ def replacing(path):
 
 
 def _sync(folder):
-    """Has the new name on the disk, too, where the system can."""
+    """Flushes the folder's entry for the new name to disk (fsync), if the system can."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

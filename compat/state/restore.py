@@ -1,4 +1,4 @@
-"""`everstep.restore`: gives a state to an optimizer."""
+"""`everstep.restore`: loads a state into an optimizer."""
 from __future__ import absolute_import, division, print_function
 
 import numbers
@@ -8,10 +8,10 @@ import numpy as np
 
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
-from everstep.compat.state.live import opened
+from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
-from everstep.compat.state.values import TEXT, Checked, numbers_of, shape_of
+from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
 
@@ -27,52 +27,69 @@ def restore(
     hypers=False,
     other_definition=False,
 ):
-    """Gives a state to a bound optimizer, built or not. What fails changes nothing.
+    """Restores a state into a bound optimizer, trained or new. If it fails, nothing has changed.
+
+        >>> import numpy as np
+        >>> from everstep import capture, optimizers, restore
+        >>> weights = np.ones(2)
+        >>> optimizer = optimizers.SGD(0.5, momentum=0.5).bind(np)
+        >>> _ = optimizer.apply_gradients([(np.ones(2), weights)])
+        >>> resumed = optimizers.SGD(0.5, momentum=0.5).bind(np)
+        >>> restore(resumed, capture(optimizer, {"w": weights}), {"w": weights})
+        VARIABLE  IN THE STATE  MATCHED BY
+        w         w             name
 
     Args:
-        optimizer: what `bind(module)` gave. One that has not trained yet makes its slots now, but for tf.train in a
-            graph, where `minimize` or `apply_gradients` has to come first.
+        optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, its slots are created now;
+            only tf.train in a graph needs `minimize` or `apply_gradients` first.
         state: a `State`.
         variables: all variables that the optimizer trains, as for `capture`.
         session: as for `capture`.
-        rename: patterns for names of the state that are called otherwise here, "OLD=NEW", and
-        by_order: whether names that none fits are matched by order: see everstep.compat.state.matching.
-        weights: whether the variables get the values that the state has for them.
-        hypers: whether the optimizer's hypers become those of the state. Otherwise they stay as they are.
-        other_definition: whether a state of another definition is taken, or of one with other options.
+        rename: a list of "OLD=NEW" strings or (old, new) pairs, for variables that the state calls OLD and you call
+            NEW. OLD is a regular expression for a whole name; NEW may refer to its groups: \\1, \\g<name>. A name that
+            both sides have is never renamed.
+        by_order: True matches the variables that are left over in order, if their number and the shapes of their slots
+            agree. Default False.
+        weights: True also sets the variables to the values in the state. Default False.
+        hypers: True also sets the optimizer's hypers to those of the state, if the API can set hypers. Default False.
+        other_definition: True accepts a state of another definition, or of the same one with other options. Default
+            False.
 
     Returns:
-        How each variable was matched. Printed, it is a table.
+        A `Matching`: how each variable was matched. Prints as a table.
 
     Raises:
-        StateError: the state is not of this definition, these variables or slots; the message names the first that
-            does not fit, and what to do.
-        UnsupportedError: it is no bound optimizer.
+        StateError: the state does not fit the definition, the variables or the slots. The message names the first
+            mismatch, and what to do.
+        VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
+        UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with opened(optimizer, variables, session) as access:
+    with open_access(optimizer, variables, session) as access:
         if optimizer.is_averaged:
-            raise StateError("inside of everstep.averaged there is nothing to restore: its end would undo that")
+            raise StateError(
+                "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
+            )
         _check_state(state)
-        # Everything is read and checked before anything is made or written.
+        # Read and check everything first, so that a restore that fails has changed nothing.
         if not other_definition:
             _check_definition(state.definition, optimizer.definition)
-        own = _own_values(state, optimizer)
-        rates = _hyper_values(state, optimizer) if hypers else {}
+        optimizer_values = _optimizer_values(state, optimizer)
+        hyper_values = _hyper_values(state, optimizer) if hypers else {}
         matching, values = _slot_values(state, access, rename, by_order, weights)
         access.backend.start(optimizer.make_state(access.variables), access.session)
-        writes = access.places(values)
-        for name, variable in access.own().items():
+        writes = access.assignments(values)
+        for name, variable in access.optimizer_variables().items():
             dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
-            writes.append((variable, Checked(name, own[name], (), dtype)))
+            writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
         for variable, value in writes:
             access.write(variable, value())
-        for name, value in rates.items():
+        for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
 
 
 def _check_state(state):
-    """Raises for what is no State, or was made none by hand."""
+    """Raises StateError unless this is a State whose parts have the right types."""
     if not isinstance(state, State):
         raise StateError("restore takes an everstep.State, such as everstep.capture gives; got {!r}".format(state))
     if not isinstance(state.definition, (dict, type(None))):
@@ -83,21 +100,23 @@ def _check_state(state):
 
 
 def _slot_values(state, access, rename, by_order, weights):
-    """(the matching, [(whole, slot or None for the variable itself, value)])"""
-    found, wanted = OrderedDict(), OrderedDict()
+    """Returns (matching, [(whole variable, slot or None for the variable itself, checked value)])."""
+    state_shapes, given_shapes = OrderedDict(), OrderedDict()
     for name, whole in access.wholes.items():
-        wanted[name] = {slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in fast_forward.SLOTS}
+        given_shapes[name] = {
+            slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in fast_forward.SLOTS
+        }
     for name, slots in state.slots.items():
-        found[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
-    matching = match(found, wanted, rename, by_order)
+        state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
+    matching = match(state_shapes, given_shapes, rename, by_order)
     values = []
     for name, whole in access.wholes.items():
         old = matching.names[name]
         slots = _with_missed_steps(name, state.slots[old], whole)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
-            handle, what = slots[slot], "{}/{}".format(name, slot)
-            values.append((whole, slot, Checked(what, handle, whole.slot_shape(slot), whole.slot_dtype(slot))))
+            handle, label = slots[slot], "{}/{}".format(name, slot)
+            values.append((whole, slot, Checked(label, handle, whole.slot_shape(slot), whole.slot_dtype(slot))))
         if weights:
             if old not in state.variables:
                 raise StateError(
@@ -108,33 +127,40 @@ def _slot_values(state, access, rename, by_order, weights):
 
 
 def _with_missed_steps(name, slots, whole):
-    """A variable's slots, those of `sparse="catch_up"` only where they are needed; without them no row missed any."""
-    needed, there = (set(names).intersection(fast_forward.SLOTS) for names in (whole.slot_names, slots))
-    if needed and not there:
-        return dict(slots, **{slot: whole.first_slot(slot) for slot in needed})
-    if not there or needed:
+    """Returns a variable's slots with exactly those of `sparse="catch_up"` that the optimizer needs.
+
+    Missing ones get their initial values, as if no row had missed a step. Ones that the optimizer has no place for are
+    dropped, if no row has missed a step.
+    """
+    needed, present = (set(names).intersection(fast_forward.SLOTS) for names in (whole.slot_names, slots))
+    if needed and not present:
+        return dict(slots, **{slot: whole.initial_slot(slot) for slot in needed})
+    if not present or needed:
         return slots
-    taken, made = [numbers_of(slot, slots[slot], np.shape(slots[slot])) if slot in there else None
-                   for slot in (fast_forward.ROWS, fast_forward.UPDATES)]
-    if taken is None or made is None or np.any(taken != made):
+    row_updates, updates = [
+        numeric_array(slot, slots[slot], np.shape(slots[slot])) if slot in present else None
+        for slot in (fast_forward.ROWS, fast_forward.UPDATES)
+    ]
+    if row_updates is None or updates is None or np.any(row_updates != updates):
         raise StateError(
-            "{}: the state has rows with steps that they have yet to take, for which there is no place here: "
-            "optimizer.flush() before it is captured".format(name)
+            "{}: the state has rows with steps that they have yet to take, which this optimizer cannot hold: call "
+            "optimizer.flush() before the capture".format(name)
         )
-    return {slot: handle for slot, handle in slots.items() if slot not in there}
+    return {slot: handle for slot, handle in slots.items() if slot not in present}
 
 
-def _check_names(what, found, wanted, needer):
-    if set(found) != set(wanted):
+def _check_names(kind, state_names, needed_names, needed_by):
+    """Raises StateError unless the state has exactly the needed names."""
+    if set(state_names) != set(needed_names):
         raise StateError(
             "the state has the {} {}; {} {}".format(
-                what, ", ".join(sorted(found)) or "none", needer, ", ".join(sorted(wanted)) or "none"
+                kind, ", ".join(sorted(state_names)) or "none", needed_by, ", ".join(sorted(needed_names)) or "none"
             )
         )
 
 
-def _own_values(state, optimizer):
-    """{name: value} of counters and scalars."""
+def _optimizer_values(state, optimizer):
+    """Returns {name: value} of the counters and scalars."""
     owner = type(optimizer).__name__
     scalars = flat(optimizer.definition, "scalar")
     _check_names("scalars", state.scalars, scalars, owner + " needs")
@@ -145,55 +171,53 @@ def _own_values(state, optimizer):
             raise StateError("the state has {} = {!r}; {} needs a count".format(name, values[name], owner))
     values["updates"] *= optimizer.calls_per_update()
     for name in scalars:
-        values[name] = np.asarray(numbers_of(name, state.scalars[name], ()), np.float32)
+        values[name] = np.asarray(numeric_array(name, state.scalars[name], ()), np.float32)
     return values
 
 
-# The definition.
-
-
-def _check_definition(found, definition):
-    """Raises where slots of the same names might mean something else."""
-    if found is None:
+def _check_definition(state_config, definition):
+    """Raises StateError if slots of equal names might mean something else."""
+    if state_config is None:
         return
-    wanted = definition.get_config(strict=False)
-    difference = _difference(found, wanted, definition)
+    config = definition.get_config(strict=False)
+    difference = _first_difference(state_config, config, definition)
     if difference:
         raise StateError(
-            "the state is of {}, this optimizer is {}. Where their slots mean the same, give "
+            "the state is of {}, this optimizer is {}. If their slots mean the same, give "
             "other_definition=True".format(*difference)
         )
 
 
-def _difference(found, wanted, definition):
-    """(what the state says, what the optimizer does) of the first difference that gives slots another meaning."""
-    name = wanted["definition"]
-    if found.get("definition") != name:
-        return found.get("definition"), name
+def _first_difference(state_config, config, definition):
+    """Returns the first difference that changes the meaning of slots, as two texts (state, optimizer), or None."""
+    name = config["definition"]
+    if state_config.get("definition") != name:
+        return state_config.get("definition"), name
     for key, child in definition.children().items():
-        inside = found.get(key)
-        difference = _difference(inside if isinstance(inside, dict) else {}, wanted[key], child)
+        child_config = state_config.get(key)
+        difference = _first_difference(child_config if isinstance(child_config, dict) else {}, config[key], child)
         if difference:
             return difference
     for option, declaration in definition.declarations.items():
         if declaration.kind == "option" and option not in definition.keyword_only:
-            values = [_plain(config.get(option, declaration.default)) for config in (found, wanted)]
+            values = [_normalized(each.get(option, declaration.default)) for each in (state_config, config)]
             if values[0] != values[1]:
                 return tuple("{} with {}={!r}".format(name, option, value) for value in values)
     return None
 
 
-def _plain(value):
+def _normalized(value):
+    """Returns a config value with lists as tuples, so that equal values compare equal."""
     if isinstance(value, dict):
-        return {name: _plain(inside) for name, inside in value.items()}
-    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+        return {name: _normalized(inner) for name, inner in value.items()}
+    return tuple(map(_normalized, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _hyper_values(state, optimizer):
-    """{name: number} of the hypers to set."""
+    """Returns {name: number} of the hypers to set."""
     owner = type(optimizer).__name__
     if state.definition is None:
-        raise StateError("the state has no hypers to set: it does not know of which definition it is")
+        raise StateError("the state has no hypers to set: it does not say which definition it is of")
     if not optimizer.sets_hypers:
         raise StateError(
             "hypers of {} cannot be set: on {} they are constants. Bind "
@@ -201,8 +225,8 @@ def _hyper_values(state, optimizer):
         )
     values = {}
     for name, value in _config_hypers(tree(optimizer.definition), state.definition):
-        given = optimizer.given_hyper(name)
-        if isinstance(given, Schedule) and given.get_config() == value:
+        current = optimizer.given_hyper(name)
+        if isinstance(current, Schedule) and current.get_config() == value:
             continue
         try:
             values[name] = optimizer.check_hyper(name, value)
@@ -212,10 +236,11 @@ def _hyper_values(state, optimizer):
 
 
 def _config_hypers(node, config):
+    """Yields (flat name, value or None) of every hyper in a config."""
     for name, declaration in node.definition.declarations.items():
         if declaration.kind == "hyper":
             yield node.prefix + name, config.get(name)
     for key, child in node.children.items():
-        inside = config.get(key)
-        for found in _config_hypers(child, inside if isinstance(inside, dict) else {}):
-            yield found
+        child_config = config.get(key)
+        for item in _config_hypers(child, child_config if isinstance(child_config, dict) else {}):
+            yield item

@@ -1,4 +1,4 @@
-"""`everstep.State`: what an optimizer has learned, in no framework's form."""
+"""`everstep.State`: the state of an optimizer, independent of any framework."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
@@ -9,17 +9,35 @@ from everstep.compat.state import npz
 
 
 class State(object):
-    """What an optimizer has learned, in no framework's form.
+    """The state of an optimizer, independent of any framework.
 
-    Arrays are NumPy's, or handles: what has `shape`, `dtype`, rows by `[a:b]` and the whole by `numpy.asarray`.
+    `everstep.capture` and `everstep.read_checkpoint` return one; `everstep.restore` and `everstep.write_checkpoint`
+    take one.
 
-    Attributes:
-        definition: the definition's config, with hypers as they were; None where a file does not say.
-        updates, steps, pending: counts of updates, of steps in all and of steps since the last update; steps is None
-            where every step updates.
+        >>> import everstep, numpy as np
+        >>> weights = np.ones(3)
+        >>> optimizer = everstep.optimizers.Adam(0.1).bind(np)
+        >>> _ = optimizer.apply_gradients([(np.ones(3), weights)])
+        >>> everstep.capture(optimizer, {"w": weights})
+        <everstep state of Adam: 1 updates, 1 variables>
+
+    An array is a NumPy array or a handle. A handle reads a file on demand: it has `shape` and `dtype`, `handle[a:b]`
+    reads rows, and `numpy.asarray(handle)` reads all of it.
+
+    Each argument is an attribute of the same name. `scalars`, `slots` and `variables` become OrderedDicts.
+
+    Args:
+        definition: the definition's config (`Definition.get_config`), with the hypers at the time of capture. None if
+            it is unknown: some files do not say.
+        updates: int, the number of updates. Default 0. None if it is unknown.
+        steps: int, the number of steps, with or without an update. Default None: every step updates.
+        pending: int, the number of steps since the last update. Default 0.
         scalars: {name: float}.
         slots: {variable name: {slot name: array}}.
-        variables: {variable name: array}, the values of the variables; empty where they were not taken.
+        variables: {variable name: array}, the values of the variables. Empty if they were not captured.
+
+    Raises:
+        TypeError, ValueError: `scalars`, `slots` or `variables` is neither a dictionary nor a list of pairs.
     """
 
     def __init__(self, definition=None, updates=0, steps=None, pending=0, scalars=(), slots=(), variables=()):
@@ -27,30 +45,42 @@ class State(object):
         self.scalars, self.slots, self.variables = OrderedDict(scalars), OrderedDict(slots), OrderedDict(variables)
 
     def save(self, path):
-        """Writes a `.npz` file, of which docs/state_format.md tells all. It is there when it is whole.
+        """Writes the state to a `.npz` file (docs/state_format.md).
+
+        An existing file is replaced only once all is written.
+
+        Args:
+            path: the file to write.
 
         Raises:
-            StateError: something in the state has no place in a file, or the file cannot be written.
+            StateError: the format cannot hold something in the state, or the file cannot be written.
         """
         npz.save(self, path)
 
     @classmethod
     def load(cls, path):
-        """The state in a file that `save` wrote. Its arrays are handles, read and checked when asked for.
+        """Reads a file that `save` wrote.
+
+        Args:
+            path: the file.
+
+        Returns:
+            A `State`. Its arrays are handles, which are read and checked on first use.
 
         Raises:
-            StateError: it is no such file, is of a newer format, damaged or truncated.
+            FileError (a StateError): the file is not from `save`, is of a newer format, is damaged or truncated, or
+                cannot be read.
         """
         return cls(**npz.load(path))
 
     def to_dict(self):
-        """All of it, in dictionaries, lists, numbers and arrays."""
+        """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
         slots = OrderedDict((name, _arrays(slots)) for name, slots in self.slots.items())
         return dict(vars(self), scalars=OrderedDict(self.scalars), slots=slots, variables=_arrays(self.variables))
 
     def __repr__(self):
-        owner = (self.definition or {}).get("definition", "an unknown definition")
-        return "<everstep state of {}: {} updates, {} variables>".format(owner, self.updates, len(self.slots))
+        name = (self.definition or {}).get("definition", "an unknown definition")
+        return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
 
 
 def _arrays(handles):

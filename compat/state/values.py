@@ -1,4 +1,4 @@
-"""Checks the values of a state: their shapes, and that their dtypes lose nothing."""
+"""Checks the values of a state: their shapes, and that a cast to another dtype loses nothing."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -9,62 +9,67 @@ TEXT = (str, type(u""))
 
 
 class Checked(object):
-    """A value of a state, checked when this is made and read again when it is called."""
+    """A value of a state: checked when this is constructed, and read again on each call."""
 
     def __init__(self, name, handle, shape, dtype):
         self.name, self.handle, self.shape, self.dtype = name, handle, tuple(shape), dtype
         self()
 
     def __call__(self):
-        return exactly(self.name, numbers_of(self.name, self.handle, self.shape), self.dtype)
+        return cast_exactly(self.name, numeric_array(self.name, self.handle, self.shape), self.dtype)
 
     def part(self, place):
-        """What belongs to a part of a partitioned variable."""
+        """Returns the slice of the value that belongs to one part of a partitioned variable."""
         value = np.asarray(self.handle[place.slices[0]])[(slice(None),) + place.slices[1:]]
-        return exactly(self.name, without_bfloat16(value), self.dtype)
+        return cast_exactly(self.name, bfloat16_to_float32(value), self.dtype)
 
 
-def numbers_of(name, value, shape):
-    found = shape_of(name, value)
-    if found != shape:
-        raise StateError("{}: the state has shape {}; needed is {}".format(name, found, shape))
+def numeric_array(name, value, shape):
+    """Returns the value as a NumPy array of numbers of the given shape, or raises StateError."""
+    actual_shape = shape_of(name, value)
+    if actual_shape != shape:
+        raise StateError("{}: the state has shape {}; needed is {}".format(name, actual_shape, shape))
     try:
         value = np.asarray(value)
     except StateError:
         raise
-    except Exception as error:  # whatever a handle of another file reads with
+    except Exception as error:  # a handle raises what its file library raises
         raise StateError("{}: the state cannot be read: {}".format(name, error))
-    value = without_bfloat16(value)
+    value = bfloat16_to_float32(value)
     if value.dtype.kind not in "fiu" or value.shape != shape:
         raise StateError("{}: the state has values of {}; needed are numbers".format(name, value.dtype))
     return value
 
 
 def shape_of(name, value):
+    """Returns the shape of an array, a handle or a nested list."""
     try:
         return tuple(np.shape(value))
     except ValueError as error:  # a ragged list
         raise StateError("{}: the state has no array: {}".format(name, error))
 
 
-def exactly(name, value, dtype):
-    """The value in a dtype that holds it; bfloat16, which NumPy has not, as float32."""
+def cast_exactly(name, value, dtype):
+    """Returns the value cast to `dtype`, or raises StateError if the cast loses anything.
+
+    NumPy has no bfloat16: for that dtype the result is float32, with values that bfloat16 holds.
+    """
     value = np.asarray(value)
-    made = value.astype("float32" if dtype == "bfloat16" else dtype)
-    same = made.dtype == value.dtype or (
-        np.array_equal(made[made == made], value[value == value]) and np.array_equal(made == made, value == value)
+    cast = value.astype("float32" if dtype == "bfloat16" else dtype)
+    is_exact = cast.dtype == value.dtype or (
+        np.array_equal(cast[cast == cast], value[value == value]) and np.array_equal(cast == cast, value == value)
     )
-    if same and dtype == "bfloat16":
-        same = not np.any(np.ascontiguousarray(made).view(np.uint32) & 0xFFFF)
-    if not same:
+    if is_exact and dtype == "bfloat16":
+        is_exact = not np.any(np.ascontiguousarray(cast).view(np.uint32) & 0xFFFF)
+    if not is_exact:
         raise StateError(
-            "{}: the state has {} values that {} does not hold; cast them yourself if what is lost may be".format(
+            "{}: the state has {} values that {} does not hold; cast it yourself if the loss is acceptable".format(
                 name, value.dtype, dtype
             )
         )
-    return made
+    return cast
 
 
-def without_bfloat16(value):
-    """bfloat16, which NumPy has not, as float32."""
+def bfloat16_to_float32(value):
+    """Returns bfloat16 values as float32, since NumPy has no bfloat16; others unchanged."""
     return value.astype(np.float32) if value.dtype.name == "bfloat16" else value

@@ -1,4 +1,4 @@
-"""`everstep.warm_start`: a run that starts from a checkpoint of another optimizer."""
+"""`everstep.warm_start`: starts a run from a checkpoint of another optimizer."""
 from __future__ import absolute_import, division, print_function
 
 import os
@@ -10,33 +10,54 @@ from everstep.errors import StateError, UnsupportedError
 
 
 class WarmStart(object):
-    """What a checkpoint has for a graph, and the way to start from it. Printing it tells both.
+    """Starts a graph from a checkpoint, as `warm_start` prepared it. Prints what is restored and what is new.
 
     Attributes:
         checkpoint: the path of the checkpoint.
-        restored: the names of the variables that it gives values to.
+        restored: the sorted names of the variables that it restores.
         new: {name: why it is not restored} of all others; they start at their initial values.
+
+    Args:
+        tf: TensorFlow, with the names of TF 1.
+        checkpoint: the path of the checkpoint.
+        restorable: the variables to restore.
+        new: [(variable, why it is not restored)].
+
+    Raises:
+        ValueError: there is nothing to restore; `warm_start` checks that first.
     """
 
-    def __init__(self, tf, checkpoint, found, new):
+    def __init__(self, tf, checkpoint, restorable, new):
         self.checkpoint = checkpoint
-        self.restored = sorted(set(map(_name, found)))
+        self.restored = sorted(set(map(_name, restorable)))
         self.new = OrderedDict(sorted((_name(variable), why) for variable, why in new))
-        self._saver = tf.train.Saver(found)
-        following, first = [], []
+        self._saver = tf.train.Saver(restorable)
+        dependent, independent = [], []
         for variable, _ in new:
-            (following if _starts_at_another(variable) else first).append(variable)
-        # A slot that starts at its variable's value must find it there already.
-        self._initializers = [tf.variables_initializer(first), tf.variables_initializer(following)]
+            (dependent if _initialized_from_variable(variable) else independent).append(variable)
+        # The initial value of some slots reads their variable, so initialize these last.
+        self._initializers = [tf.variables_initializer(independent), tf.variables_initializer(dependent)]
 
     def run(self, session):
-        """Restores what the checkpoint has, then initializes the rest."""
+        """Restores the variables that the checkpoint has, then initializes the others.
+
+        Args:
+            session: the session to start.
+
+        Raises:
+            tf.errors.OpError, ValueError: the checkpoint was moved or changed after `warm_start` looked at it.
+        """
         self._saver.restore(session, self.checkpoint)
         for initializer in self._initializers:
             session.run(initializer)
 
     def init_fn(self, scaffold, session):
-        """For `tf.train.Scaffold(init_fn=start.init_fn)`."""
+        """Does the same as `run`, for `tf.train.Scaffold(init_fn=start.init_fn)`.
+
+        Args:
+            scaffold: the Scaffold, which is not used.
+            session: the session to start.
+        """
         self.run(session)
 
     def __repr__(self):
@@ -48,19 +69,20 @@ class WarmStart(object):
 def warm_start(checkpoint, variables=None):
     """Prepares a graph to start from a checkpoint that lacks some of its variables, such as another optimizer's slots.
 
-    A variable is restored where the checkpoint has its name with its shape and dtype; the parts of a partitioned one
-    are found under the name of the whole. Call it where the graph is built, after `minimize`.
+    Call it while the graph is built, after `minimize`. A variable is restored if the checkpoint has its name with its
+    shape and dtype. The parts of a partitioned variable are looked up under the name of the whole.
 
     Args:
-        checkpoint: what `Saver.save` returned, or a directory, of which the latest checkpoint is taken.
-        variables: the variables to start; all global ones of the default graph unless given.
+        checkpoint: the path that `Saver.save` returned, or a directory, whose latest checkpoint is taken.
+        variables: the variables to start. Default: all global variables of the default graph.
 
     Returns:
-        A `WarmStart`: `run(session)` starts the variables; `init_fn` is what `tf.train.Scaffold` takes.
+        A `WarmStart`. `run(session)` starts the variables; `init_fn` is for `tf.train.Scaffold`.
 
     Raises:
         StateError: there is no checkpoint, it cannot be read, or it has none of the variables.
-        UnsupportedError: there is no graph to prepare.
+        UnsupportedError: TensorFlow runs eagerly, or the graph is finalized.
+        ImportError: TensorFlow is not installed.
     """
     import tensorflow
 
@@ -72,29 +94,30 @@ def warm_start(checkpoint, variables=None):
                 "in eager code use tf.train.Checkpoint(...).restore(path)" if backend.eager else "this one is finalized"
             )
         )
-    path = _find(tf, checkpoint)
-    shapes, dtypes = _contents(tf, path)
-    wanted = tf.global_variables() if variables is None else list(variables)
-    found, new = [], []
-    for variable in wanted:
-        why = _difference(variable, shapes, dtypes)
+    path = _checkpoint_path(tf, checkpoint)
+    shapes, dtypes = _shapes_and_dtypes(tf, path)
+    to_start = tf.global_variables() if variables is None else list(variables)
+    restorable, new = [], []
+    for variable in to_start:
+        why = _why_not_restored(variable, shapes, dtypes)
         if why:
             new.append((variable, why))
         else:
-            found.append(variable)
+            restorable.append(variable)
     trainable = set(map(_name, tf.trainable_variables()))
-    names, needed = set(map(_name, found)), set(map(_name, wanted))
-    needed = needed & trainable or needed
-    if not names & needed:
+    names, expected = set(map(_name, restorable)), set(map(_name, to_start))
+    expected = expected & trainable or expected
+    if not names & expected:
         raise StateError(
             "{} has none of the {}; it has {}, the graph {}".format(
-                path, "trainable variables" if names else "variables", _some(shapes), _some(needed)
+                path, "trainable variables" if names else "variables", _first_few(shapes), _first_few(expected)
             )
         )
-    return WarmStart(tf, path, found, new)
+    return WarmStart(tf, path, restorable, new)
 
 
-def _find(tf, checkpoint):
+def _checkpoint_path(tf, checkpoint):
+    """Returns the path of a checkpoint, or of the latest one in a directory."""
     path = str(checkpoint)
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
@@ -109,34 +132,35 @@ def _find(tf, checkpoint):
     return path
 
 
-def _contents(tf, path):
+def _shapes_and_dtypes(tf, path):
     check_index(path)
     try:
         reader = tf.train.NewCheckpointReader(path)
         return reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:  # which one depends on the version
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:  # the type depends on the version
         raise StateError("{} cannot be read as a checkpoint: {}".format(path, error))
 
 
 def _name(variable):
+    """Returns a variable's name in a checkpoint; a part has the name of its whole."""
     part = getattr(variable, "_save_slice_info", None)
     return part.full_name if part else variable.op.name
 
 
-def _difference(variable, shapes, dtypes):
-    """Why the checkpoint has no value for a variable, or None."""
+def _why_not_restored(variable, shapes, dtypes):
+    """Returns why the checkpoint has no value for a variable, or None if it has one."""
     name, part = _name(variable), getattr(variable, "_save_slice_info", None)
     if name not in shapes:
         return "not in the checkpoint"
-    needed = list(part.full_shape) if part else variable.get_shape().as_list()
-    if list(shapes[name]) != needed:
-        return "of shape {} in the checkpoint, {} here".format(tuple(shapes[name]), tuple(needed))
+    shape = list(part.full_shape) if part else variable.get_shape().as_list()
+    if list(shapes[name]) != shape:
+        return "of shape {} in the checkpoint, {} here".format(tuple(shapes[name]), tuple(shape))
     dtype = variable.dtype.base_dtype
     return None if dtypes[name] == dtype else "{} in the checkpoint, {} here".format(dtypes[name].name, dtype.name)
 
 
-def _starts_at_another(variable):
-    """Whether a variable's initial value reads another variable."""
+def _initialized_from_variable(variable):
+    """Returns True if a variable's initial value reads another variable."""
     waiting, seen = [variable.initializer], {variable.op}
     while waiting:
         operation = waiting.pop()
@@ -149,6 +173,6 @@ def _starts_at_another(variable):
     return False
 
 
-def _some(names):
+def _first_few(names):
     names = sorted(names)
     return ", ".join(names[:5] + ["..."] * (len(names) > 5)) or "none"

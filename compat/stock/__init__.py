@@ -1,1 +1,1 @@
-"""What stock optimizers compute and store, as one table."""
+"""The stock table: what stock optimizers compute and store."""

@@ -1,4 +1,4 @@
-"""Describes one stock optimizer: an entry of the stock table."""
+"""An entry of the stock table, which describes one stock optimizer."""
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
@@ -6,7 +6,7 @@ from collections import namedtuple
 from everstep.errors import ConfigError
 from everstep.optimizers.contract.declarations import REQUIRED
 
-# Arguments that stock classes spell in another way than definitions do, wherever they have them.
+# {argument of stock classes: argument of definitions}, for arguments that all stock classes spell differently.
 _RENAMED = dict(
     base="power_base", beta1="beta_1", beta2="beta_2", eeta="trust_coefficient", l1_regularization_strength="l1",
     l2_regularization_strength="l2", l2_shrinkage_regularization_strength="l2_shrinkage", use_nesterov="nesterov",
@@ -15,10 +15,11 @@ HOMES = dict(
     optimizer_v2="OptimizerV2", get_updates="Keras 2.0 to 2.3", update_step="new-style Keras", keras3="Keras 3"
 )
 
-# One slot on disk. always: it exists whether or not it is used; rank: "matrix" where only variables of rank 2 or more
-# have it, "vector" where only the others do, else "".
+# A slot on disk. name: in the definition; native: on disk; always: whether it exists even if it is unused; rank:
+# "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, else "".
 Slot = namedtuple("Slot", "name native always rank")
-# One number on disk, beside the slots. optional: some versions or settings do not save it.
+# A number on disk beside the slots. name: in the definition; native: on disk; optional: whether some versions or
+# settings do not save it.
 Counter = namedtuple("Counter", "name native optional")
 
 
@@ -26,18 +27,19 @@ class Stock(object):
     """A stock optimizer of one API.
 
     Attributes:
-        target: the name of its API, see compat/targets/detect.py.
-        native: the class's name; home: where people find it, in words.
-        definition: the class of the definition that does the same.
-        defaults: `{its argument: its own default}`; REQUIRED where it has none.
-        names: `{its argument: ours}`.
-        fixed: `{option of the definition: value}` that make the form of this API.
-        refused: `{its argument: why}` of those that no definition can follow once they are set.
-        op: the end of its slots' names in files of tf.train.Saver, _1, _2, ... behind all but the first.
-        blocks: its slots on disk, a list of lists of `Slot`; see table.py.
-        head, tail: its `Counter`s before and behind the slots.
-        note: what people should know beside that, in words.
-        differs: what stock does that no definition should, in words, or None.
+        target: the name of the API, see compat/targets/detect.py.
+        native: the name of the stock class.
+        home: the API's name for docs.
+        definition: the class of the definition that computes the same.
+        defaults: `{stock argument: its default}`; REQUIRED if it has none.
+        names: `{stock argument: argument of the definition}`.
+        fixed: `{option of the definition: value}`, the options that make the definition compute this API's form.
+        refused: `{stock argument: why}` for arguments that no definition supports if they are set.
+        op: the end of the slots' names in files of tf.train.Saver, followed by _1, _2, ... for all but the first slot.
+        blocks: the slots on disk, a list of lists of `Slot`; see table.py.
+        head, tail: the `Counter`s before and after the slots.
+        note: a remark for docs.
+        differs: what stock computes and no definition should, for docs and warnings; or None.
     """
 
     def __init__(self, target, native, definition, arguments, fixed=(), sparse="exact", slots="", counters="",
@@ -53,35 +55,35 @@ class Stock(object):
 
     @property
     def slots(self):
-        """All its slots, in the order in which tf.train makes them."""
+        """A list of all slots, in the order in which tf.train creates them."""
         return [slot for block in self.blocks for slot in block]
 
     @property
     def slot_names(self):
-        """`{name on disk: ours}`."""
+        """`{name on disk: name in the definition}` of the slots."""
         return {slot.native: slot.name for slot in self.slots}
 
     def sparse(self, options):
-        """What it does with a sparse gradient, given our options: a value of `sparse=`."""
+        """Returns the value of `sparse=` that treats sparse gradients as stock does, for the definition's options."""
         return self._sparse(options) if callable(self._sparse) else self._sparse
 
-    def make(self, given, **more):
-        """The definition of the stock optimizer with some arguments; the others have its own defaults.
+    def make(self, arguments, **overrides):
+        """Returns the definition that computes what the stock optimizer does with these arguments.
 
         Args:
-            given: `{its argument: value}`.
-            more: options of ours that win.
+            arguments: `{stock argument: value}`; the others get the stock defaults.
+            overrides: options of the definition, which override all others.
 
         Raises:
-            ConfigError: an argument that it has no default for was not given.
+            ConfigError: an argument without a default is missing.
         """
-        values = dict(self.defaults, **given)
-        lacks = sorted(theirs for theirs, value in values.items() if value is REQUIRED and theirs not in more)
-        if lacks:
-            raise ConfigError("{} has no default for {}: say what it was".format(self.native, " and ".join(lacks)))
+        values = dict(self.defaults, **arguments)
+        missing = sorted(theirs for theirs, value in values.items() if value is REQUIRED and theirs not in overrides)
+        if missing:
+            raise ConfigError("{} has no default for {}: say what it was".format(self.native, " and ".join(missing)))
         options = {self.names[theirs]: value for theirs, value in values.items()}
         options.update(self.fixed)
-        options.update(more)
+        options.update(overrides)
         return self.definition(sparse=self.sparse(options), **options)
 
     def __repr__(self):
@@ -89,16 +91,18 @@ class Stock(object):
 
 
 def _slots(text):
-    parts = []
+    """Parses slots in the notation of table.py, such as "m v_hat=vhat velocity* rows=r^"."""
+    slots = []
     for part in text.split():
         ours, _, theirs = part.rstrip("*^").partition("=")
-        parts.append(Slot(ours, theirs or ours, part.endswith("*"), "matrix" if part.endswith("^") else ""))
-    return parts
+        slots.append(Slot(ours, theirs or ours, part.endswith("*"), "matrix" if part.endswith("^") else ""))
+    return slots
 
 
 def _counters(text):
-    parts = []
+    """Parses counters, such as "updates=iterations momentum_product=m_schedule?"; `?` marks an optional one."""
+    counters = []
     for part in text.split():
         ours, _, theirs = part.rstrip("?").partition("=")
-        parts.append(Counter(ours, theirs or ours, part.endswith("?")))
-    return parts
+        counters.append(Counter(ours, theirs or ours, part.endswith("?")))
+    return counters

@@ -1,4 +1,4 @@
-"""`everstep.from_native`: the definition that does what a stock optimizer does; and the way back."""
+"""Converts stock optimizers to definitions (`everstep.from_native`), and definitions to stock configs."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -17,26 +17,29 @@ from everstep.optimizers.contract import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
+from everstep.optimizers.wrappers.moving_average import MovingAverage, moving_average
 
 _NEW_STYLE = ("update_step", "keras3")
-# Arguments that all Kerases have, and that become wrappers and schedules.
+_EMA_START = {"update_step": 0, "keras3": 1}  # Keras 3 starts an average with the variable after its first update
+# Arguments of every Keras that become wrappers and schedules.
 BESIDE = ("clipnorm", "clipvalue", "decay", "global_clipnorm", "gradient_accumulation_steps", "weight_decay")
 
 
 def from_native(optimizer, api=None):
-    """The definition that reproduces a stock optimizer, with wrappers where it needs them.
+    """Returns the definition that computes what a stock optimizer does, with wrappers if it needs them.
 
     Args:
-        optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, which is
-            what `keras.optimizers.serialize` gives.
+        optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
+            returned by `keras.optimizers.serialize`; or an optimizer that everstep bound.
         api: for a config, the module that it belongs to (`tf.keras`, ...) or the name of a target (`"optimizer_v2"`).
 
     Returns:
-        A definition. Its learning rate is a number, an `everstep.Schedule`, or what the optimizer was given where that
-        is a tensor, a callable or a schedule of the user's own.
+        A definition. Its learning rate is a number or an `everstep.Schedule`. A tensor, a callable or a user's own
+        schedule is taken over as it is.
 
     Raises:
         UnsupportedError: no definition computes what this optimizer does; the message says why.
+        ConfigError: the config or `api` is incomplete.
 
     >>> import everstep
     >>> config = {"class_name": "Adam", "config": {"learning_rate": 0.01, "epsilon": 1e-3}}
@@ -55,12 +58,17 @@ def from_native(optimizer, api=None):
 
 
 def to_native_config(definition, module):
-    """`{"class_name": ..., "config": {...}}` of the stock optimizer of `module` that does what a definition does.
+    """Returns the config of the stock optimizer of `module` that computes what a definition does.
 
-    The config holds the constructor's arguments.
+    Args:
+        definition: the definition.
+        module: the module to train with (`tf.keras`, ...).
+
+    Returns:
+        `{"class_name": ..., "config": {...}}`. The config has the constructor's arguments.
 
     Raises:
-        UnsupportedError: that API has none; the message lists what stands in the way.
+        UnsupportedError: the API has no such optimizer; the message says why each candidate was rejected.
     """
     target, reasons = find(module).target.name, []
     rule, beside = _unwrapped(definition, target)
@@ -89,7 +97,7 @@ def to_native_config(definition, module):
 
 
 def _unwrapped(definition, target):
-    """(the definition inside of the wrappers that stock has arguments for, those arguments)."""
+    """Splits off the wrappers that stock has arguments for. Returns (inner definition, those arguments)."""
     beside = {}
     of_stock = isinstance(definition, Accumulate) and definition.reduction == "mean" and type(definition.steps) is int
     if target == "keras3" and of_stock:
@@ -97,9 +105,15 @@ def _unwrapped(definition, target):
         definition = definition.inner
     if target in _NEW_STYLE and isinstance(definition, Clip):
         bounds = {"clipnorm": definition.norm, "global_clipnorm": definition.global_norm, "clipvalue": definition.value}
-        given = {name: bound for name, bound in bounds.items() if bound}
-        if len(given) == 1:
-            beside.update(given)
+        set_bounds = {name: bound for name, bound in bounds.items() if bound}
+        if len(set_bounds) == 1:
+            beside.update(set_bounds)
+            definition = definition.inner
+    if target in _NEW_STYLE and isinstance(definition, MovingAverage) and not beside.get("gradient_accumulation_steps"):
+        start, overwrite_every = _EMA_START[target], definition.overwrite_every
+        if definition == moving_average(definition.inner, definition.average_decay, "none", start, overwrite_every):
+            beside.update(use_ema=True, ema_momentum=definition.average_decay)
+            beside.update(ema_overwrite_frequency=overwrite_every or None)
             definition = definition.inner
     if target in _NEW_STYLE and isinstance(definition, DecoupledWeightDecay):
         if definition == decoupled_weight_decay(definition.inner, definition.weight_decay):
@@ -109,33 +123,34 @@ def _unwrapped(definition, target):
 
 
 def _unknown_to(stock, entry):
-    """The arguments of an entry that this version of its stock class does not take."""
+    """Returns the arguments of an entry that the installed version of its stock class does not take."""
     code = stock.__init__.__code__ if stock is not None else None
-    taken = code.co_varnames + code.co_consts if code else entry.names  # Keras 2.3 takes some out of its **kwargs
-    rate = {"learning_rate", "lr"}.intersection(taken)  # else the constructor is wrapped, and tells nothing
-    return [theirs for theirs in entry.names if theirs not in taken] if rate else []
+    known = code.co_varnames + code.co_consts if code else entry.names  # co_consts: Keras 2.3 pops some off **kwargs
+    rate = {"learning_rate", "lr"}.intersection(known)  # if neither, the constructor is wrapped and hides its arguments
+    return [theirs for theirs in entry.names if theirs not in known] if rate else []
 
 
 def _why_not(entry, definition, unknown):
+    """Returns why an entry's stock class does not compute what a definition does; None if it does."""
     arguments = {ours: getattr(definition, ours) for ours in entry.names.values()}
-    wanted = dict(entry.fixed, sparse=entry.sparse(arguments))
+    required = dict(entry.fixed, sparse=entry.sparse(arguments))
     if definition.zero_grad_is_noop:
-        del wanted["sparse"]
+        del required["sparse"]
     for theirs in unknown:
         if theirs != "learning_rate" and arguments[entry.names[theirs]] != entry.defaults[theirs]:
             return "has no {} here".format(theirs)
     for name in definition.argument_names():
         value = getattr(definition, name)
-        if name in wanted and value != wanted[name]:
-            return "has {}={!r}".format(name, wanted[name])
-        known = name in wanted or name in arguments or name in ("sparse", "dense_ok")
+        if name in required and value != required[name]:
+            return "has {}={!r}".format(name, required[name])
+        known = name in required or name in arguments or name in ("sparse", "dense_ok")
         if not known and value != definition.declarations[name].default:
             return "has no {}".format(name)
     return None
 
 
 def _of_instance(optimizer):
-    """(entry, config, the optimizer) of a stock optimizer."""
+    """Returns (entry, config, the optimizer) of a stock optimizer."""
     stock = type(optimizer)
     for target in TARGETS:
         if not target.speaks(stock):
@@ -145,28 +160,29 @@ def _of_instance(optimizer):
             return entry, _attributes(optimizer, entry), optimizer
         try:
             return entry, optimizer.get_config(), optimizer
-        except AttributeError:  # Ftrl of TF 1.14 cannot; when 1.15 is the minimum, this can go
-            held = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
-            return entry, held, optimizer
+        except AttributeError:  # get_config of Ftrl fails in TF 1.14; when 1.15 is the minimum, this can go
+            attributes = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
+            return entry, attributes, optimizer
     raise UnsupportedError("{!r} is an optimizer of no API that everstep knows".format(optimizer))
 
 
 def _attributes(optimizer, entry):
-    """What a tf.train optimizer was given; it has no config."""
-    found = {}
-    if hasattr(optimizer, "_logbase"):  # PowerSign keeps its base so
-        found["base"] = math.exp(optimizer._logbase)
+    """Returns the arguments of a tf.train optimizer, which has no config, as a config."""
+    config = {}
+    if hasattr(optimizer, "_logbase"):  # PowerSign keeps the logarithm of its base
+        config["base"] = math.exp(optimizer._logbase)
     for theirs in list(entry.names) + ["skip_list"] + list(entry.refused):
         for attribute in ("_" + theirs, "_lr") if theirs == "learning_rate" else ("_" + theirs,):
             if getattr(optimizer, attribute, None) is not None:
-                found[theirs] = getattr(optimizer, attribute)
-    return found
+                config[theirs] = getattr(optimizer, attribute)
+    return config
 
 
 def _of_config(serialized, api):
+    """Returns (entry, config, None) of a serialized stock optimizer."""
     if set(serialized) < {"class_name", "config"} or "class_name" not in serialized:
         raise ConfigError(
-            "a config says its class as well: {{'class_name': 'Adam', 'config': optimizer.get_config()}}; got the keys "
+            "a config needs its class too: {{'class_name': 'Adam', 'config': optimizer.get_config()}}; got the keys "
             "{}".format(", ".join(sorted(serialized)))
         )
     target = api if isinstance(api, str) else api and find(api).target.name
@@ -176,7 +192,7 @@ def _of_config(serialized, api):
 
 
 class _Migration(object):
-    """One stock optimizer on its way."""
+    """The conversion of one stock optimizer to a definition."""
 
     def __init__(self, entry, config, optimizer):
         self.entry, self.config, self.optimizer = entry, dict(config), optimizer
@@ -192,35 +208,49 @@ class _Migration(object):
         more = {}
         if config.get("skip_list"):  # LARS
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
-        # Keras up to 2.2 saves None where it means its own default.
-        given = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
-        given["learning_rate"] = self._rate()
-        made = entry.make(given, **more)
+        # Keras up to 2.2 saves None for a default.
+        arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
+        arguments["learning_rate"] = self._rate()
+        rule = entry.make(arguments, **more)
         decay = config.get("weight_decay")
         if decay and "weight_decay" not in entry.names:
-            made = decoupled_weight_decay(made, decay)
+            rule = decoupled_weight_decay(rule, decay)
+        if config.get("use_ema"):
+            rule = self._averaged(rule)
         steps = config.get("gradient_accumulation_steps")
         if not steps:
-            return self._clipped(made)
-        if not isinstance(made.base.learning_rate, float):
+            return self._clipped(rule)
+        if not isinstance(rule.base.learning_rate, float):
             raise UnsupportedError(
                 "gradient_accumulation_steps with a schedule: stock counts each call for the schedule, everstep updates"
             )
         early = self.optimizer is not None and "_clip_gradients" in type(self.optimizer).apply.__code__.co_names
-        # Keras 3.0 clips the gradients of each call, later ones what they come to.
-        return self._clipped(accumulate(made, steps)) if early else accumulate(self._clipped(made), steps)
+        # Keras 3.0 clips the gradients of each call. Later versions clip the accumulated gradient.
+        return self._clipped(accumulate(rule, steps)) if early else accumulate(self._clipped(rule), steps)
+
+    def _averaged(self, rule):
+        config = self.config
+        if config.get("gradient_accumulation_steps"):
+            raise UnsupportedError(
+                "use_ema with gradient_accumulation_steps: stock averages at each call, everstep at each update"
+            )
+        overwrite_every = config.get("ema_overwrite_frequency") or 0
+        return moving_average(
+            rule, short(config["ema_momentum"]), start=_EMA_START[self.entry.target], overwrite_every=overwrite_every
+        )
 
     def _rate(self):
-        given = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
+        """Returns the learning rate of the definition: a number, a schedule, or the optimizer's own object."""
+        rate = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
         decay = 0.0 if "decay" in self.entry.names else self.config.get("decay") or 0.0
-        if isinstance(given, dict):
-            given = _converted(given) or self._native_schedule()
-        given = float(given) if isinstance(given, int) else short(given)
+        if isinstance(rate, dict):
+            rate = _converted(rate) or self._native_schedule()
+        rate = float(rate) if isinstance(rate, int) else short(rate)
         if not decay:
-            return given
-        if not isinstance(given, float):
+            return rate
+        if not isinstance(rate, float):
             raise UnsupportedError("decay={} of a learning rate that is no number".format(decay))
-        return schedules.InverseTimeDecay(given, rate=short(decay))
+        return schedules.InverseTimeDecay(rate, rate=short(decay))
 
     def _native_schedule(self):
         if self.optimizer is None:
@@ -228,33 +258,37 @@ class _Migration(object):
                 "everstep knows no schedule {}; give the optimizer itself, whose schedule can be kept on its own "
                 "API".format(self.config["learning_rate"].get("class_name"))
             )
-        held = getattr(self.optimizer, "_hyper", None)  # OptimizerV2
-        return held["learning_rate"] if held else self.optimizer._learning_rate
+        hypers = getattr(self.optimizer, "_hyper", None)  # OptimizerV2
+        return hypers["learning_rate"] if hypers else self.optimizer._learning_rate
 
-    def _clipped(self, made):
+    def _clipped(self, rule):
+        """Wraps a definition to clip gradients as stock does."""
         norm, value = self.config.get("clipnorm"), self.config.get("clipvalue")
         total = self.config.get("global_clipnorm")
         norm, value, total = [bound if bound and bound > 0 else None for bound in (norm, value, total)]
         if self.entry.target == "get_updates" and self._one_norm():
             norm, total = None, norm
-        if self.entry.target in _NEW_STYLE:  # the first of them alone
+        if self.entry.target in _NEW_STYLE:  # it applies only the first one set
             value = None if norm or total else value
             total = None if norm else total
         if norm is None and total is None and value is None:
-            return made
+            return rule
         late = self.optimizer is None or hasattr(self.optimizer, "_transform_gradients")  # from TF 2.4 on
         value_first = self.entry.target == "optimizer_v2" and late and value and (norm or total)
-        return clip(made, norm, total, value, value_first=bool(value_first))
+        return clip(rule, norm, total, value, value_first=bool(value_first))
 
     def _one_norm(self):
-        """All but the last tf.keras before OptimizerV2, which has not this helper, clip by one norm of all."""
+        """Returns whether `clipnorm` of a `get_updates` class bounds one norm of all gradients.
+
+        In the last tf.keras before OptimizerV2, which lacks the helper `clip_norm`, it bounds each gradient's norm.
+        """
         if self.optimizer is None:
             return True
         module = next(base.__module__ for base in type(self.optimizer).__mro__ if "get_gradients" in vars(base))
         return hasattr(sys.modules[module], "clip_norm")
 
     def _warn(self):
-        """Says once where stock does something that no definition should."""
+        """Warns, once for each entry, that stock computes something that no definition should."""
         if self.entry.differs and self.entry not in _warned:
             _warned.add(self.entry)
             message = "{}; the definition does not. See docs/from_native.md".format(self.entry.differs)
@@ -265,7 +299,7 @@ _warned = set()  # type: set
 
 
 def short(value):
-    """A number as it was given, where only float32 stands between."""
+    """Returns a number without the digits that a conversion through float32 added; other values unchanged."""
     if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
         value = value.item()
     if isinstance(value, float) and not isinstance(value, bool) and float(np.float32(value)) == value:
@@ -274,7 +308,7 @@ def short(value):
 
 
 def _converted(serialized):
-    """The everstep schedule of a stock one's config, or None."""
+    """Returns the everstep schedule for the config of a stock schedule, or None."""
     config = serialized["config"]
     initial = config.get("initial_learning_rate")
     steps = config.get("decay_steps")

@@ -1,4 +1,4 @@
-"""Finds entries of the stock table: by a class, by a name, by a definition."""
+"""Finds entries of the stock table by class, by name or by definition."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
@@ -9,15 +9,15 @@ FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", 
 
 
 def entries_of(target):
-    """The entries of an API, in the table's order."""
+    """Returns the entries of an API, in the table's order."""
     return [entry for entry in STOCK if entry.target == target]
 
 
 def entry_of_class(stock, target):
-    """The entry of a stock class of an API.
+    """Returns the entry of a stock class of an API.
 
     Raises:
-        UnsupportedError: it has none; the message says why.
+        UnsupportedError: the class has no entry; the message says why.
     """
     name = "{}.{}".format(stock.__module__, stock.__name__)
     if stock.__module__.split(".")[0] in FRAMEWORKS:
@@ -26,8 +26,8 @@ def entry_of_class(stock, target):
         reason = UNSUPPORTED.get(stock.__name__, reasons[0] if reasons else None)
         if reason:
             raise UnsupportedError("{} is not one of those that definitions follow: {}".format(name, reason))
-        # In tf.train a subclass with another rule keeps its base's name in its method order; in Keras, `.legacy` has
-        # classes of the same names.
+        # In tf.train a subclass may compute something else than its base, so only its own name counts. In Keras,
+        # `.legacy` has classes of the same names.
         for base in [stock] if target == "tf_train" else stock.__mro__:
             for entry in entries_of(target):
                 if entry.native == base.__name__:
@@ -39,19 +39,21 @@ def entry_of_class(stock, target):
 
 
 def entry_named(target, name):
-    """The entry of an API by its class's name, in any case."""
-    found = [entry for entry in entries_of(target) if entry.native.lower() == name.lower()]
-    if not found:
+    """Returns the entry of an API for a class name, in any case. Raises UnsupportedError if there is none."""
+    entries = [entry for entry in entries_of(target) if entry.native.lower() == name.lower()]
+    if not entries:
         why = ": " + UNSUPPORTED[name] if name in UNSUPPORTED else ""
         raise UnsupportedError("everstep knows no stock optimizer {} of {}{}".format(name, target, why))
-    return found[0]
+    return entries[0]
 
 
 def entry_for(target, definition):
-    """The entry of the stock optimizer of an API whose slots mean what those of a definition do.
+    """Returns the entry of the API's stock optimizer that stores what a definition stores.
+
+    That is the first one with the definition's class and all the slots that the definition uses.
 
     Raises:
-        UnsupportedError: that API has none.
+        UnsupportedError: the API has no such optimizer.
     """
     used = set(flat(definition.base, "slot"))
     for entry in entries_of(target):

@@ -1,13 +1,13 @@
-"""Lists every stock optimizer of each API: the one table that all who know stock optimizers read.
+"""The stock table: every stock optimizer of each API.
 
-An entry holds a class's arguments with its own defaults, the options that make its form, what it does with sparse
-gradients, and its slots and counters on disk. `from_native` and `to_native_config`, reading and writing of files,
-`read_checkpoint(optimizer=)`, `everstep inspect` and the stock tables in the docstrings of definitions come from it.
-tests/test_stock_table.py compares it with the classes of each framework.
+An entry has a class's arguments and defaults, the options of the definition that compute the same, the treatment of
+sparse gradients, and the slots and counters on disk. These use the table: `from_native` and `to_native_config`, reading
+and writing of files, `read_checkpoint(optimizer=)`, `everstep inspect`, and the stock tables in the docstrings of
+definitions. tests/test_stock_table.py compares it with the classes of each framework.
 
-Slots are written in the order of the file: `a b | c d` are two blocks, and in each block the slots of one variable come
-before those of the next. `ours=theirs` where the API has another name; `*` behind a slot that exists whether or not it
-is used; `^` behind one that only variables of rank 2 or more have.
+Slots are in the order of the file. `a b | c d` are two blocks; in each block, the slots of one variable come before
+those of the next. `name=native` means that the API has another name for the slot. `*` marks a slot that exists even if
+it is unused, `^` one that only variables of rank 2 or more have.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -36,10 +36,8 @@ from everstep.optimizers.sgdw import SGDW
 
 _PROXIMAL = dict(initial_accumulator_value=0.1, l1_regularization_strength=0.0, l2_regularization_strength=0.0)
 _FTRL = dict(_PROXIMAL, learning_rate_power=-0.5, l2_shrinkage_regularization_strength=0.0)
-
-
 _BETAS = dict(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-7)
-_KERAS = dict(  # the arguments of classes that are alike in all tf.keras and in Keras 3
+_KERAS = dict(  # arguments of classes that are equal in every tf.keras and in Keras 3
     SGD=dict(learning_rate=0.01, momentum=0.0, nesterov=False),
     RMSprop=dict(learning_rate=0.001, rho=0.9, momentum=0.0, epsilon=1e-7, centered=False),
     Adagrad=dict(learning_rate=0.001, initial_accumulator_value=0.1, epsilon=1e-7),
@@ -53,7 +51,7 @@ def _rows_with_momentum(options):
 
 
 def _train(definition, native, op, slots="", home="tf.train", **fields):
-    """An entry of tf.train or tf.contrib.opt. `op`: what the names of its slots in a Saver's file end with."""
+    """Returns an entry of tf.train or tf.contrib.opt. For `op`, see `Stock`."""
     return Stock("tf_train", native, definition, op=op, slots=slots, home=home, **fields)
 
 
@@ -161,7 +159,7 @@ def _get_updates():
         name = definition.__name__
         return Stock("get_updates", name, definition, slots=slots, counters=counters, differs=race, **fields)
 
-    before_2_3 = "updates=iterations?"  # Keras before 2.3 saves no count of these
+    before_2_3 = "updates=iterations?"  # Keras before 2.3 does not save the counter of these
     yield entry(SGD, "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
         RMSprop, "mean_square", counters=before_2_3,
@@ -188,14 +186,13 @@ def _get_updates():
 def _new_style(target):
     def entry(definition, slots, native=None, **fields):
         native = native or definition.__name__
-        fields = dict(dict(counters=counters, differs=differs, refused=refused), **fields)
+        fields = dict(dict(counters=counters, differs=differs), **fields)
         fields.setdefault("arguments", _KERAS.get(native))
         return Stock(target, native, definition, slots=slots, **fields)
 
     keras_3 = target == "keras3"
     counters = "updates=iteration learning_rate?" if keras_3 else "updates=iteration"
     differs = "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart" if keras_3 else None
-    refused = {"use_ema": "everstep has no moving average of weights"}
     adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
     yield entry(SGD, "velocity" if keras_3 else "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
@@ -203,13 +200,13 @@ def _new_style(target):
     )
     yield entry(Adagrad, "accumulator", fixed={"epsilon_in_root": True})
     yield entry(Adadelta, "mean_square mean_square_step")
-    yield entry(Adam, "m v | v_hat", refused=dict(refused, **adaptive))
+    yield entry(Adam, "m v | v_hat", refused=adaptive)
     yield entry(
         AdamW, "m v | v_hat", arguments=dict(_BETAS, amsgrad=False, weight_decay=0.004),
         fixed={"decay_times_rate": True}, note="weight_decay of its other optimizers is the same",
     )
     yield entry(Adamax, "m u")
-    # Keras 3.0 saves the product before the slots, later versions behind them or not at all.
+    # Keras 3.0 saves the product before the slots. Later versions save it after them or not at all.
     yield entry(
         Nadam, "m v", counters=counters + " momentum_product=_u_product? | momentum_product=_u_product?",
         fixed={"momentum_schedule": True, "momentum_decay": 1.0},
@@ -244,45 +241,48 @@ def _new_style(target):
 _APIS = _tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"), _new_style("keras3")
 STOCK = tuple(entry for entries in _APIS for entry in entries)
 
-_MAKES_OTHERS_WORK = "it changes what another optimizer does; bind that one, with an everstep wrapper"
+_WRAPS_ANOTHER = "it changes what another optimizer does; bind that one, with an everstep wrapper"
 _MATRICES = "it needs products or roots of matrices, for which definitions have no ops"
 _LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
-# Stock optimizers that no definition stands for: {class name: why}. A name in `contrib.optimizer_v2` counts by module.
+# {class name: why} of stock optimizers without a definition. For classes in `contrib.optimizer_v2`, see
+# UNSUPPORTED_MODULES.
 UNSUPPORTED = {
     "AdagradDAOptimizer": "its rule reads global_step, which a definition does not see",
     "AdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
     "LazyAdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
     "ProximalGradientDescentOptimizer": "no definition computes it yet",
-    "RegAdagradOptimizer": "it has two kinds of step, of which one leaves the accumulator alone",
+    "RegAdagradOptimizer": "some of its steps do not change the accumulator",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
     "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES, "Muon": _MATRICES,
     "KfacOptimizer": "it needs the layers of the model, not gradients alone",
-    "NonFusedAdam": "TF 2.8 to 2.10 divide by sqrt(v) - epsilon there; Adam is known",
+    "NonFusedAdam": "it divides by sqrt(v) - epsilon in TF 2.8 to 2.10; use Adam",
     "AGNOptimizer": "it exchanges weights between workers",
     "ElasticAverageOptimizer": "it exchanges weights between workers",
     "ModelAverageOptimizer": "it exchanges weights between workers",
-    "DropStaleGradientOptimizer": _MAKES_OTHERS_WORK,
+    "DropStaleGradientOptimizer": _WRAPS_ANOTHER,
     "ExternalOptimizerInterface": "it runs another library's minimizer over the whole loss",
     "MovingAverageOptimizer": "everstep.moving_average around the inner definition does the same",
-    "MultitaskOptimizerWrapper": _MAKES_OTHERS_WORK,
+    "MultitaskOptimizerWrapper": _WRAPS_ANOTHER,
     "MultiOptimizer": "everstep.partition of the inner definitions does the same",
-    "VariableClippingOptimizer": _MAKES_OTHERS_WORK,
+    "VariableClippingOptimizer": _WRAPS_ANOTHER,
     "SyncReplicasOptimizer": "it collects gradients of workers for another optimizer; it takes a bound definition",
-    "CrossShardOptimizer": "it adds gradients of TPU cores up for another optimizer; it takes a bound definition",
-    "KerasCrossShardOptimizer": "it adds gradients of TPU cores up for another optimizer",
-    "TowerOptimizer": "it adds gradients of towers up for another optimizer",
-    "_TransformGradients": _MAKES_OTHERS_WORK,
+    "CrossShardOptimizer": "it sums gradients of TPU cores for another optimizer; it takes a bound definition",
+    "KerasCrossShardOptimizer": "it sums gradients of TPU cores for another optimizer",
+    "TowerOptimizer": "it sums gradients of towers for another optimizer",
+    "_TransformGradients": _WRAPS_ANOTHER,
     "LossScaleOptimizer": _LOSS_SCALE,
     "LossScaleOptimizerV1": _LOSS_SCALE,
     "LossScaleOptimizerV3": _LOSS_SCALE,
     "MixedPrecisionLossScaleOptimizer": _LOSS_SCALE,
-    "TFOptimizer": "it stands for an optimizer of tf.train inside Keras; read that one",
+    "TFOptimizer": "it wraps an optimizer of tf.train for Keras; read that one",
     "RestoredOptimizer": "it holds the variables of a loaded SavedModel and cannot train",
     "_RestoredOptimizer": "it holds the variables of a loaded SavedModel and cannot train",
 }
+# {part of a module's name: why}
 UNSUPPORTED_MODULES = {
-    "contrib.optimizer_v2": "the first OptimizerV2, in tf.contrib alone; tf.train and tf.keras have the same rules",
-    "dtensor": "it trains on a DTensor mesh, which everstep does not",
+    "contrib.optimizer_v2": "the first OptimizerV2, of tf.contrib only; tf.train and tf.keras have the same rules",
+    "dtensor": "it trains on a DTensor mesh, which everstep does not support",
 }
-# Of classes that speak no API that everstep knows; TF 2.11 has its new-style optimizers in a module of that name.
+# {part of a module's name: why} for classes of no known API. TF 2.11 has its new-style optimizers in a module of that
+# name, so this does not hold for classes of a known API.
 UNSUPPORTED_WITHOUT_API = {"experimental": "the experimental optimizers of TF 2.9 and 2.10 differ from those of 2.11"}

@@ -151,14 +151,16 @@ class ArraysTarget(Target):
     def state_name(self, variable, place):
         return str(place)
 
-    def copied_variable(self, variable, memo):
-        return copied_array(variable, memo)
-
     def make_state(self, variables):
         for variable in variables:
             for name in self.slot_names(variable):
                 self.slot(variable, name)
         return []
+
+    # Copies.
+
+    def copied_variable(self, variable, memo):
+        return copied_array(variable, memo)
 
     # The step.
 

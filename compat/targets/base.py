@@ -87,6 +87,12 @@ class Target(Copying, Construction, Stepping):
         calls_per_update(): returns the amount that the counter of updates grows by per update.
         not_carried(): returns the reason why a State would be incomplete now, or None.
 
+    Copies:
+        trained(): returns a list of the variables that have state.
+        copied_variable(variable, memo): returns the variable that a deep copy trains.
+        state_to_copy(): returns counters, scalars and slots as arrays, or None.
+        take_state(state, variables), keep_state(state): sets the state now; keeps it for the first step's variables.
+
     Step:
         scale_loss(loss): returns the loss to differentiate.
         update(variable, function, grad): calls `function(variable, grad)` on the variable's device; returns operations.
@@ -97,12 +103,6 @@ class Target(Copying, Construction, Stepping):
         constrain(variable, write): returns the operation `write`, followed by the variable's constraint.
         native_decay(variable): returns the base class's weight decay for a variable, or None.
         check_repeat(variables): raises UnsupportedError for a call that would break a definition that counts calls.
-
-    Copies:
-        trained(): returns a list of the variables that have state.
-        copied_variable(variable, memo): returns the variable that a deep copy trains.
-        state_to_copy(): returns counters, scalars and slots as arrays, or None.
-        take_state(state, variables), keep_state(state): sets the state now; keeps it for the first step's variables.
 
     Config:
         get_config(): returns the native config. Only if the API has configs.

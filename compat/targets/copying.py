@@ -33,13 +33,14 @@ class Copying(Hypers):
 
     def __deepcopy__(self, memo):
         rebuild, arguments, state = self.__reduce__()
-        twin = rebuild(*arguments)
-        memo[id(self)] = twin
-        twin.take_state(state, [self.copied_variable(variable, memo) for variable in self.trained()])
+        variables = [self.copied_variable(variable, memo) for variable in self.trained()]
+        twin = memo[id(self)] = rebuild(*arguments)
+        twin.take_state(state, variables)
         return twin
 
     def __reduce__(self):
-        return rebuild, (self._maker(), self.present_definition(), self._present_native()), self.state_to_copy()
+        state = self.state_to_copy()
+        return rebuild, (self._maker(), self.present_definition(), self._present_native()), state
 
     def __reduce_ex__(self, protocol):
         return self.__reduce__()
@@ -96,13 +97,13 @@ class Copying(Hypers):
         variables = self.trained()
         if not variables:
             return self._carried
-        if not self.backend.eager:
-            raise UnsupportedError(
-                "{} has slots in a graph, which a copy cannot take along (a stock optimizer's copy fails here too). "
-                "Bind the definition again, and carry the state with everstep.capture and everstep.restore".format(
-                    type(self).__name__
+        with self.backend.inside([self.unwrap(variable) for variable in variables]):
+            if not self.backend.eager:
+                raise UnsupportedError(
+                    "{} has slots in a graph, which a copy cannot take along (a stock optimizer's copy fails here "
+                    "too). Bind the definition again, and carry the state with everstep.capture and "
+                    "everstep.restore".format(type(self).__name__)
                 )
-            )
         value = lambda held: np.array(self.backend.value(self.unwrap(held), None))  # noqa: E731
         own = {name: value(held) for name, held in self.own_variables().items()}
         slots = []

@@ -1,9 +1,9 @@
-"""Native classes: one for each definition class and native base, findable by module and name, registered with Keras.
+"""Native classes: one for each definition class and native base, found by module and name, known to Keras's loaders.
 
-The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target. Keras
-has a registry of classes since TF 2.0 (standalone: Keras 3); there it is `everstep>Adam`, which no stock class is called.
-Older Kerases write the bare class name to files, and have one table of names for optimizers, layers and the rest.
-Nothing is put there before `everstep.register` is called.
+The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target.
+TF 2.0 and newer, and Keras 3, have a registry of classes by package; there it is `everstep>Adam`, which no stock class
+is called. Older Kerases write the bare class name to files and look it up in one table of custom objects; there it is
+`Adam` and `adam`, and a config that everstep did not write still becomes the stock optimizer that it names.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -11,13 +11,12 @@ import importlib
 import sys
 import types
 
-from everstep.errors import UnsupportedError
-
 PACKAGE = "everstep"  # the package name in Keras's registry
 # Where Kerases keep their registry, below the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
 _classes = {}  # type: dict  # by target class, definition class and native base
+_registries = {}  # type: dict  # by module of the native base
 
 
 def native_class(target_class, definition_class, base):
@@ -27,10 +26,6 @@ def native_class(target_class, definition_class, base):
         made = _classes[key] = target_class.made_for(definition_class, base)
         made.__module__ = _module_name(target_class, base)
         setattr(_module(made.__module__), made.__name__, made)
-        registry = _registry(base)
-        if hasattr(registry, "register_keras_serializable"):
-            registry.get_custom_objects().pop(registered_name(made), None)  # of a definition that was defined anew
-            registry.register_keras_serializable(PACKAGE, made.__name__)(made)
     return _classes[key]
 
 
@@ -43,21 +38,25 @@ def registered_name(native_class):
     return "{}>{}".format(PACKAGE, native_class.__name__)
 
 
-def register_bare(native_classes):
-    """Puts classes in the table of names of a Keras that has no registry of packages.
-
-    Raises:
-        UnsupportedError: the API has no table of names, since it has no files with optimizers in them.
-    """
-    for each in native_classes.values():
-        registry = _registry(each.native_base)
-        if registry is None:
-            raise UnsupportedError(
-                "{} has no registry of classes: none of its files names an optimizer. Bind the definition in the "
-                "program that loads the file".format(each.target)
-            )
-        if not hasattr(registry, "register_keras_serializable"):
-            registry.get_custom_objects().update(native_classes)
+def register(native_class):
+    """Makes a native class known to the loaders of its API. Returns False if the API has none."""
+    registry = registry_of(native_class.native_base)
+    if registry is None:
+        return False
+    table, name = registry.get_custom_objects(), registered_name(native_class)
+    if hasattr(registry, "register_keras_serializable"):
+        if registry.get_registered_name(native_class) == name:
+            table[name] = native_class  # again: the end of a scope puts old Kerases' table back as it was
+        else:
+            table.pop(name, None)  # of a definition that was defined anew
+            registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
+        return True
+    # Loaders look stock names up in lower case.
+    bare = native_class.__name__
+    for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
+        if name not in table or hasattr(table[name], "definition_class"):  # not another's class of that name
+            table[name] = native_class
+    return True
 
 
 def stock_class(native_class):
@@ -89,9 +88,14 @@ def _module(name):
     return sys.modules[name]
 
 
-def _registry(base):
-    """The module with Keras's registry, of the same Keras as a native base; None if there is none."""
-    parents = base.__module__.split(".")
+def registry_of(base):
+    """Returns the module with Keras's registry, of the same Keras as a native base; None if there is none."""
+    if base.__module__ not in _registries:
+        _registries[base.__module__] = _find_registry(base.__module__.split("."))
+    return _registries[base.__module__]
+
+
+def _find_registry(parents):
     for size in range(len(parents) - 1, 0, -1):
         for place in _REGISTRIES:
             try:

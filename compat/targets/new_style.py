@@ -236,24 +236,6 @@ class NewStyleTarget(SinceV2Target):
 
     _load_own_variables = load_own_variables  # its name in TF 2.11 and 2.12
 
-    def trained(self):
-        return list(self._trained.values())
-
-    def state_to_copy(self):
-        if self._waiting is not None or not self._is_built():
-            return self._waiting
-        return [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
-
-    def take_state(self, state, variables):
-        self.keep_state(state)
-        if variables:
-            self.build(variables)
-
-    def keep_state(self, state):
-        self.__dict__["_waiting"] = state
-        for variable, value in zip(self._variables, state or ()):  # the counters and hypers, which come first
-            variable.assign(self.backend.cast(self.backend.tensor(value), self.backend.dtype(self.unwrap(variable))))
-
     def _take_waiting(self):
         if self._waiting is not None:
             with self.backend.outside():  # assigns once, not at each call of a function that is being traced
@@ -296,6 +278,26 @@ class NewStyleTarget(SinceV2Target):
         if self.use_ema:
             return "use_ema keeps averages, and a state cannot hold them; save them with the API's own files"
         return None
+
+    # Copies.
+
+    def trained(self):
+        return list(self._trained.values())
+
+    def state_to_copy(self):
+        if self._waiting is not None or not self._is_built():
+            return self._waiting
+        return [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
+
+    def take_state(self, state, variables):
+        self.keep_state(state)
+        if variables:
+            self.build(variables)
+
+    def keep_state(self, state):
+        self.__dict__["_waiting"] = state
+        for variable, value in zip(self._variables, state or ()):  # the counters and hypers, which come first
+            variable.assign(self.backend.cast(self.backend.tensor(value), self.backend.dtype(self.unwrap(variable))))
 
     # The step.
 

@@ -1,6 +1,7 @@
-"""What a definition is: declarations, trees, schedules, kernel names. No framework.
+"""Defines what a definition is: declarations, trees, schedules, kernel names. Imports no framework.
 
-Algorithms and the rest of everstep import from here; the modules below import from each other, in one direction.
+The optimizers and the rest of everstep import these names from here. The modules of this folder import each other, in
+one direction.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -1,15 +1,21 @@
-"""What averages of a variable's values have in common."""
+"""The shared part of wrappers that average the values of a variable."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract.definition import assign
 
 
 class Averages(object):
-    """Stands before Wrapper; the definition declares the slot `average` and says what share of it a new value gets."""
+    """Mixin for a Wrapper that moves its slot `average` towards each new value of the variable.
 
-    zero_grad_is_noop = False  # an average goes on moving to a variable that does not
+    average := average + share * (var - average)
+
+    List it before Wrapper. The subclass declares the slot `average` and defines `share`.
+    """
+
+    zero_grad_is_noop = False  # the average keeps moving while the variable stands still
 
     def share(self, ops, hyper, t):
+        """Returns the weight of the new value in the average, 0 to 1: a single number."""
         raise NotImplementedError
 
     def update(self, ops, grad, var, slots, hyper, t):

@@ -1,4 +1,4 @@
-"""What wrappers share that treat variables by their names: rules that choose variables, each with a factor."""
+"""The shared part of wrappers that treat variables by name: rules that select variables, each with a factor."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -14,9 +14,10 @@ _DICTS_HAVE_AN_ORDER = list({str(number): number for number in range(99)}.values
 
 
 def holds(rule, variable):
-    """Whether a rule chooses a variable, by its record.
+    """Returns whether a rule selects a variable, given by its record.
 
-    A rule is a regular expression that is found in its name, "collection:NAME" of a TF 1 graph, or a function of it.
+    A rule is a regular expression searched for in the name, "collection:NAME" of a TF 1 graph, or a function of the
+    record.
     """
     if not isinstance(rule, _TEXT):
         return bool(rule(variable))
@@ -26,12 +27,13 @@ def holds(rule, variable):
 
 
 def check_rule(what, rule):
+    """Raises an error if a rule is of no kind that `holds` knows. `what` names the option in its message."""
     if isinstance(rule, _TEXT):
         check_pattern(what, rule)
     elif rule is None:
         raise HyperTypeError(
-            "{}: variables were chosen by a function, which a config does not hold; make the definition anew, with "
-            "it".format(what)
+            "{}: variables were chosen by a function, which a config does not hold; build the definition again, with "
+            "that function".format(what)
         )
     elif not callable(rule):
         raise HyperTypeError(
@@ -41,17 +43,17 @@ def check_rule(what, rule):
         )
 
 
-def rules_of(given):
-    """A tuple of one rule or many."""
-    if given is None:
+def rules_of(rules):
+    """Returns None, one rule or a collection of rules as a tuple of rules."""
+    if rules is None:
         return ()
-    return tuple(given) if isinstance(given, (list, tuple, set, frozenset)) else (given,)
+    return tuple(rules) if isinstance(rules, (list, tuple, set, frozenset)) else (rules,)
 
 
 class Factors(Option):
-    """An option that holds ((rule, number), ...), of which the first that holds counts; given so, or as a dictionary.
+    """An option for the class attribute `factors` of a `ByName` wrapper: ((rule, number), ...).
 
-    Its `Wrapper` has `ByName` before it.
+    It is given as pairs or as a dictionary. The first rule that selects a variable sets its factor.
     """
 
     def __init__(self):
@@ -62,8 +64,8 @@ class Factors(Option):
         if isinstance(value, dict):
             if len(value) > 1 and not isinstance(value, OrderedDict) and not _DICTS_HAVE_AN_ORDER:
                 raise HyperTypeError(
-                    "{}: the first rule that holds counts, and a dictionary has no order on this Python; give a list "
-                    "of pairs, such as {!r}".format(what, sorted(value.items(), key=repr))
+                    "{}: the first rule that selects a variable counts, and a dictionary has no order on this Python; "
+                    "give a list of pairs, such as {!r}".format(what, sorted(value.items(), key=repr))
                 )
             value = value.items()
         try:
@@ -76,20 +78,21 @@ class Factors(Option):
 
 
 class ByName(object):
-    """Stands before Wrapper; the definition declares `factors = Factors()` and `otherwise`, for all other variables.
+    """Mixin for a Wrapper that has one factor for each variable.
 
-    The rule of a variable has no factors, and for `otherwise` that variable's own.
+    List it before Wrapper. The subclass declares `factors = Factors()`, and `otherwise` for all other variables. In the
+    rule specialized for a variable, `factors` is empty and `otherwise` is that variable's factor.
     """
 
     def specialize(self, variable):
-        made = super(ByName, self).specialize(variable)  # type: ignore[misc]
+        special = super(ByName, self).specialize(variable)  # type: ignore[misc]
         if not self.factors:  # type: ignore[attr-defined]
-            return made
-        found = [factor for rule, factor in self.factors if holds(rule, variable)]  # type: ignore[attr-defined]
-        return made.replace(factors=(), otherwise=found[0] if found else self.otherwise)  # type: ignore[attr-defined]
+            return special
+        factors = [factor for rule, factor in self.factors if holds(rule, variable)]  # type: ignore[attr-defined]
+        return special.replace(factors=(), otherwise=factors[0] if factors else self.otherwise)  # type: ignore[attr-defined]
 
     def must_hold(self, factor):
-        """Whether it is a mistake if the rule with a factor chooses no variable."""
+        """Returns whether a rule with this factor has to select at least one variable."""
         return True
 
     def check_variables(self, records):
@@ -104,14 +107,14 @@ class ByName(object):
                 )
 
     def get_config(self, strict=True):
-        chosen = [rule for rule, _ in self.factors if not isinstance(rule, _TEXT)]  # type: ignore[attr-defined]
-        if strict and chosen:
+        functions = [rule for rule, _ in self.factors if not isinstance(rule, _TEXT)]  # type: ignore[attr-defined]
+        if strict and functions:
             raise ConfigError(
                 "{} chooses variables by the function {!r}, which cannot be written to a config; give a regular "
-                "expression".format(type(self).__name__, chosen[0])
+                "expression".format(type(self).__name__, functions[0])
             )
         config = super(ByName, self).get_config(strict)  # type: ignore[misc]
-        if chosen:  # reading it is an error then
+        if functions:  # None stands for a function; `check_rule` refuses it when the config is read
             pairs = [(rule if isinstance(rule, _TEXT) else None, factor) for rule, factor in self.factors]  # type: ignore[attr-defined]
             config["factors"] = tuple(pairs)
         return config

@@ -1,4 +1,4 @@
-"""Checks of single values, and what dtypes mean. No framework is imported to look at its tensors."""
+"""Checks single values and dtypes. Looks at tensors without importing their framework."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -13,12 +13,15 @@ SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
 
 
 def compute_dtype(dtype):
-    """The dtype in which a rule computes for variables of a dtype."""
+    """Returns the dtype in which rules compute for variables of a dtype: float32 for 16-bit ones, else the same."""
     return "float32" if dtype in SIXTEEN_BITS else dtype
 
 
 def check_number(what, value, minimum=None, maximum=None):
-    """A finite number within bounds, as a float."""
+    """Returns a value as a float, or raises an error if it is no finite number within the bounds.
+
+    `what` names the value in the error message.
+    """
     if np.ndim(value):
         raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
     try:
@@ -35,20 +38,20 @@ def check_number(what, value, minimum=None, maximum=None):
 
 
 def check_pattern(what, value):
-    """A regular expression for names."""
+    """Raises HyperValueError if a value is no regular expression. `what` names it in the message."""
     try:
         re.search(value, "")
-    except (re.error, TypeError) as error:  # bytes, where names are text
+    except (re.error, TypeError) as error:  # TypeError: bytes, while names are text
         raise HyperValueError("{} takes a regular expression; got {!r}: {}".format(what, value, error))
 
 
 def is_tensor(value):
-    """Whether a value looks like a framework's tensor or variable, without importing any."""
+    """Returns whether a value looks like a tensor or variable of any framework."""
     return hasattr(value, "dtype") and (hasattr(value, "get_shape") or hasattr(value, "shape"))
 
 
 def static_shape(tensor):
-    """A tensor's shape as a tuple, or None where it is not known before it runs."""
+    """Returns a tensor's static shape as a tuple, None for each unknown dimension; None if its rank is unknown."""
     shape = tensor.get_shape() if hasattr(tensor, "get_shape") else tensor.shape
     dimensions = getattr(shape, "dims", shape)
     if dimensions is None:

@@ -1,4 +1,4 @@
-"""Definitions made of others: what wrappers and partitions have in common."""
+"""Base classes of definitions that contain other definitions: wrappers and partitions."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
@@ -8,12 +8,13 @@ from everstep.optimizers.contract.definition import Definition
 
 
 class Composite(Definition):
-    """A definition made of others: every verb but `update` and `should_update` goes to each of them.
+    """A definition that contains others, its children. It passes every verb but `update` and `should_update` to each.
 
     Class attributes:
         forwarded_verbs: verbs overridden only to change what children receive, such as a clipped gradient. They count
             as defined only if a child defines them.
         measures_on_update: True if children run only on update steps, so their measures are not needed earlier.
+            `should_update` then runs before `measure`, and sees no totals.
     """
 
     family = "wrappers"
@@ -24,7 +25,7 @@ class Composite(Definition):
         for inside in self.children().values():
             if inside.stages > 1:
                 raise DefinitionError(
-                    "{} takes {} gradients to an update, of which {} would take each for one; put what it should do "
+                    "{0} takes {1} gradients to an update, but {2} would take each of them for an update; put {2} "
                     "inside".format(inside._short(), inside.stages, type(self).__name__)
                 )
         super(Composite, self)._check()
@@ -32,15 +33,15 @@ class Composite(Definition):
     def _default(self, name, values):
         if name not in self.keyword_only:
             return super(Composite, self)._default(name, values)
-        found = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
-        if len(found) > 1:
+        settings = {getattr(value, name) for value in values.values() if isinstance(value, Definition)}
+        if len(settings) > 1:
             raise DefinitionError(
                 "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
             )
-        return found.pop()
+        return settings.pop()
 
     @property
-    def locality(self):  # type: ignore[override]  # derived here, a plain attribute in a base rule
+    def locality(self):  # type: ignore[override]  # a property here, a plain attribute in a base rule
         widest = ("element", "row", "variable")
         return max((child.locality for child in self.active().values()), key=widest.index)
 
@@ -84,14 +85,29 @@ class Composite(Definition):
         return var
 
     def _each(self, verb, state, hyper, children=None):
+        """Returns `{key: result}` of a verb called for each child with the child's own state and hypers."""
         children = self.active() if children is None else children
         return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in children.items()}
 
 
 class Wrapper(Composite):
-    """A definition made of another one, `inner`. Every verb is passed on; a wrapper overrides what it changes.
+    """Base class of definitions around another one, `inner`. It passes on every verb; override those to change.
 
-    One that declares more children writes `update` and `should_update` for them; the other verbs go to each.
+    Inside a verb the state of `inner` is `slots.inner` and `hyper.inner`, and its results are returned as
+    `{"inner": {...}}`. A wrapper that declares more children defines `update` and `should_update`; the other verbs go
+    to every child. `prefix` names the wrapper in the flat names of its slots, hypers and scalars: `PREFIX/NAME`.
+
+    >>> import everstep
+    >>> class Signed(everstep.Wrapper):
+    ...     prefix = "signed"
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return super(Signed, self).update(ops, ops.sign(grad), var, slots, hyper, t)
+    >>> Signed(everstep.optimizers.SGD(0.5)).inner.learning_rate
+    0.5
+
+    Args:
+        inner: the definition inside, such as `everstep.optimizers.Adam()`.
+        sparse, dense_ok: see `everstep.Definition`. Default: those of `inner`.
     """
 
     prefix = "wrapper"

@@ -1,4 +1,4 @@
-"""Values with declared settings: how definitions and schedules are built, compared, shown, copied and saved."""
+"""The base class of definitions and schedules: how they are built, compared, shown, copied and saved."""
 from __future__ import absolute_import, division, print_function
 
 import numbers
@@ -12,38 +12,38 @@ _PLAIN = (numbers.Number, str, bytes, type(u""), type(None))
 
 
 class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[misc]  # a metaclass call that Python 2 reads too
-    """Base of `Definition` and `Schedule`: immutable, built from its declared arguments."""
+    """Base class of `Definition` and `Schedule`: an immutable object, built from its declared arguments."""
 
-    kind = "object"  # the key that names the class in a config
+    kind = "object"  # the key of the class's name in a config
     keyword_only = ()  # type: tuple[str, ...]
-    hints = {}  # type: dict[str, str]  # what to do instead of giving an argument that there is not
+    hints = {}  # type: dict[str, str]  # {unknown argument: what to give instead}
 
     def __init__(self, *args, **kwargs):
         self.__dict__["_values"] = self._checked(args, kwargs)
         self._check()
 
     def _check(self):
-        """Raises an error where the object as a whole makes no sense."""
+        """Raises an error if the arguments do not fit each other."""
 
     def __setattr__(self, name, value):
         raise HyperValueError(
-            "{0} is fixed once made, so {1} cannot be set; {0}(...).replace({1}=...) is a changed copy of it".format(
-                type(self).__name__, name
-            )
+            "{0} cannot be changed once it is built, so {1} cannot be set; {0}(...).replace({1}=...) returns a changed "
+            "copy".format(type(self).__name__, name)
         )
 
     @classmethod
     def argument_names(cls):
-        """The constructor's arguments in order."""
+        """Returns the names of the constructor's arguments in order, keyword-only ones last."""
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
         return [n for n in names if n not in cls.keyword_only] + [n for n in names if n in cls.keyword_only]
 
     @classmethod
     def takes(cls, name):
-        """Whether the constructor has an argument."""
+        """Returns whether the constructor has an argument of this name."""
         return name in cls.argument_names()
 
     def _checked(self, args, kwargs):
+        """Returns `{name: checked value}` of all arguments, defaults included."""
         owner = type(self).__name__
         names = self.argument_names()
         positional = [name for name in names if name not in self.keyword_only]
@@ -53,33 +53,33 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
                     owner, len(positional), ", ".join(positional) or "none", len(args)
                 )
             )
-        given = OrderedDict(zip(positional, args))
+        arguments = OrderedDict(zip(positional, args))
         for name, value in kwargs.items():
-            if name in given:
+            if name in arguments:
                 raise DefinitionError("{} got {} twice".format(owner, name))
             if name not in names:
                 hint = "; " + self.hints[name] if name in self.hints else ""
                 raise DefinitionError(
                     "{} has no argument {}; it takes {}{}".format(owner, name, ", ".join(names) or "none", hint)
                 )
-            given[name] = value
+            arguments[name] = value
         values = OrderedDict()
         for name in names:
             declaration = self.declarations[name]
-            if name in given:
-                values[name] = declaration.check(owner, given[name])
+            if name in arguments:
+                values[name] = declaration.check(owner, arguments[name])
             else:
                 values[name] = self._default(name, values)
         return values
 
     def _default(self, name, values):
-        """What an argument is where it was not given; `values` are those before it."""
+        """Returns the default of an argument. `values` are the arguments before it."""
         if self.declarations[name].default is REQUIRED:
             raise DefinitionError("{} needs {}".format(type(self).__name__, name))
         return self.declarations[name].default
 
     def _given(self):
-        """The arguments as one would write them, those left at a keyword-only default left out."""
+        """Returns the arguments as one would write them: without keyword-only ones that have their default."""
         return OrderedDict(
             (name, value)
             for name, value in self._values.items()
@@ -87,10 +87,10 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         )
 
     def replace(self, **changes):
-        """A copy with some arguments changed."""
+        """Returns a copy with some arguments changed."""
         return type(self)(**dict(self._given(), **changes))
 
-    # Fixed once made, so a copy is the thing itself, tensors and callables in it too.
+    # Immutable, so a copy is the object itself, with the same tensors and callables in it.
 
     def __copy__(self):
         return self
@@ -126,10 +126,14 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         return self._short()
 
     def get_config(self, strict=True):
-        """A dictionary of plain values from which `from_config` makes an equal object.
+        """Returns a dictionary of plain values, from which `from_config` builds an equal object.
 
         Args:
-            strict: whether a value that is not plain (a tensor, a callable) is an error; otherwise it is left out.
+            strict: True (default) to raise an error for a value that is not plain (a tensor, a callable), False to
+                leave it out.
+
+        Raises:
+            ConfigError: a value is not plain.
         """
         config = {self.kind: type(self).__name__, "module": type(self).__module__}
         for name, value in self._values.items():
@@ -147,22 +151,31 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @classmethod
     def from_config(cls, config):
-        """The object that a config describes. Its class is looked for among those already imported."""
+        """Returns the object that a config describes. Its class must be imported already.
+
+        Args:
+            config: a dictionary from `get_config`.
+
+        Raises:
+            ConfigError: it is no such dictionary, its class is not imported, or it has an unknown argument.
+        """
         if not isinstance(config, dict) or cls.kind not in config:
             raise ConfigError(
                 "the config of a {0} is a dictionary with the key {0!r}; got {1!r}".format(cls.kind, config)
             )
-        made = cls.named(config[cls.kind], config.get("module"))
+        configured_class = cls.named(config[cls.kind], config.get("module"))
         arguments = {}
         for name, value in config.items():
             if name in (cls.kind, "module"):
                 continue
-            if not made.takes(name):
+            if not configured_class.takes(name):
                 raise ConfigError(
-                    "{} has no argument {!r}; it takes {}".format(made.__name__, name, ", ".join(made.argument_names()))
+                    "{} has no argument {!r}; it takes {}".format(
+                        configured_class.__name__, name, ", ".join(configured_class.argument_names())
+                    )
                 )
             arguments[name] = cls._from_plain(value)
-        return made(**arguments)
+        return configured_class(**arguments)
 
     @staticmethod
     def _from_plain(value):
@@ -174,47 +187,50 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     @classmethod
     def named(cls, name, module=None):
-        """The imported subclass of that name; `module` decides between several."""
+        """Returns the imported subclass of that name. `module` decides between several."""
         imported = cls.registered() + [cls]
-        known = [found for found in imported if found.__name__ == name]
-        exact = [found for found in known if found.__module__ == module]
-        if exact or len(known) == 1:
-            return (exact or known)[0]
-        if known:
+        namesakes = [subclass for subclass in imported if subclass.__name__ == name]
+        exact = [subclass for subclass in namesakes if subclass.__module__ == module]
+        if exact or len(namesakes) == 1:
+            return (exact or namesakes)[0]
+        if namesakes:
             raise ConfigError(
                 "the {} {!r} of the config is ambiguous: it is in {}, and when it was saved it was in {}".format(
-                    cls.kind, name, " and ".join(found.__module__ for found in known), module
+                    cls.kind, name, " and ".join(subclass.__module__ for subclass in namesakes), module
                 )
             )
         raise ConfigError(
             "no {} called {!r} is imported; import {} first. Known are: {}".format(
-                cls.kind, name, module or "the module that defines it", ", ".join(found.__name__ for found in imported)
+                cls.kind,
+                name,
+                module or "the module that defines it",
+                ", ".join(subclass.__name__ for subclass in imported),
             )
         )
 
     @classmethod
     def registered(cls):
-        """All imported subclasses, in the order of their names; of a class that was defined again, the last."""
-        found, waiting = {}, list(cls.__subclasses__())
+        """Returns all imported subclasses, sorted by name; of a class defined several times, the last."""
+        newest, waiting = {}, list(cls.__subclasses__())
         while waiting:
-            made = waiting.pop()
-            waiting.extend(made.__subclasses__())
-            place = made.__name__, made.__module__
-            if place not in found or found[place].serial < made.serial:
-                found[place] = made
-        return [found[place] for place in sorted(found)]
+            subclass = waiting.pop()
+            waiting.extend(subclass.__subclasses__())
+            key = subclass.__name__, subclass.__module__
+            if key not in newest or newest[key].serial < subclass.serial:
+                newest[key] = subclass
+        return [newest[key] for key in sorted(newest)]
 
 
-def once(made, what, make):
-    """Something that follows from a definition or schedule, which is fixed, and that every step asks for."""
-    known = vars(made).setdefault("_known", {})
-    if what not in known:
-        known[what] = make()
-    return known[what]
+def once(configured, name, compute):
+    """Returns `compute()`, cached under a name on a definition or schedule: every step asks for it."""
+    cache = vars(configured).setdefault("_known", {})
+    if name not in cache:
+        cache[name] = compute()
+    return cache[name]
 
 
 def _comparable(value):
-    """A value by which two objects are equal; what is not plain, such as a tensor, is equal to itself alone."""
+    """Returns a value to compare by. One that is not plain, such as a tensor, equals only itself."""
     if isinstance(value, Configured):
         return value._key()
     if isinstance(value, tuple):
@@ -226,5 +242,6 @@ def _is_plain(value):
     return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
 
 
-def _rebuilt(made, arguments):
-    return made(**arguments)
+def _rebuilt(configured_class, arguments):
+    """Builds a pickled object again."""
+    return configured_class(**arguments)

@@ -1,6 +1,6 @@
-"""What a definition is declared with: `hyper`, `option`, `slot`, `scalar`, `child`.
+"""The declarations in the class body of a definition: `hyper`, `option`, `slot`, `scalar`, `child`.
 
-A declaration is a descriptor: on an instance it gives the value that was set, on the class itself.
+A declaration is a descriptor. Read from an instance it is the argument's value, read from the class the declaration.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,16 +14,16 @@ import numpy as np
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers.contract.checks import TEXT, check_number, compute_dtype, is_tensor, static_shape
 
-_order = itertools.count()  # class bodies keep no order on Python 2.7; a counter does
+_order = itertools.count()  # Python 2.7 does not keep the order of a class body, so declarations count
 _running = threading.local()
-_NUMBERS = ("float", "int")  # what the name of a tensor's dtype may hold: float32, bfloat16, uint8, torch.float64, ...
+_NUMBERS = ("float", "int")  # parts of the names of allowed dtypes: float32, bfloat16, uint8, torch.float64, ...
 _SLOT_DTYPES = ("float16", "float32", "float64", "int32", "int64")
-REQUIRED = object()  # a declaration without a default: its argument must be given
+REQUIRED = object()  # the default of a declaration without one: the argument must be given
 
 
 @contextlib.contextmanager
 def running_rule(running=True):
-    """While a rule runs, its hypers come as arguments; reading them through `self` would freeze them."""
+    """Marks that a verb runs. It gets hypers as arguments; reading one through `self` would freeze its value."""
     before = getattr(_running, "now", False)
     _running.now = running
     try:
@@ -33,10 +33,10 @@ def running_rule(running=True):
 
 
 class Declaration(object):
-    """Base of all declarations: knows its name, its owner and its place in the class body."""
+    """Base class of declarations. Each knows its name and its place in the class body."""
 
     kind = "declaration"
-    is_argument = False  # whether the constructor takes it
+    is_argument = False  # whether it is an argument of the constructor
     default = REQUIRED
 
     def __init__(self):
@@ -49,17 +49,27 @@ class Declaration(object):
         return self.read(instance)
 
     def read(self, instance):
+        """Returns what reading the attribute on an instance gives."""
         raise RuleError(
-            "{0}.{1} is a {2}: it has no value outside a step. Read it from the argument that the rule is "
-            "given (`slots.{1}`, `hyper.{1}`).".format(type(instance).__name__, self.name, self.kind)
+            "{0}.{1} is a {2}: it has no value outside a step. Inside one, read it from the arguments of the verb "
+            "(`slots.{1}`, `hyper.{1}`).".format(type(instance).__name__, self.name, self.kind)
         )
 
     def check(self, owner, value):
-        """The value as it is kept, or an error that says what was needed."""
+        """Returns an argument's value as the definition keeps it, or raises HyperTypeError or HyperValueError.
+
+        Args:
+            owner: the class's name, for the message.
+            value: the argument.
+        """
         return value
 
     def check_declaration(self, owner):
-        """Raises DefinitionError where the declaration makes no sense in its class, `owner`."""
+        """Raises DefinitionError if the declaration does not fit its class, such as a default outside of the bounds.
+
+        Args:
+            owner: the class.
+        """
         if self.is_argument and self.default is not REQUIRED:
             try:
                 self.default = self.check(owner.__name__, self.default)
@@ -71,7 +81,27 @@ class Declaration(object):
 
 
 class Hyper(Declaration):
-    """A number the user sets: a float, a scalar tensor, a callable or a schedule."""
+    """Declares a hyperparameter: a number that the user sets, and that may change during training.
+
+    It becomes an argument of the constructor. The user gives a float, a scalar tensor, a callable without arguments or
+    an `everstep.Schedule`. Verbs read it as `hyper.NAME`, a single number, evaluated at each step.
+
+    Args:
+        default: a number. Without it the argument must be given.
+        minimum, maximum: inclusive bounds of numbers. Default None: no bound. Tensors, callables and schedules are not
+            checked when the definition is built.
+
+    Raises:
+        DefinitionError: the default does not fit the bounds, or the name is reserved. Raised when the class is defined.
+
+    >>> import everstep
+    >>> class Descent(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.01, minimum=0)
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return hyper.learning_rate * grad, {}
+    >>> Descent(learning_rate=0.5).learning_rate
+    0.5
+    """
 
     kind = "hyper"
     is_argument = True
@@ -85,7 +115,7 @@ class Hyper(Declaration):
     def read(self, instance):
         if getattr(_running, "now", False):
             raise RuleError(
-                "{0}.{1} was read through `self` inside a rule, which would freeze it; use `hyper.{1}`.".format(
+                "{0}.{1} was read through `self` inside a rule, which would freeze its value; use `hyper.{1}`.".format(
                     type(instance).__name__, self.name
                 )
             )
@@ -113,9 +143,30 @@ class Hyper(Declaration):
 
 
 class Option(Declaration):
-    """A setting fixed at construction. Its default gives its type; one of None takes anything.
+    """Declares an option: a setting of the rule that never changes during training.
 
-    With `schedule`, it may be an everstep.Schedule too, which the rule asks itself.
+    It becomes an argument of the constructor. Verbs read it as `self.NAME` and may use Python's `if` on it. The
+    default sets the type: bool, int, float or str. An option whose default is None takes any value, or with a minimum
+    None or a number. Lists become tuples.
+
+    Args:
+        default: the value if the argument is not given. Without it the argument must be given.
+        choices: a tuple of the values allowed. Default None: any value of the type.
+        minimum, maximum: inclusive bounds of a number. Default None: no bound.
+        schedule: True to allow an `everstep.Schedule` too, which the verbs evaluate themselves. Default False.
+
+    Raises:
+        DefinitionError: the default does not fit the other arguments, or the name is reserved. Raised when the class is
+            defined.
+
+    >>> import everstep
+    >>> class Descent(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.01)
+    ...     signed = everstep.option(False)
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return hyper.learning_rate * (ops.sign(grad) if self.signed else grad), {}
+    >>> Descent(signed=True).signed
+    True
     """
 
     kind = "option"
@@ -136,39 +187,63 @@ class Option(Declaration):
         if self.schedule and _is_a("schedule", value):
             return value
         what = "{}.{}".format(owner, self.name)
-        wanted = type(self.default)
+        default_type = type(self.default)
         if self.choices is not None:
             if value not in self.choices:
                 choices = ", ".join(map(repr, self.choices))
                 raise HyperValueError("{} must be one of {}; got {!r}".format(what, choices, value))
-        elif wanted is bool:
+        elif default_type is bool:
             if not isinstance(value, (bool, np.bool_)):
                 raise HyperTypeError("{} takes True or False; got {!r}".format(what, value))
             return bool(value)
-        elif wanted in (int, float):
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral if wanted is int else numbers.Real):
-                kind = "a whole number" if wanted is int else "a number"
+        elif default_type in (int, float):
+            number_type = numbers.Integral if default_type is int else numbers.Real
+            if isinstance(value, bool) or not isinstance(value, number_type):
+                kind = "a whole number" if default_type is int else "a number"
                 raise HyperTypeError("{} takes {}; got {!r}".format(what, kind, value))
             check_number(what, value, self.minimum, self.maximum)
-            return int(value) if wanted is int else float(value)  # type: ignore[call-overload]  # a Real has neither
+            return int(value) if default_type is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif self.default is None and self.minimum is not None and value is not None:
             return float(check_number(what, value, self.minimum, self.maximum))
-        elif wanted in TEXT and not isinstance(value, TEXT):
+        elif default_type in TEXT and not isinstance(value, TEXT):
             raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
-        # JSON knows neither tuples nor NumPy's numbers; and a list would change under a definition that is fixed.
+        # JSON has neither tuples nor NumPy numbers. A list could change, and a definition must not.
         value = value.item() if isinstance(value, np.generic) else value
         return tuple(value) if isinstance(value, list) else value
 
 
 class Slot(Declaration):
-    """Per-variable state, by role.
+    """Declares a slot: state that the optimizer keeps for each variable, such as a momentum.
 
-    `init` is a number, the name of an option that holds it, or `everstep.VARIABLE` (start at the variable's
-    value). `shape` is None (the variable's), "row" (one number for each row), a tuple, or a function of the
-    variable's record. `dtype` is a name, or None: the dtype in which rules compute, which is float32 for 16-bit
-    variables (Adam's v would be lost to underflow in float16) and else the variable's own. `when` says whether the
-    slot exists: the name of an option (it is true) or of a hyper (it was not given as the number 0), or a predicate
-    on the definition.
+    Verbs read it as `slots.NAME` and return its new value as `{NAME: value}`. Each slot must be returned by `update`
+    or `collect`, unchanged if need be.
+
+    Args:
+        init: the initial value: a number, the name of an option that holds it, or `everstep.VARIABLE` for the
+            variable's value. Default 0.
+        shape: None (default) for the variable's shape, "row" for one number for each row (shape[:1] + (1, ..., 1)), a
+            tuple, or a function of the `everstep.Variable` that returns a tuple.
+        dtype: "float16", "float32", "float64", "int32" or "int64". Default None: the dtype in which rules compute,
+            which is float32 for 16-bit variables (Adam's v would underflow in float16) and else the variable's own.
+        when: whether the slot exists. The name of an option: if it is true. The name of a hyper: unless it was given as
+            the number 0. A function of the definition: if it returns True. Default None: always.
+
+    Raises:
+        DefinitionError: an argument is none of these, or the name is reserved. Raised when the class is defined.
+
+    >>> import everstep
+    >>> class Momentum(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.01)
+    ...     m = everstep.slot()
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         m = 0.9 * slots.m + grad
+    ...         return hyper.learning_rate * m, {"m": m}
+    >>> import numpy
+    >>> weights = numpy.zeros(2)
+    >>> optimizer = Momentum().bind(numpy)
+    >>> optimizer.apply_gradients([(numpy.array([1.0, -2.0]), weights)])
+    >>> optimizer.get_slot(weights, "m")
+    array([ 1., -2.])
     """
 
     kind = "slot"
@@ -183,14 +258,18 @@ class Slot(Declaration):
     def exists(self, definition):
         if self.when is None:
             return True
-        with running_rule(False):  # a rule may ask for it, but it was decided at construction
+        with running_rule(False):  # a verb may ask `has_slot`; the answer was fixed at construction
             value = self.when(definition) if callable(self.when) else getattr(definition, self.when)
         if isinstance(definition.declarations.get(self.when), Hyper):
             return not (isinstance(value, float) and value == 0)
         return bool(value)
 
     def initial_value(self, definition):
-        """A float, or VARIABLE."""
+        """Returns the slot's initial value for a definition: a float, or VARIABLE for the variable's own value.
+
+        Args:
+            definition: the definition that has the slot.
+        """
         if self.init is VARIABLE:
             return VARIABLE
         return float(getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init)
@@ -214,7 +293,7 @@ class Slot(Declaration):
             )
         if not (self.dtype is None or self.dtype in _SLOT_DTYPES):
             raise DefinitionError(
-                "{}: the dtype of a slot is None (the variable's) or one of {}; got {!r}".format(
+                "{}: the dtype of a slot is None (the one in which rules compute) or one of {}; got {!r}".format(
                     what, ", ".join(_SLOT_DTYPES), self.dtype
                 )
             )
@@ -230,7 +309,17 @@ class Slot(Declaration):
             )
 
     def shape_for(self, record):
-        """The slot's shape for a variable's record: a tuple of ints."""
+        """Returns the slot's shape for one variable.
+
+        Args:
+            record: the variable, an `everstep.Variable`.
+
+        Returns:
+            A tuple of ints.
+
+        Raises:
+            DefinitionError: the function given as `shape` returned something else.
+        """
         if self.shape is None:
             return tuple(record.shape)
         if self.shape == "row":
@@ -249,7 +338,25 @@ class Slot(Declaration):
 
 
 class Scalar(Declaration):
-    """State shared by all variables, advanced once per update."""
+    """Declares a scalar: one float32 of state for the whole optimizer, such as a product of betas.
+
+    Verbs read it as `hyper.NAME`. `advance` returns its new value, once for each update.
+
+    Args:
+        init: the initial value, a number. Default 0.
+
+    Raises:
+        DefinitionError: init is no number, or the name is reserved. Raised when the class is defined.
+
+    >>> import everstep
+    >>> class Warming(everstep.Definition):
+    ...     learning_rate = everstep.hyper(0.01)
+    ...     product = everstep.scalar(1.0)
+    ...     def advance(self, ops, scalars, hyper, t):
+    ...         return {"product": scalars.product * 0.9}
+    ...     def update(self, ops, grad, var, slots, hyper, t):
+    ...         return hyper.learning_rate * (1 - hyper.product) * grad, {}
+    """
 
     kind = "scalar"
 
@@ -262,7 +369,11 @@ class Scalar(Declaration):
 
 
 class Child(Declaration):
-    """Another definition that a wrapper is made of."""
+    """Declares a child: another definition that a wrapper contains. It is an argument of the constructor.
+
+    `everstep.Wrapper` declares `inner = child()`. Verbs call it as `self.NAME`; its state is `slots.NAME`, its hypers
+    are `hyper.NAME`.
+    """
 
     kind = "child"
     is_argument = True
@@ -281,11 +392,12 @@ class Child(Declaration):
 
 
 def _is_a(kind, value):
-    """Whether a value is an everstep definition or schedule, told by what their metaclass gives all such classes."""
+    """Returns whether a value is a definition or schedule, without an import of those: their metaclass marks them."""
     return hasattr(type(value), "declared_order") and type(value).kind == kind
 
 
 def _checked_init(what, init, needed):
+    """Returns `init` as a float, or raises DefinitionError, which says what is `needed`."""
     try:
         return check_number(what, init)
     except (HyperTypeError, HyperValueError):
@@ -297,7 +409,7 @@ class _Variable(object):
         return "everstep.VARIABLE"
 
 
-VARIABLE = _Variable()  # a slot with this `init` starts at its variable's value
+VARIABLE = _Variable()  # the `init` of slots that start at the variable's value
 
 hyper = Hyper
 option = Option

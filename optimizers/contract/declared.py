@@ -1,4 +1,4 @@
-"""The metaclass of definitions and schedules: it collects what a class body declares and refuses mistakes."""
+"""The metaclass of definitions and schedules. It collects the declarations of a class body and reports mistakes."""
 from __future__ import absolute_import, division, print_function
 
 import itertools
@@ -12,10 +12,10 @@ _TAKES_ANY = 0x04  # the flag of a function that has *args
 
 
 class Declared(type):
-    """Metaclass that collects declarations in order and refuses names that would hide something."""
+    """Metaclass that collects declarations in order, and refuses names that would hide another attribute."""
 
-    # Names that native optimizers and definitions use themselves, and that no hyper, option or slot may take.
-    # `lr` is an alias of learning_rate on every Keras; the others are attributes that callbacks and checkpoints read.
+    # Names that native optimizers and definitions use themselves, so no hyper, option or slot may have them. `lr` is an
+    # alias of learning_rate on every Keras. The others are attributes that callbacks and checkpoints read.
     reserved = frozenset(
         "definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm use_locking "
         "iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables get_slot "
@@ -24,7 +24,7 @@ class Declared(type):
     )
     declarations = {}  # type: dict[str, Declaration]
     declared_order = ()  # type: tuple[str, ...]
-    serial = 0  # which of two classes of one name was made last
+    serial = 0  # the higher one of two classes of the same name was defined later
 
     def __new__(mcs, class_name, bases, body):
         inherited = {}
@@ -32,32 +32,33 @@ class Declared(type):
             inherited.update(getattr(base, "declarations", {}))
         for name, value in body.items():
             mcs.check_member(class_name, bases, name, value, inherited)
-        own = {name: value for name, value in body.items() if isinstance(value, Declaration)}
-        for name, value in own.items():
+        declared = {name: value for name, value in body.items() if isinstance(value, Declaration)}
+        for name, value in declared.items():
             if value.name is not None:
                 raise DefinitionError(
-                    "{}.{} is declared with the {} that is called {} already; make one for each".format(
+                    "{}.{} is declared with the {} that is called {} already; declare each with its own call".format(
                         class_name, name, value.kind, value.name
                     )
                 )
             value.name = name
-            # An overridden declaration keeps the place of the first one, so that positional arguments stay put.
+            # An overriding declaration keeps its place, so that the order of positional arguments stays.
             value.order = inherited[name].order if name in inherited else value.order
-        made = super(Declared, mcs).__new__(mcs, class_name, bases, body)
-        made.declarations = dict(inherited, **own)
-        made.declared_order = tuple(sorted(made.declarations, key=lambda name: made.declarations[name].order))
-        made.serial = next(_serials)
-        for value in own.values():
-            value.check_declaration(made)
-        return made
+        cls = super(Declared, mcs).__new__(mcs, class_name, bases, body)
+        cls.declarations = dict(inherited, **declared)
+        cls.declared_order = tuple(sorted(cls.declarations, key=lambda name: cls.declarations[name].order))
+        cls.serial = next(_serials)
+        for value in declared.values():
+            value.check_declaration(cls)
+        return cls
 
     @classmethod
     def check_member(mcs, class_name, bases, name, value, inherited):
+        """Raises DefinitionError if one name of a class body is a mistake."""
         what = "{}.{}".format(class_name, name)
         if name == "__init__" and any(hasattr(base, "verbs") for base in bases):
             raise DefinitionError(
-                "{0}.__init__ is not yours to write: declare what {0} takes with everstep.hyper and everstep.option, "
-                "and its constructor is made from that".format(class_name)
+                "{0}.__init__ is not yours to write: declare the arguments of {0} with everstep.hyper and "
+                "everstep.option, and its constructor is made from them".format(class_name)
             )
         if not isinstance(value, Declaration):
             if name in inherited:
@@ -75,11 +76,12 @@ class Declared(type):
                         what, value.kind, inherited[name].kind
                     )
                 )
-        elif (name, value.kind) != ("inner", "child"):  # as a wrapper's is called
+        elif (name, value.kind) != ("inner", "child"):  # the child of a wrapper may have this reserved name
             mcs.check_name(what, bases, name)
 
     @classmethod
     def check_name(mcs, what, bases, name):
+        """Raises DefinitionError if a declared name is private, reserved or an inherited attribute."""
         if name.startswith("_") or "__" in name:
             raise DefinitionError("{}: a declared name has no leading or double underscore".format(what))
         members = {member for base in bases for member in dir(base) if not member.startswith("_")}
@@ -92,16 +94,16 @@ class Declared(type):
 
     @classmethod
     def check_verb(mcs, what, bases, name, value):
-        """A verb takes what the engine gives it, whatever the arguments are called."""
+        """Raises DefinitionError if a verb takes another number of arguments than the engine gives it."""
         if not any(name in getattr(base, "verbs", ()) for base in bases) or not isinstance(value, types.FunctionType):
             return
         needed = inspect_arguments(next(getattr(base, name) for base in bases if hasattr(base, name)))
-        found = inspect_arguments(value)
-        if len(found) != len(needed) and not value.__code__.co_flags & _TAKES_ANY:
-            raise DefinitionError("{}({}) must take ({})".format(what, ", ".join(found), ", ".join(needed)))
+        names = inspect_arguments(value)
+        if len(names) != len(needed) and not value.__code__.co_flags & _TAKES_ANY:
+            raise DefinitionError("{}({}) must take ({})".format(what, ", ".join(names), ", ".join(needed)))
 
 
 def inspect_arguments(function):
-    """The names of a function's positional arguments; `inspect` has no one name for this on Python 2 and 3."""
+    """Returns the names of a function's positional arguments. `inspect` has no call for this on both Python 2 and 3."""
     code = getattr(function, "__func__", function).__code__
     return code.co_varnames[: code.co_argcount]

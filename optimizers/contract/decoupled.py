@@ -5,7 +5,10 @@ from everstep.optimizers.contract.closed_forms import decayed
 
 
 class Decoupled(object):
-    """Stands before the rule's class; the definition declares `weight_decay` and `decay_times_rate`."""
+    """Mixin that subtracts weight_decay * var in each update, times the learning rate if `decay_times_rate`.
+
+    List it before the rule's class. The subclass declares the hyper `weight_decay` and the option `decay_times_rate`.
+    """
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(Decoupled, self).update(ops, grad, var, slots, hyper, t)  # type: ignore[misc]
@@ -16,4 +19,5 @@ class Decoupled(object):
         return change + decayed(ops, self.share(hyper), steps) * var, new
 
     def share(self, hyper):
+        """Returns the share of the variable that one update takes off."""
         return hyper.learning_rate * hyper.weight_decay if self.decay_times_rate else hyper.weight_decay  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Declares that a rule is a well-known one, for which frameworks have fused kernels."""
+"""Declares that a rule is a well-known one, which frameworks have fused kernels for."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
@@ -9,23 +9,28 @@ if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 
-# The rules that everstep.compat.engine.fused has kernels of.
+# The rules that everstep.compat.engine.fused has kernels for.
 KERNEL_NAMES = frozenset(
     "adadelta adagrad adam adamax adamw addsign ftrl nadam nadamw powersign proximal_adagrad rmsprop sgd sgdw".split()
 )
 
 
 class kernel(object):
-    """A declaration, `kernel = everstep.kernel("adam")`: this definition's `update` is the rule of that name.
+    """Declares that `update` computes a well-known rule: `kernel = everstep.kernel("adam")`.
 
-    Where a framework has a kernel for it, the engine may run that in place of `update`; the numbers stay within the
-    bounds of docs/numbers.md, which a test of everstep's shows for each. The definition has the hypers, options and
-    slots that the rule of that name has in `everstep.optimizers`, under the same names. A subclass that overrides
-    `update` loses the word.
+    If a framework has a kernel for the rule, the engine may run it instead of `update`. The numbers stay within the
+    bounds of docs/numbers.md, which a test of everstep checks for each definition. The definition must have the hypers,
+    options and slots of the rule of that name in `everstep.optimizers`, under the same names. A subclass that overrides
+    `update` has no kernel.
 
     Args:
-        name: one of those in KERNEL_NAMES: "adam", "sgd", ...
-        when: the name of an option, or a predicate on the definition, that says whether it holds; always unless given.
+        name: the rule: "adadelta", "adagrad", "adam", "adamax", "adamw", "addsign", "ftrl", "nadam", "nadamw",
+            "powersign", "proximal_adagrad", "rmsprop", "sgd" or "sgdw".
+        when: the name of an option, or a function of the definition, that tells whether the rule is the well-known one.
+            Default None: always.
+
+    Raises:
+        DefinitionError: no kernel has this name, or `when` is neither a name nor a function.
 
     >>> import everstep
     >>> class MyAdam(everstep.optimizers.Adam):
@@ -41,6 +46,11 @@ class kernel(object):
         self.name, self.when = name, when
 
     def holds(self, definition):
+        """Returns whether a definition, with its options, is the rule of this name.
+
+        Args:
+            definition: an instance of the class that has this declaration.
+        """
         if self.when is None:
             return True
         return bool(self.when(definition) if callable(self.when) else getattr(definition, self.when))
@@ -50,18 +60,18 @@ class kernel(object):
 
 
 def kernel_of(definition):
-    """The `kernel` that says what a definition's `update` is; None where nothing does."""
+    """Returns the `kernel` declaration that holds for a definition; None if there is none."""
     return once(definition, "kernel", lambda: _kernel_of(definition))
 
 
 def _kernel_of(definition):
-    made = type(definition)  # type: Any
-    owner = next(base for base in made.__mro__ if "kernel" in vars(base))
+    rule = type(definition)  # type: Any
+    owner = next(base for base in rule.__mro__ if "kernel" in vars(base))
     declared = vars(owner)["kernel"]
-    if declared is None or _function(made.update) is not _function(owner.update) or not declared.holds(definition):
+    if declared is None or _function(rule.update) is not _function(owner.update) or not declared.holds(definition):
         return None
     return declared
 
 
 def _function(method):
-    return getattr(method, "__func__", method)  # Python 2 wraps it
+    return getattr(method, "__func__", method)  # Python 2 wraps it in a method

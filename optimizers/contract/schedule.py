@@ -1,4 +1,4 @@
-"""Hypers that change with the number of updates, the same object on every target."""
+"""Schedules: hypers that change with the number of updates. The same object works on every target."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -8,38 +8,72 @@ from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import option
 
-_OF_VARIABLES = frozenset(["assign", "dtype", "eval", "numpy"])  # what Keras's get_value and set_value ask for
+_OF_VARIABLES = frozenset(["assign", "dtype", "eval", "numpy"])  # what Keras's get_value and set_value read
 
 
 class Schedule(Configured):
-    """A hyper's value as a function of the number of updates done so far.
+    """Base class of schedules: a hyper's value as a function of the number of updates so far.
 
-    Subclass it, declare its settings as options and write `value(ops, updates)`: pure maths on a scalar that
-    counts from 0.0, in the ops of the table. Calling a schedule evaluates it with NumPy:
+    A subclass declares its settings as options and defines `value`. The definition evaluates the schedule at each step.
+    It counts updates, not steps: with `accumulate` there are fewer. Calling a schedule evaluates it with NumPy and
+    returns a float:
 
     >>> import everstep
-    >>> everstep.InverseTimeDecay(0.1, rate=0.5)(2)
-    0.05
+    >>> class Halving(everstep.Schedule):
+    ...     initial = everstep.option(0.1)
+    ...     def value(self, ops, updates):
+    ...         return self.initial * 0.5**updates
+    >>> Halving(1.0)(2)
+    0.25
+    >>> everstep.optimizers.SGD(Halving(1.0)).learning_rate
+    Halving(initial=1.0)
+
+    Args: the options that the subclass declares, in the order of the class body.
+
+    Raises:
+        DefinitionError: an argument is missing or unknown.
+        HyperTypeError: an argument is of the wrong type.
+        HyperValueError: an argument is outside of its bounds.
     """
 
     kind = "schedule"
     verbs = ("value",)
 
     def value(self, ops, updates):
+        """Returns the value for the next update. A subclass must define it.
+
+        Args:
+            ops: the operations, see `everstep.Definition`.
+            updates: the number of updates so far, from 0.0: a single float.
+
+        Returns:
+            A single float.
+
+        Raises:
+            RuleError: the class does not define it.
+        """
         raise RuleError("{} must define value(self, ops, updates)".format(type(self).__name__))
 
     def __getattr__(self, name):
         message = "{} has no attribute {!r}".format(type(self).__name__, name)
         if name in _OF_VARIABLES:
-            message += "; it is a schedule, which decides the value at every step, and no variable to read or set"
+            message += "; it is a schedule, which sets the value at every step, not a variable to read or set"
         raise AttributeError(message)
 
     def __call__(self, updates):
+        """Returns the value after a number of updates, as a float."""
         return float(self.value(binder.numpy_ops, np.float64(updates)))
 
 
 class InverseTimeDecay(Schedule):
-    """`initial / (1 + rate * updates)`: what the `decay` argument of Keras 2.x optimizers does.
+    """Decays as initial / (1 + rate * updates).
+
+    The `decay` argument of Keras 2 optimizers is this rate. Keras's InverseTimeDecay
+    (https://keras.io/api/optimizers/learning_rate_schedules/inverse_time_decay/) has rate = decay_rate / decay_steps.
+
+    Args:
+        initial: the value at 0 updates. Default 0.001.
+        rate: the growth of the divisor with each update, at least 0. Default 0: constant.
 
     >>> InverseTimeDecay(1e-2, rate=1e-3)(1000)
     0.005
@@ -53,7 +87,16 @@ class InverseTimeDecay(Schedule):
 
 
 class ExponentialDecay(Schedule):
-    """`initial * rate ** (updates / decay_steps)`, the exponent rounded down with `staircase`.
+    """Decays as initial * rate^(updates / decay_steps).
+
+    As in Keras: https://keras.io/api/optimizers/learning_rate_schedules/exponential_decay/.
+
+    Args:
+        initial: the value at 0 updates. Default 0.001.
+        decay_steps: the number of updates in which the value is multiplied by `rate`. Default 1.
+        rate: the factor, at least 0. Default 0.96.
+        staircase: True to round the exponent down, so that the value changes only every `decay_steps` updates. Default
+            False.
 
     >>> ExponentialDecay(1.0, decay_steps=10, rate=0.5, staircase=True)(25)
     0.25
@@ -70,9 +113,17 @@ class ExponentialDecay(Schedule):
 
 
 class PolynomialDecay(Schedule):
-    """`(initial - end) * (1 - updates / decay_steps) ** power + end`, then `end`.
+    """Decays as (initial - end) * (1 - updates / decay_steps)^power + end. After decay_steps updates it stays at `end`.
 
-    With `cycle`, decay_steps grows to its next multiple whenever it is reached.
+    As in Keras: https://keras.io/api/optimizers/learning_rate_schedules/polynomial_decay/.
+
+    Args:
+        initial: the value at 0 updates. Default 0.001.
+        decay_steps: the number of updates until `end`. Default 1.
+        end: the last value. Default 0.0001.
+        power: the exponent, at least 0. Default 1: a line.
+        cycle: True to replace decay_steps by its next multiple whenever it is reached, so that the value rises again.
+            Default False.
 
     >>> PolynomialDecay(1.0, decay_steps=10, end=0.0)(4)
     0.6
@@ -94,7 +145,13 @@ class PolynomialDecay(Schedule):
 
 
 class PiecewiseConstantDecay(Schedule):
-    """`values[0]` up to `boundaries[0]` updates, that one included, `values[1]` up to the next, and so on.
+    """Is values[0] while updates <= boundaries[0], then values[1] while updates <= boundaries[1], and so on.
+
+    As in Keras: https://keras.io/api/optimizers/learning_rate_schedules/piecewise_constant_decay/.
+
+    Args:
+        boundaries: a tuple of increasing numbers of updates. Default (): constant.
+        values: a tuple of values, one more than boundaries. Default (0.001,).
 
     >>> PiecewiseConstantDecay((2, 5), (1.0, 0.5, 0.1))(3)
     0.5
@@ -104,16 +161,28 @@ class PiecewiseConstantDecay(Schedule):
     values = option((1e-3,))
 
     def value(self, ops, updates):
-        found = self.values[0] + updates * 0
+        result = self.values[0] + updates * 0
         for boundary, value in zip(self.boundaries, self.values[1:]):
-            found = ops.where(updates > boundary, value, found)
-        return found
+            result = ops.where(updates > boundary, value, result)
+        return result
 
 
 class CosineDecay(Schedule):
-    """Half a cosine from `initial` to `alpha * initial` (Loshchilov & Hutter 2017, arXiv:1608.03983, equation 5).
+    """Decays along half a cosine from `initial` to alpha * initial, then stays there.
 
-    With warmup_steps, first a line from `initial` to `warmup_target`, which the cosine then starts from.
+    value = initial * (alpha + (1 - alpha) * (1 + cos(pi * updates / decay_steps)) / 2)
+
+    This is SGDR without restarts: Loshchilov & Hutter 2017, https://arxiv.org/abs/1608.03983, equation 5. With
+    warmup_target, the value first grows along a line from `initial` to warmup_target, in warmup_steps updates. Then the
+    cosine starts from warmup_target, as in Keras:
+    https://keras.io/api/optimizers/learning_rate_schedules/cosine_decay/.
+
+    Args:
+        initial: the value at 0 updates. Default 0.001.
+        decay_steps: the number of updates of the cosine, without those of the warmup. Default 1.
+        alpha: the last value, as a share of the value that the cosine starts from. Default 0.
+        warmup_target: the value at the end of the warmup, at least 0. Default None: no warmup.
+        warmup_steps: the number of updates of the warmup. Default 0.
 
     >>> round(CosineDecay(1.0, decay_steps=10)(5), 6)
     0.5
@@ -136,23 +205,26 @@ class CosineDecay(Schedule):
 
 
 class CosineDecayRestarts(Schedule):
-    """Cosines from `initial` to `alpha * initial`, one after the other: SGDR.
+    """Decays along half a cosine, again and again: SGDR.
 
-    As in Loshchilov & Hutter 2017, arXiv:1608.03983, equation 5. The first takes `decay_steps` updates, each other
-    `multiplier` times as many as the one before, and starts at `peak` times its start. It is a function of the number
-    of updates, so that a run that is resumed is where it was.
+    For cosine i = 0, 1, ..., which starts after start_i updates and takes steps_i = decay_steps * multiplier^i:
+    value = initial * (alpha + (1 - alpha) * peak^i * (1 + cos(pi * (updates - start_i) / steps_i)) / 2)
 
-    TensorFlow's schedule of this name has t_mul for multiplier and m_mul for peak; there multiplier is 2. A cosine of
-    keras-adamw is CosineDecay with decay_steps of its total_iterations - 1, initial of the rate times eta_max and alpha
-    of eta_min / eta_max: its last update has the least rate, and the one after it starts anew.
+    From Loshchilov & Hutter 2017, https://arxiv.org/abs/1608.03983, equation 5. The value depends on the number of
+    updates alone, so a resumed run continues where it was.
+
+    In Keras's schedule of this name (https://keras.io/api/optimizers/learning_rate_schedules/cosine_decay_restarts/)
+    multiplier is t_mul, with default 2, and peak is m_mul. A cosine of keras-adamw is
+    CosineDecay(learning_rate * eta_max, decay_steps=total_iterations - 1, alpha=eta_min / eta_max). Its last update has
+    the lowest rate; the update after it starts a new cosine.
 
     Args:
-        initial: the value at first.
-        decay_steps: number of updates of the first cosine.
-        multiplier: at least 1; 1.
-        peak: 1.
-        alpha: 0.
-        done: number of updates by which the first cosine has gone on at the first of them; 0.
+        initial: the value at the start of the first cosine. Default 0.001.
+        decay_steps: the number of updates of the first cosine. Default 1.
+        multiplier: the length of each cosine relative to the one before, at least 1. Default 1.
+        peak: the height of each cosine relative to the one before, at least 0. Default 1.
+        alpha: the lowest value, as a share of `initial`. Default 0.
+        done: the number of updates of the first cosine that count as done at 0 updates. Default 0.
 
     >>> schedule = CosineDecayRestarts(1.0, decay_steps=10, multiplier=2.0)
     >>> [round(schedule(updates), 3) for updates in (0, 5, 10, 20, 30)]
@@ -173,7 +245,12 @@ class CosineDecayRestarts(Schedule):
         return self.initial * ((1 - self.alpha) * self.peak**number * 0.5 * (1 + ops.cos(np.pi * part)) + self.alpha)
 
     def cycle(self, ops, updates):
-        """(which cosine, after how many updates it started)"""
+        """Returns the number of the current cosine, and the number of updates after which it started.
+
+        Args:
+            ops: the operations, see `everstep.Definition`.
+            updates: the number of updates so far, plus `done`: a single float.
+        """
         if self.multiplier == 1:
             number = ops.floor(updates / self.decay_steps)
             return number, number * self.decay_steps
@@ -182,7 +259,8 @@ class CosineDecayRestarts(Schedule):
         def start(number):
             return self.decay_steps * (self.multiplier**number - 1) / growth
 
-        # Logarithms and powers are of rounded numbers, but a cosine starts at its first update all the same.
+        # The logarithm and the powers are rounded, so the number they give may be off by one. The margin lets a cosine
+        # start exactly at its first update.
         now = updates + 1e-3 + 1e-6 * updates
         number = ops.floor(ops.log(1 + updates * growth / self.decay_steps) / np.log(self.multiplier))
         number = ops.where(now >= start(number + 1), number + 1, number)
@@ -191,11 +269,20 @@ class CosineDecayRestarts(Schedule):
 
 
 class Warmup(Schedule):
-    """A line from `start` to what `of` has at first, in `steps` updates, and then `of`: a number or another schedule.
+    """Grows along a line from `start` to the first value of `of`, in `steps` updates. Then it is `of`.
 
-    The other schedule counts from the first update, as BERT's does, or with `shift` from the end of the line, so that
-    there is no jump: `get_linear_schedule_with_warmup` of Transformers is Warmup(PolynomialDecay(rate, decay_steps=all
-    updates - steps, end=0), steps, shift=True).
+    value = start + (of(0) - start) * updates / steps, while updates < steps
+
+    As for BERT, a schedule in `of` counts updates from the first one, the warmup included. With `shift` it counts from
+    the end of the warmup, so that the value does not jump there. `get_linear_schedule_with_warmup` of Transformers
+    (https://huggingface.co/docs/transformers/main_classes/optimizer_schedules) is
+    Warmup(PolynomialDecay(rate, decay_steps=all_updates - steps, end=0), steps, shift=True).
+
+    Args:
+        of: a number or another schedule. Default 0.001.
+        steps: the number of updates of the warmup. Default 1.
+        start: the value at 0 updates. Default 0.
+        shift: True to start the other schedule after the warmup. Default False.
 
     >>> [Warmup(0.5, steps=4)(updates) for updates in (0, 1, 4, 9)]
     [0.0, 0.125, 0.5, 0.5]

@@ -1,7 +1,8 @@
-"""A definition and its children as one tree with flat names.
+"""Treats a definition and its children as one tree, and maps nested names to flat ones.
 
-Inside a rule names nest (`slots.inner.m`); outside and on disk they are flat: a base rule's are bare (`m`), a
-wrapper's carry its prefix (`accumulate/sum`), and where a wrapper has several children their key comes first.
+Inside a verb names nest (`slots.inner.m`). Outside and on disk they are flat. The names of a base rule stay as they are
+(`m`), those of a wrapper get its prefix (`accumulate/sum`). If a wrapper has several children, the child's key comes
+first.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -15,60 +16,64 @@ Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
 
 
 def tree(definition):
-    """The nodes of a definition, each with the prefix of its names."""
+    """Returns a definition as a `Node`: the definition, the prefix of its flat names, and its children's nodes."""
     return once(definition, "tree", lambda: _node(definition, "", set()))
 
 
 def _node(definition, keys, seen):
-    own = keys + definition.prefix + "/" if definition.prefix else keys
-    repeat, base = 0, own
-    while definition.prefix and own in seen:  # the same wrapper twice: the outer one keeps the plain name
+    prefix = keys + definition.prefix + "/" if definition.prefix else keys
+    repeat, base = 0, prefix
+    while definition.prefix and prefix in seen:  # the same wrapper twice: the outer one keeps the plain name
         repeat += 1
-        own = "{}_{}/".format(base[:-1], repeat)
-    seen.add(own)
+        prefix = "{}_{}/".format(base[:-1], repeat)
+    seen.add(prefix)
     children = definition.children()
-    inner = OrderedDict()
+    nodes = OrderedDict()
     for key, child in children.items():
-        inner[key] = _node(child, keys if len(children) == 1 else keys + key + "/", seen)
-    return Node(definition, own, inner)
+        nodes[key] = _node(child, keys if len(children) == 1 else keys + key + "/", seen)
+    return Node(definition, prefix, nodes)
 
 
 def walk(node, active=False):
-    """A node and all below it, children before their wrapper, so that a base rule's names come first.
+    """Yields all nodes of a tree, children before their wrapper, so that the names of the base rule come first.
 
     Args:
-        active: whether children are left out that have no part in the variable that the definition is specialized for.
+        active: True to leave out children that do not update the variable that the definition is specialized for.
     """
-    inside = node.definition.active() if active else node.children
+    keys = node.definition.active() if active else node.children
     for key, child in node.children.items():
-        for below in walk(child, active) if key in inside else ():
+        for below in walk(child, active) if key in keys else ():
             yield below
     yield node
 
 
 def flat(definition, kind):
-    """`{flat name: (owner, declaration)}` of all declarations of a kind; slots only where they exist.
+    """Returns `{flat name: (owner, declaration)}` of all declarations of a kind, without slots that do not exist.
 
-    Hypers and scalars are of the whole optimizer, those of parts that a variable has nothing to do with too.
+    Hypers and scalars belong to the whole optimizer. They are all listed, even those of children that do not update
+    the variable.
     """
     return once(definition, kind, lambda: _flat(definition, kind))
 
 
 def _flat(definition, kind):
-    found = OrderedDict()
+    declarations = OrderedDict()
     for node in walk(tree(definition), active=kind == "slot"):
         owner = node.definition
         for name in owner.declared_order:
             declaration = owner.declarations[name]
             if declaration.kind == kind and (kind != "slot" or declaration.exists(owner)):
-                found[node.prefix + name] = (owner, declaration)
-    return found
+                declarations[node.prefix + name] = (owner, declaration)
+    return declarations
 
 
 class Names(object):
-    """Values by the names a rule uses: `names.m`, and one level down for a child's, `names.inner.m`.
+    """Gives values under the names that a verb uses: `names.m`, and `names.inner.m` for a child's.
 
-    `values` maps flat names to values; those in `shared` are the same at every level.
+    Args:
+        node: the `Node` of the definition.
+        values: `{flat name: value}`.
+        shared: names without a prefix, the same for the definition and all its children.
     """
 
     def __init__(self, node, values, shared=()):
@@ -89,20 +94,21 @@ class Names(object):
         return self._values[flat_name]
 
     def scaled(self, name, factor):
-        """The same with every value of that name, here and below, times a factor."""
-        times = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
-        return Names(self._node, dict(self._values, **times), self._shared)
+        """Returns the same names, with every value of one name multiplied by a factor, at all levels."""
+        products = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
+        return Names(self._node, dict(self._values, **products), self._shared)
 
     def _known(self):
-        own = len(self._node.prefix)
-        names = {name[own:] for name in self._values if name.startswith(self._node.prefix)}
+        length = len(self._node.prefix)
+        names = {name[length:] for name in self._values if name.startswith(self._node.prefix)}
         return {name for name in names if "/" not in name}.union(self._node.children, self._shared)
 
 
 def flatten(definition, kind, returned, verb):
-    """`{flat name: value}` of what a verb returned, its keys checked against the declarations.
+    """Returns the nested dictionary that a verb returned as `{flat name: value}`.
 
-    Kind "sum" is what `measure` returns: names of its own, which nothing else may have.
+    Raises RuleError if a key is not declared with this kind. The kind "sum" is for `measure`: its keys must be neither
+    declared nor reserved.
     """
     return OrderedDict(_flatten(tree(definition), kind, returned, verb))
 
@@ -135,7 +141,7 @@ def _why_not(definition, name, kind):
 
 
 def with_hypers(definition, values):
-    """The definition with some hypers changed, by their flat names."""
+    """Returns a copy of a definition with some hypers changed. `values` is `{flat name: value}`."""
     return _with_hypers(tree(definition), values)
 
 

@@ -1,1 +1,1 @@
-"""Definitions made of definitions."""
+"""Wrappers: definitions that change what an inner definition does."""

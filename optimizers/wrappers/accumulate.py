@@ -1,4 +1,4 @@
-"""Gradient accumulation: many small batches, one update."""
+"""Gradient accumulation: one update from many small batches."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
@@ -6,30 +6,38 @@ from everstep.optimizers.contract import Schedule, Wrapper, defines, option, slo
 
 
 class Accumulate(Wrapper):
-    """Adds up the gradients of `steps` steps, then makes one update of them: `everstep.accumulate`.
+    """Adds up the gradients of `steps` steps, then makes one update from them: `everstep.accumulate`.
 
-    sum := sum + grad at every step; at every `steps`-th one `inner` updates with sum / steps (`reduction="mean"`) or
-    sum (`"sum"`), and sum := 0. `t`, bias corrections and schedules count updates, so that k steps do what one step
-    on the k batches joined does: what `inner` measures or clips is that of the sum. A step in between costs the
-    addition alone.
+    Ott et al. 2018, https://arxiv.org/abs/1806.00187, train with large batches on few devices in this way.
 
-    `optimizer.flush()` makes the update of a window that is not full, of the steps that came: their mean, or their sum.
-    `optimizer.steps` counts steps, `optimizer.iterations` (on tf.train `updates`) counts updates; both are saved, and
+    Every step:           sum := sum + grad
+    Every steps-th step:  inner updates with sum / steps (reduction="mean") or sum (reduction="sum");  sum := 0
+
+    t, bias corrections and schedules count updates, so k steps equal one step on the k batches joined. What `inner`
+    measures or clips is the reduced sum. A step that does not update costs only the addition.
+
+    `optimizer.flush()` makes an update from a window that is not full, with the mean or sum of the steps it has.
+    `optimizer.steps` counts steps; `optimizer.iterations` (`updates` on tf.train) counts updates. Both are saved, and
     so is an open window.
 
-    Of a sparse gradient only the rows present are added and written, and an update takes all rows of its window for
-    present: with "rows" those alone change, with "exact" the others get a zero gradient.
+    For a sparse gradient, a step adds and writes only the rows present. An update treats all rows of its window as
+    present: with sparse="rows" only those change, with "exact" all other rows get a zero gradient.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|
     | gradient_accumulation_steps of Keras 3    | the defaults; native schedules count steps there                 |
     | backward_passes_per_step of Horovod       | the defaults                                                     |
 
+    Advice:
+        Choose reduction="mean" if each step's loss is a mean over its batch; "sum" then makes gradients k times too
+        large. Shorten schedules, which now count updates. Put clip inside to bound the mean, or around to bound each
+        gradient; put loss_scale around, so that one overflow discards one step and not the window.
+
     Args:
-        inner: the definition that updates.
-        steps: number of steps to one update, at least 1, or an everstep schedule (of updates). An update comes at the
-            first step at which the window has so many.
-        reduction: "mean" (default) where each step's loss is a mean over its batch, "sum" where it is a sum.
+        inner: The definition that updates.
+        steps: Number of steps per update, at least 1, or an everstep schedule over updates. The update comes at the
+            first step at which the window holds at least that many.
+        reduction: "mean" or "sum" of the gradients. Default "mean".
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(1)
@@ -55,8 +63,8 @@ class Accumulate(Wrapper):
     def _check(self):
         if defines(self.inner, "should_update") or defines(self.inner, "collect"):
             raise DefinitionError(
-                "{} skips or collects steps itself, and two counts of steps have no one meaning; multiply the numbers "
-                "of steps instead".format(self.inner._short())
+                "{} already skips or collects steps, and accumulate cannot count them again; multiply the numbers of "
+                "steps instead".format(self.inner._short())
             )
         if defines(self.inner, "should_accept"):
             raise DefinitionError("put {} around accumulate, not inside".format(type(self.inner).__name__))
@@ -70,22 +78,34 @@ class Accumulate(Wrapper):
         return {"sum": slots.sum + grad}
 
     def measure(self, ops, grad, var, slots, hyper):
-        gradients = self._reduced(slots.sum + grad, hyper)
-        return {"inner": self.inner.measure(ops, gradients, var, slots.inner, hyper.inner)}
+        reduced = self._reduced(slots.sum + grad, hyper)
+        return {"inner": self.inner.measure(ops, reduced, var, slots.inner, hyper.inner)}
 
     def should_update(self, ops, hyper):
         steps = self.steps
         return hyper.pending >= (steps.value(ops, hyper.updates) if isinstance(steps, Schedule) else steps)
 
     def update(self, ops, grad, var, slots, hyper, t):
-        gradients = self._reduced(slots.sum, hyper)
-        change, inner = self.inner.update(ops, gradients, var, slots.inner, hyper.inner, t)
+        reduced = self._reduced(slots.sum, hyper)
+        change, inner = self.inner.update(ops, reduced, var, slots.inner, hyper.inner, t)
         return change, {"sum": ops.zeros_like(slots.sum), "inner": inner}
 
-    def _reduced(self, gradients, hyper):
-        return gradients / hyper.pending if self.reduction == "mean" else gradients
+    def _reduced(self, grad_sum, hyper):
+        return grad_sum / hyper.pending if self.reduction == "mean" else grad_sum
 
 
 def accumulate(definition, steps, reduction="mean"):
-    """`Accumulate(definition, steps, reduction)`: k micro-steps equal one big batch."""
+    """Makes `steps` small batches equal one big batch: `Accumulate(definition, steps, reduction)`.
+
+    Args:
+        definition: The definition that updates.
+        steps, reduction: See `everstep.optimizers.Accumulate`.
+
+    Returns:
+        An `everstep.optimizers.Accumulate`.
+
+    Raises:
+        DefinitionError: The definition skips, collects or rejects steps itself.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return Accumulate(definition, steps, reduction)

@@ -6,23 +6,30 @@ from everstep.optimizers.contract import Wrapper, defines, option
 
 
 class Centralize(Wrapper):
-    """Takes off a gradient its mean over all axes but the last, before `inner` sees it: `everstep.centralize`.
+    """Subtracts from each gradient its mean over all axes but the last, before `inner` sees it: `everstep.centralize`.
 
-    As in Yong et al. 2020, arXiv:2004.01461, equation 1: that is what leads to one output of a dense layer or of a
-    convolution, as TensorFlow and Keras lay out their kernels. Variables of one axis or none are left alone.
+    Yong et al. 2020, https://arxiv.org/abs/2004.01461, equation 1. In the kernel layout of TensorFlow and Keras, the
+    mean is over the weights of one output of a dense or convolution layer. Variables of rank 0 or 1 are not
+    centralized.
 
-    The mean is over the whole gradient, and what is left of a sparse one has all rows: it is made a whole one, whatever
-    `sparse` says. Keep tables out by `everstep.partition({"embedding": ...}, default=everstep.centralize(...))`.
-    Partitioned variables are refused.
+    Centralizing a sparse gradient needs all rows, so it becomes dense, whatever `sparse` says. Leave embedding tables
+    out: `everstep.partition({"embedding": ...}, default=everstep.centralize(...))`. Partitioned variables are refused.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|
-    | the paper's code, of PyTorch              | the defaults: outputs are its first axis; its "GC" of            |
-    |                                           | convolutions alone is minimum_rank=3                             |
+    | the authors' code, for PyTorch            | the defaults (outputs are the first axis there);                 |
+    |                                           | minimum_rank=3 for its "_GCC", convolutions alone                |
+
+    Advice:
+        For convolutions alone, as in the "_GCC" optimizers of the authors' code
+        (https://github.com/Yonghongwei/Gradient-Centralization), set minimum_rank=3. Put clip, accumulate and other
+        wrappers that read gradients around centralize; inside it they would work on gradients that are not centralized,
+        so everstep refuses them there.
 
     Args:
-        inner: the definition that updates.
-        minimum_rank: how many axes a variable has at least whose gradient is centralized, 2 or more; 2.
+        inner: The definition that updates.
+        minimum_rank: The least rank of a variable whose gradient is centralized, 2 or more. Default 2.
+        centers: Set by everstep: False for a variable of a lower rank. Default True.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros((2, 2))
@@ -38,11 +45,11 @@ class Centralize(Wrapper):
     centers = option(True)
 
     def _check(self):
-        for verb, why in (("measure", "measures"), ("collect", "collects")):
+        for verb, action in (("measure", "measures"), ("collect", "collects")):
             if defines(self.inner, verb):
                 raise DefinitionError(
-                    "{} {} gradients, and would do it before they are centralized; put centralize inside, where it "
-                    "is a wrapper".format(self.inner._short(), why)
+                    "{} {} gradients before centralize could centralize them; if it is a wrapper, put centralize "
+                    "inside of it".format(self.inner._short(), action)
                 )
         super(Centralize, self)._check()
 
@@ -51,8 +58,8 @@ class Centralize(Wrapper):
         return "variable" if self.centers else self.inner.locality
 
     def specialize(self, variable):
-        made = super(Centralize, self).specialize(variable)
-        return made if len(variable.shape) >= self.minimum_rank else made.replace(centers=False)
+        rule = super(Centralize, self).specialize(variable)
+        return rule if len(variable.shape) >= self.minimum_rank else rule.replace(centers=False)
 
     def update(self, ops, grad, var, slots, hyper, t):
         if self.centers:
@@ -61,5 +68,17 @@ class Centralize(Wrapper):
 
 
 def centralize(definition, minimum_rank=2):
-    """`Centralize(definition, minimum_rank)`: gradients of mean 0 for each output."""
+    """Gives gradients a mean of 0 for each output: `Centralize(definition, minimum_rank)`.
+
+    Args:
+        definition: The definition that updates.
+        minimum_rank: See `everstep.optimizers.Centralize`.
+
+    Returns:
+        An `everstep.optimizers.Centralize`.
+
+    Raises:
+        DefinitionError: The definition measures or collects gradients, which would not be centralized.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return Centralize(definition, minimum_rank)

@@ -6,25 +6,34 @@ from everstep.optimizers.contract import Wrapper, defines, option, total
 
 
 class Clip(Wrapper):
-    """Bounds gradients before `inner` sees them (Pascanu et al. 2013, arXiv:1211.5063, algorithm 1): `everstep.clip`.
+    """Bounds gradients before `inner` sees them: `everstep.clip`.
 
-    value: each element to [-value, value].
-    norm: each variable's gradient to a 2-norm of at most norm, by one factor.
-    global_norm: all gradients of a step to a common 2-norm of at most global_norm, by one factor.
+    Pascanu et al. 2013, https://arxiv.org/abs/1211.5063, algorithm 1, is clipping by the global norm.
 
-    Of a sparse gradient only the rows present are looked at, equal ones added up before.
+    value: Clips each element to [-value, value].
+    norm: Scales each variable's gradient so that its 2-norm is at most norm.
+    global_norm: Scales all gradients of a step by one factor so that their joint 2-norm is at most global_norm.
+
+    For a sparse gradient, the norm is over the rows present, after equal rows are summed.
 
     | stock                                     | options                                        |
     |-------------------------------------------|------------------------------------------------|
     | clipnorm, Keras 2.0 to 2.3                | global_norm, then value                        |
-    | clipnorm, tf.keras                        | norm; with value too: value_first from TF 2.4  |
+    | clipnorm, tf.keras                        | norm; with value, value_first=True from TF 2.4 |
     | global_clipnorm                           | global_norm                                    |
     | clipvalue                                 | value                                          |
 
+    Advice:
+        Prefer global_norm: it keeps the direction of the gradient. The paper sets the bound from the average norm over
+        many updates, and finds 0.5 to 10 times that average to work. Put clip inside accumulate and loss_scale, so that
+        it bounds the mean of unscaled gradients. A common mistake is to clip gradients that are still scaled.
+
     Args:
-        inner: the definition that updates.
-        norm, global_norm, value: bounds of at least 0; None: none. At most one of the two norms.
-        value_first: whether elements are bounded before the norm is, or after; False.
+        inner: The definition that updates.
+        norm: Bound of each variable's norm, at least 0. Default None: no bound.
+        global_norm: Bound of the norm over all variables, at least 0; not together with norm. Default None: no bound.
+        value: Bound of each element, at least 0. Default None: no bound.
+        value_first: True to clip elements before the norm, False to clip them after it. Default False.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(2)
@@ -46,7 +55,8 @@ class Clip(Wrapper):
             raise DefinitionError("clip takes norm or global_norm, not both")
         if defines(self.inner, "measure"):
             raise DefinitionError(
-                "{} measures gradients, and would do it before they are clipped".format(self.inner._short())
+                "{} measures gradients before clip could clip them; if it is a wrapper, put clip inside of "
+                "it".format(self.inner._short())
             )
         super(Clip, self)._check()
 
@@ -57,8 +67,8 @@ class Clip(Wrapper):
     def measure(self, ops, grad, var, slots, hyper):
         if self.norm is None and self.global_norm is None:
             return {}
-        found = ops.sum(ops.square(self._bounded(ops, grad) if self.value_first else grad))
-        return {"square_sum": found if self.global_norm is None else total(found)}
+        square_sum = ops.sum(ops.square(self._bounded(ops, grad) if self.value_first else grad))
+        return {"square_sum": square_sum if self.global_norm is None else total(square_sum)}
 
     def collect(self, ops, grad, slots, hyper):
         return super(Clip, self).collect(ops, self._clipped(ops, grad, hyper), slots, hyper)
@@ -80,5 +90,17 @@ class Clip(Wrapper):
 
 
 def clip(definition, norm=None, global_norm=None, value=None, value_first=False):
-    """`Clip(definition, norm, global_norm, value, value_first)`: gradients bounded alike on every API."""
+    """Bounds gradients, the same on every API: `Clip(definition, norm, global_norm, value, value_first)`.
+
+    Args:
+        definition: The definition that updates.
+        norm, global_norm, value, value_first: See `everstep.optimizers.Clip`.
+
+    Returns:
+        An `everstep.optimizers.Clip`.
+
+    Raises:
+        DefinitionError: Both norms are given, or the definition measures gradients, which would not be clipped.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return Clip(definition, norm, global_norm, value, value_first)

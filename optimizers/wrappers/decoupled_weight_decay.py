@@ -1,4 +1,4 @@
-"""Weight decay beside the update, for any definition."""
+"""Decoupled weight decay for any definition."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
@@ -11,43 +11,53 @@ from everstep.optimizers.contract.verbs import defines
 
 
 class DecoupledWeightDecay(ByName, Wrapper):
-    """Takes a share off the variable, then `inner` updates what is left: `everstep.decoupled_weight_decay`.
+    """Subtracts a share of the variable, then lets `inner` update the rest: `everstep.decoupled_weight_decay`.
 
-    As in Loshchilov & Hutter 2019, arXiv:1711.05101, algorithms 1 and 2.
+    Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101, algorithms 1 and 2.
 
-    var := var - scale * (weight_decay * var + l1 * sign(var)), then inner's update of that var, where
-    scale = factor * learning_rate / base_rate; with times_rate=False factor
+    var := var - scale * (weight_decay * var + l1 * sign(var)), then the update of `inner` from that var, where
+    scale = factor * learning_rate / base_rate; with times_rate=False scale = factor
 
-    and factor is the variable's own: of the first of `factors` that holds, or `otherwise`.
+    factor is that of the first rule in `factors` that matches the variable, or `otherwise`.
 
-    With base_rate=1 the decay is times the rate; with the rate that a schedule starts from, it follows the schedule
-    without being times the rate: the eta_t of the paper. A schedule of its own: weight_decay=everstep.CosineDecay(...).
-    The rate is that of the innermost rule; put `learning_rate_multipliers` around this to have them count here too.
+    base_rate=1 multiplies the decay by the learning rate. Set base_rate to the schedule's first rate to keep only the
+    schedule's shape: the eta_t of the paper. For another schedule, give weight_decay one, such as
+    everstep.CosineDecay(...). The learning rate is that of the innermost rule. To apply `learning_rate_multipliers` to
+    the decay too, put them around this wrapper.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|
     | weight_decay of new-style Keras, Keras 3  | the defaults; exclude_from_weight_decay is exclude               |
-    | contrib's and addons' extend_with_...     | times_rate=False; decay_var_list: include, by a function; of a   |
-    |                                           | sparse gradient addons decay the rows present: sparse="rows"     |
-    | AdamWeightDecayOptimizer of BERT          | 0.01, exclude=["LayerNorm", "layer_norm", "bias"]                |
-    | keras-adamw, with cosine annealing        | {name: l2 * sqrt(batch_size / total_iterations)}, beside=True,   |
-    |                                           | base_rate=the rate without annealing; else times_rate=False.     |
-    |                                           | For l1 another around it, with weight_decay=0                    |
+    | extend_with_decoupled_weight_decay of     | times_rate=False; decay_var_list is include, with a function;    |
+    | tf.contrib.opt, TensorFlow Addons         | sparse="rows" for Addons, which decay only the rows present      |
+    | AdamWeightDecayOptimizer of BERT          | weight_decay=0.01, exclude=["LayerNorm", "layer_norm", "bias"]   |
+    | keras-adamw                               | weight_decay={name: l2 * sqrt(batch_size / total_iterations)},   |
+    |                                           | beside=True, times_rate=False; with cosine annealing instead     |
+    |                                           | base_rate=the rate without annealing. For its l1, wrap once      |
+    |                                           | more with weight_decay=0                                         |
 
-    Of a sparse gradient: "exact" decays all rows at each step; "rows" those present; with "catch_up" a row first takes
-    the decay that it missed, l1 within one step of 0. A variable without a gradient does not decay.
+    For a sparse gradient, "exact" decays all rows at each step and "rows" only those present. With "catch_up", a row
+    first takes the decay that it missed, for l1 to within one step around 0. A variable without a gradient does not
+    decay.
+
+    Advice:
+        Exclude biases and normalization, as BERT does: give `everstep.decoupled_weight_decay` the argument
+        exclude=["LayerNorm", "layer_norm", "bias"]. Do not add another decay: no L2 penalty in the loss, no
+        weight_decay= of the base class, no AdamW inside. With times_rate=False, give weight_decay the same schedule as
+        the learning rate.
 
     Args:
-        inner: the definition that updates.
-        weight_decay: the share; float, tensor, callable or schedule; 0.004.
-        times_rate: whether the decay goes with the learning rate of `inner`; True.
-        base_rate: what that rate is divided by; 1.
-        l1: what is drawn to 0 by a constant amount; 0.
-        factors: ((rule, factor), ...), of which the first that holds counts. A rule is a regular expression that is
-            found in a variable's name, "collection:NAME" or a function of its record. One that chooses no variable of
-            the first step is an error, unless its factor is 0. A config holds no functions.
-        otherwise: the factor of all other variables; 1.
-        beside: whether `inner` sees the variable as it was before the decay; False.
+        inner: The definition that updates.
+        weight_decay: The share to subtract: a float, tensor, callable or schedule. Default 0.004.
+        times_rate: True to multiply the decay by the learning rate of `inner`. Default True.
+        base_rate: The learning rate is divided by it. Default 1.
+        l1: The constant amount by which elements move towards 0. Default 0.
+        factors: ((rule, factor), ...); the first rule that matches counts. A rule is a regular expression that matches
+            anywhere in the variable's name, "collection:NAME", or a function of its record. A rule that matches no
+            variable in the first step is an error, unless it is a function or its factor is 0. A config holds no
+            functions. Default ().
+        otherwise: The factor of all other variables. Default 1.
+        beside: True to show `inner` the variable as it was before the decay. Default False.
 
     >>> import numpy, everstep
     >>> weights = numpy.ones(1)
@@ -69,76 +79,85 @@ class DecoupledWeightDecay(ByName, Wrapper):
 
     def _check(self):
         if not self.times_rate and self.base_rate != 1:
-            raise DefinitionError("base_rate is what the learning rate is divided by; it needs times_rate=True")
+            raise DefinitionError("base_rate divides the learning rate, so it needs times_rate=True")
         if self.times_rate and "learning_rate" not in self.base.declarations:
             raise DefinitionError(
-                "{} has no one learning rate that a decay could be times: put decoupled_weight_decay inside of it, or "
+                "{} has no one learning rate to multiply the decay by: put decoupled_weight_decay inside of it, or "
                 "give times_rate=False".format(self.inner._short())
             )
         if self.beside and defines(self.inner, "evaluation_value"):
             raise DefinitionError(
-                "{} averages what the variable becomes, and with beside=True would not see the decay; put it around "
+                "{} averages updated values, which with beside=True would not include the decay; put it around "
                 "decoupled_weight_decay".format(self.inner._short())
             )
         super(DecoupledWeightDecay, self)._check()
 
     @property
     def zero_grad_is_noop(self):  # type: ignore[override]
-        return self.inner.zero_grad_is_noop and not self.otherwise and not self.factors  # else all rows shrink
+        return self.inner.zero_grad_is_noop and not self.otherwise and not self.factors  # decay moves all rows
 
     def must_hold(self, factor):
-        return factor != 0  # what people leave out they list for all their models
+        return factor != 0  # one list of exclusions serves many models
 
     def update(self, ops, grad, var, slots, hyper, t):
         if not self.otherwise:
             return super(DecoupledWeightDecay, self).update(ops, grad, var, slots, hyper, t)
-        taken = self.scale(hyper) * hyper.weight_decay * var
+        decay = self.scale(hyper) * hyper.weight_decay * var
         if self.l1:
-            taken = taken + self.scale(hyper) * self.l1 * ops.sign(var)
-        seen = var if self.beside else var - taken
-        change, new = super(DecoupledWeightDecay, self).update(ops, grad, seen, slots, hyper, t)
+            decay = decay + self.scale(hyper) * self.l1 * ops.sign(var)
+        shown = var if self.beside else var - decay
+        change, new = super(DecoupledWeightDecay, self).update(ops, grad, shown, slots, hyper, t)
         if not isinstance(change, assign):
-            return change + taken, new
-        return assign(change.value - taken) if self.beside else change, new
+            return change + decay, new
+        return assign(change.value - decay) if self.beside else change, new
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         change, new = super(DecoupledWeightDecay, self).fast_forward(ops, var, slots, hyper, steps)
         share = self.scale(hyper) * hyper.weight_decay
-        taken = decayed(ops, share, steps) * var
-        if self.l1:  # until it is 0
-            drawn = self.scale(hyper) * self.l1 * geometric(ops, 1 - share, steps)
-            taken = var - ops.sign(var) * ops.maximum(ops.abs(var - taken) - drawn, 0)
-        return change + taken, new
+        decay = decayed(ops, share, steps) * var
+        if self.l1:  # it stops at 0 and does not change the sign
+            l1_decay = self.scale(hyper) * self.l1 * geometric(ops, 1 - share, steps)
+            decay = var - ops.sign(var) * ops.maximum(ops.abs(var - decay) - l1_decay, 0)
+        return change + decay, new
 
     def scale(self, hyper):
         if not self.times_rate:
             return self.otherwise
-        inside, found = self.inner, hyper.inner
-        while isinstance(inside, Wrapper):
-            inside, found = inside.inner, found.inner
-        return found.learning_rate * (self.otherwise / self.base_rate)
+        rule, rule_hyper = self.inner, hyper.inner
+        while isinstance(rule, Wrapper):
+            rule, rule_hyper = rule.inner, rule_hyper.inner
+        return rule_hyper.learning_rate * (self.otherwise / self.base_rate)
 
 
 def decoupled_weight_decay(
     definition, weight_decay=0.004, times_rate=True, base_rate=1.0, l1=0.0, include=None, exclude=None, beside=False
 ):
-    """AdamW's decay for any definition. See `everstep.optimizers.DecoupledWeightDecay`.
+    """Adds AdamW's weight decay to any definition. See `everstep.optimizers.DecoupledWeightDecay`.
 
     Args:
-        definition, times_rate, base_rate, l1, beside: as there.
-        weight_decay: as there; or {rule: weight decay}, for the variables that its rules choose alone.
-        include: the rule, or rules, of the variables that decay; all unless given.
-        exclude: the rule, or rules, of variables that do not, whatever else holds for them.
+        definition: The definition that updates.
+        weight_decay: The share to subtract. Default 0.004. Or {rule: weight decay}, which decays only the variables
+            that its rules match.
+        times_rate, base_rate, l1, beside: See the class.
+        include: The rule, or a list of rules, of the variables that decay. Default None: all.
+        exclude: The rule, or a list of rules, of the variables that do not decay. It overrides the others.
+
+    Returns:
+        An `everstep.optimizers.DecoupledWeightDecay`.
+
+    Raises:
+        DefinitionError: Arguments exclude each other, or the definition has no one learning rate.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
 
     >>> import everstep
-    >>> made = everstep.decoupled_weight_decay(everstep.optimizers.Adam(), 0.01, exclude=["bias", "norm"])
-    >>> made.factors
+    >>> rule = everstep.decoupled_weight_decay(everstep.optimizers.Adam(), 0.01, exclude=["bias", "norm"])
+    >>> rule.factors
     (('bias', 0.0), ('norm', 0.0))
     """
     pairs = [(rule, 0.0) for rule in rules_of(exclude)]
     by_rule = isinstance(weight_decay, (dict, list, tuple))
     if by_rule and include is not None:
-        raise DefinitionError("weight_decay={...} says which variables decay; it goes without include")
+        raise DefinitionError("weight_decay={...} already chooses the variables that decay; leave out include")
     if by_rule:
         pairs.extend(DecoupledWeightDecay.factors.check("decoupled_weight_decay", weight_decay))
     pairs.extend((rule, 1.0) for rule in rules_of(include))

@@ -1,4 +1,4 @@
-"""Noise on gradients, the same on every API."""
+"""Gradient noise, the same on every API."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -7,7 +7,7 @@ import zlib
 from everstep.errors import DefinitionError, RuleError
 from everstep.optimizers.contract import Wrapper, defines, hyper, option
 
-# The largest prime of which (2 * PRIME)^2 fits into int32, what every API has, and whose cubes are all different.
+# The largest prime for which (2 * PRIME)^2 fits into int32, which every API has, and x -> x^3 is one-to-one.
 PRIME = 23159
 ROUNDS = 6
 
@@ -15,22 +15,29 @@ ROUNDS = 6
 class GradientNoise(Wrapper):
     """Adds normal noise of falling variance to gradients, before `inner` sees them: `everstep.gradient_noise`.
 
-    As in Neelakantan et al. 2015, arXiv:1511.06807, equation 1: grad + N(0, eta / t^gamma), t from 1 (their 1 + t).
+    Neelakantan et al. 2015, https://arxiv.org/abs/1511.06807, equation 1: grad + N(0, eta / t^gamma), where t starts at
+    1 (t is their 1 + t).
 
-    The noise of an element is a function of `seed`, the variable's name, t, and the element's row and place in it, in
-    whole numbers, so it is the same on every API to rounding and a run that is resumed gets what it would have got;
-    parts of a partitioned variable get the noise of the whole. The function is a Feistel network of six rounds on two
-    numbers modulo 23159, whose round function is the cube; what comes out is made normal by Box and Muller's method, so
-    it stays within 4.7 standard deviations.
+    An element's noise is a function of integers: `seed`, the variable's name, t, and the element's row and place in it.
+    It is therefore equal on every API up to rounding, a resumed run continues with the same noise, and the parts of a
+    partitioned variable get the noise of the whole. The function is a Feistel network of six rounds on two numbers
+    modulo 23159, with the cube as round function. The Box-Muller method makes its result normal, within 4.7 standard
+    deviations.
 
-    Of a sparse gradient: "exact" adds noise to all rows, as to a whole gradient; "rows" to those present. "catch_up" is
-    refused: rows would miss noise.
+    For a sparse gradient, "exact" adds noise to all rows, as for a dense gradient, and "rows" to those present.
+    "catch_up" is refused, because rows would miss noise.
+
+    Advice:
+        The paper takes the best of eta=0.01, 0.3 and 1, with gamma=0.55, and uses noise for deep networks that are hard
+        to train. Put clip around gradient_noise: gradients are then clipped before noise is added. The other order is
+        refused.
 
     Args:
-        inner: the definition that updates.
-        eta: the variance at first; 0.01. The paper takes the best of 0.01, 0.3 and 1.
-        gamma: 0.55.
-        seed: a whole number from 0 on; another one gives other noise; 0.
+        inner: The definition that updates.
+        eta: Variance of the noise at t=1. Default 0.01.
+        gamma: The exponent of its decay. Default 0.55.
+        seed: An integer of at least 0. Another seed gives other noise. Default 0.
+        variable: Set by everstep: the name of the variable, of which the noise is a function. Default "".
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(3)
@@ -45,13 +52,13 @@ class GradientNoise(Wrapper):
     gamma = hyper(0.55, minimum=0)
     seed = option(0, minimum=0)
     variable = option("")
-    zero_grad_is_noop = False  # type: ignore[assignment]  # noise comes without a gradient
+    zero_grad_is_noop = False  # type: ignore[assignment]  # noise changes the variable too
 
     def _check(self):
         if defines(self.inner, "measure") or defines(self.inner, "collect"):
             raise DefinitionError(
-                "{} measures or collects gradients, and would do it before there is noise on them; put gradient_noise "
-                "inside, where it is a wrapper".format(self.inner._short())
+                "{} measures or collects gradients before there is noise on them; if it is a wrapper, put "
+                "gradient_noise inside of it".format(self.inner._short())
             )
         if self.sparse == "catch_up":
             raise RuleError(
@@ -88,11 +95,24 @@ class GradientNoise(Wrapper):
 
 def _mixed(left, right, keys):
     for key in keys:
-        inside = right + key  # at most 2 * PRIME, and so all of this stays below 2^31
-        left, right = right, (left + inside * inside % PRIME * inside) % PRIME
+        base = right + key  # at most 2 * PRIME, so that no product reaches 2^31
+        left, right = right, (left + base * base % PRIME * base) % PRIME
     return left, right
 
 
 def gradient_noise(definition, eta=0.01, gamma=0.55, seed=0):
-    """`GradientNoise(definition, eta, gamma, seed)`: annealed normal noise, the same on every API."""
+    """Adds annealed normal noise to gradients, the same on every API: `GradientNoise(definition, eta, gamma, seed)`.
+
+    Args:
+        definition: The definition that updates.
+        eta, gamma, seed: See `everstep.optimizers.GradientNoise`.
+
+    Returns:
+        An `everstep.optimizers.GradientNoise`.
+
+    Raises:
+        DefinitionError: The definition measures or collects gradients, which would be without noise.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+        RuleError: The definition has sparse="catch_up".
+    """
     return GradientNoise(definition, eta, gamma, seed)

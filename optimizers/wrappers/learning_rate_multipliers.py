@@ -1,4 +1,4 @@
-"""Learning rates of their own for some variables."""
+"""Different learning rates for some variables."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
@@ -6,27 +6,34 @@ from everstep.optimizers.contract import ByName, Factors, Wrapper, flat, option
 
 
 class LearningRateMultipliers(ByName, Wrapper):
-    """Multiplies the learning rate that `inner` sees by a factor of the variable: `everstep.learning_rate_multipliers`.
+    """Multiplies the learning rate that `inner` sees by a factor per variable: `everstep.learning_rate_multipliers`.
 
-    The rate itself is shared and stays what it is, for callbacks and schedules to set. A decay inside that is times the
-    rate is multiplied too, one around this is not, and neither is the `weight_decay` of a native base class. What a
-    rule keeps for all variables together (the scalars of ScheduleFreeAdamW) goes by the shared rate.
+    Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.2, fine-tune the layers of a model in this way.
+
+    The shared learning rate does not change, so callbacks and schedules set it as usual. A decay inside this wrapper
+    that is multiplied by the rate is multiplied by the factor too. A decay around this wrapper is not, and neither is
+    the `weight_decay` of a native base class. Scalars that a rule shares between variables, such as those of
+    ScheduleFreeAdamW, use the shared rate.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|
-    | lr_multipliers of keras-adamw             | factors, with re.escape: its names are found, not matched        |
-    | keras-lr-multiplier                       | factors, with "^" before: its names are prefixes                 |
-    | Caffe's lr_mult, groups of PyTorch        | factors, of the rates in proportion to the shared one            |
+    | lr_multipliers of keras-adamw             | factors, its names with re.escape: they match anywhere           |
+    | keras-lr-multiplier                       | factors, its names with "^" in front: they are prefixes          |
+    | Caffe's lr_mult, groups of PyTorch        | factors: each rate divided by the shared one                     |
 
-    Sparse gradients mean what they mean to `inner`.
+    Sparse gradients are handled as in `inner`.
+
+    Advice:
+        Use it to fine-tune: Howard & Ruder divide the rate by 2.6 for each layer further from the output. Use partition
+        if variables need another algorithm, or a rate that callbacks can set separately.
 
     Args:
-        inner: the definition that updates.
-        factors: {rule: factor}, or ((rule, factor), ...); the first that holds counts. A rule is a regular expression
-            that is found in a variable's name, "collection:NAME" of a TF 1 graph, or a function of its record. One that
-            chooses no variable of the first step is an error; a function may choose none, and a config holds no
-            functions.
-        otherwise: the factor of all other variables; 1.
+        inner: The definition that updates.
+        factors: {rule: factor}, or ((rule, factor), ...); the first rule that matches counts. A rule is a regular
+            expression that matches anywhere in the variable's name, "collection:NAME" of a TF 1 graph, or a function of
+            its record. A rule that matches no variable in the first step is an error, unless it is a function. A config
+            holds no functions.
+        otherwise: The factor of all other variables. Default 1.
 
     >>> import numpy, everstep
     >>> kernel, bias = numpy.zeros((1, 2)), numpy.zeros(2)
@@ -48,21 +55,33 @@ class LearningRateMultipliers(ByName, Wrapper):
         super(LearningRateMultipliers, self)._check()
 
     def measure(self, ops, grad, var, slots, hyper):
-        return super(LearningRateMultipliers, self).measure(ops, grad, var, slots, self._own(hyper))
+        return super(LearningRateMultipliers, self).measure(ops, grad, var, slots, self._scaled(hyper))
 
     def collect(self, ops, grad, slots, hyper):
-        return super(LearningRateMultipliers, self).collect(ops, grad, slots, self._own(hyper))
+        return super(LearningRateMultipliers, self).collect(ops, grad, slots, self._scaled(hyper))
 
     def update(self, ops, grad, var, slots, hyper, t):
-        return super(LearningRateMultipliers, self).update(ops, grad, var, slots, self._own(hyper), t)
+        return super(LearningRateMultipliers, self).update(ops, grad, var, slots, self._scaled(hyper), t)
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return super(LearningRateMultipliers, self).fast_forward(ops, var, slots, self._own(hyper), steps)
+        return super(LearningRateMultipliers, self).fast_forward(ops, var, slots, self._scaled(hyper), steps)
 
-    def _own(self, hyper):
+    def _scaled(self, hyper):
         return hyper if self.otherwise == 1 else hyper.scaled("learning_rate", self.otherwise)
 
 
 def learning_rate_multipliers(definition, factors, otherwise=1.0):
-    """`LearningRateMultipliers(definition, factors, otherwise)`: `{pattern: factor}` of the learning rate."""
+    """Multiplies the learning rate of some variables: `LearningRateMultipliers(definition, factors, otherwise)`.
+
+    Args:
+        definition: The definition that updates.
+        factors, otherwise: See `everstep.optimizers.LearningRateMultipliers`.
+
+    Returns:
+        An `everstep.optimizers.LearningRateMultipliers`.
+
+    Raises:
+        DefinitionError: The definition has no learning rate.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return LearningRateMultipliers(definition, factors, otherwise)

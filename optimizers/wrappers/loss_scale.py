@@ -1,40 +1,45 @@
-"""Loss scaling: gradients of 16 bits that neither vanish nor overflow."""
+"""Loss scaling: keeps float16 gradients from underflow and overflow."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
 from everstep.optimizers.contract import Wrapper, defines, option, scalar, total
 
-_MOST = 2.0**126  # twice which is not finite in float32
+_MOST = 2.0**126  # so that a growth by 2 stays finite in float32
 
 
 class LossScale(Wrapper):
-    """Takes gradients of a loss that was multiplied with a scale: `everstep.loss_scale`.
+    """Updates from the gradients of a loss that is multiplied by a scale: `everstep.loss_scale`.
 
-    As in Micikevicius et al. 2018, arXiv:1710.03740, section 3.2.
+    Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.2.
 
-    grad := grad / scale, and inner's step where all of it is finite
-    Otherwise the step changes nothing and does not count, but for scale := max(scale * backoff, 1).
-    scale := scale * growth after growth_interval updates since it last changed.
+    grad := grad / scale, then the step of `inner` if all gradients are finite
+    If not, the step changes nothing and does not count, except for scale := max(scale * backoff, 1).
+    scale := scale * growth after growth_interval updates without a change of scale
 
-    What takes gradients of a loss multiplies it: `minimize`, `compute_gradients`, `get_updates`, `fit` (not that of TF
-    2.0 to 2.3). Who takes gradients otherwise (a tf.GradientTape, jax.grad, `backward`) takes them of
-    `optimizer.scale_loss(loss)`; a step before any loss was scaled is an error. In Keras 3 a model of mixed_float16 is
-    compiled with `auto_scale_loss=False`: with a LossScaleOptimizer around it, it would be scaled twice.
-
-    Around `accumulate` each step is looked at, and one that is not finite is none of the window's; around `clip` and
-    `partition`, too, so that a step counts in all or none.
+    `minimize`, `compute_gradients`, `get_updates` and `fit` (except in TF 2.0 to 2.3) scale the loss themselves. If you
+    compute gradients otherwise (tf.GradientTape, jax.grad, `backward`), use `optimizer.scale_loss(loss)`. A step before
+    any loss was scaled is an error. In Keras 3, compile a model of mixed_float16 with `auto_scale_loss=False`;
+    otherwise Keras adds a LossScaleOptimizer and the loss is scaled twice.
 
     | stock                                             | options                                                  |
     |---------------------------------------------------|----------------------------------------------------------|
-    | LossScaleOptimizer of tf.keras and Keras 3        | the defaults (both count a skipped step in iterations)   |
+    | LossScaleOptimizer of tf.keras and Keras 3        | the defaults; both count a skipped step in iterations    |
     | the same with dynamic=False                       | growth_interval=0; stock does not skip                   |
     | GradScaler of torch                               | initial_scale=2.0**16; its scale may be less than 1      |
 
+    Advice:
+        Use it for float16. bfloat16 has the range of float32 and needs no loss scaling
+        (https://www.tensorflow.org/guide/mixed_precision). Put it outermost: around accumulate it checks each step, and
+        a step that is not finite does not enter the window; around clip and partition, a step counts for all variables
+        or for none, and gradients are unscaled before they are clipped. Start with a high scale: it falls faster than
+        it grows (https://keras.io/api/optimizers/loss_scale_optimizer).
+
     Args:
-        inner: the definition that updates.
-        initial_scale: the first scale, at least 1; 2^15.
-        growth_interval: updates to the next growth; 0: the scale never changes; 2000.
-        growth, backoff: what the scale is multiplied with; 2 and 0.5.
+        inner: The definition that updates.
+        initial_scale: The first scale, at least 1. Default 2^15.
+        growth_interval: Number of updates before the scale grows; 0 for a constant scale. Default 2000.
+        growth: The factor by which the scale grows, at least 1. Default 2.
+        backoff: The factor by which the scale falls, 0 to 1. Default 0.5.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(1)
@@ -55,11 +60,13 @@ class LossScale(Wrapper):
     backoff = option(0.5, minimum=0, maximum=1)
     factor = scalar(1.0)
     finite = scalar(0.0)
-    used = scalar(1.0)  # the factor that an update's gradients had, which `advance` has moved before `update`
+    used = scalar(1.0)  # the factor of this update's gradients: `advance` changes `factor` before `update` runs
 
     def _check(self):
         if defines(self.inner, "should_accept"):
-            raise DefinitionError("{} scales the loss itself".format(self.inner._short()))
+            raise DefinitionError(
+                "{} scales the loss or rejects steps itself; loss_scale cannot go around it".format(self.inner._short())
+            )
         super(LossScale, self)._check()
 
     @property
@@ -70,9 +77,9 @@ class LossScale(Wrapper):
         return hyper.factor * self.initial_scale
 
     def measure(self, ops, grad, var, slots, hyper):
-        bad = ops.sum(ops.where(ops.isfinite(grad), ops.zeros_like(grad), 1.0))
+        not_finite = ops.sum(ops.where(ops.isfinite(grad), ops.zeros_like(grad), 1.0))
         inner = self.inner.measure(ops, grad / self.loss_scale(ops, hyper), var, slots.inner, hyper.inner)
-        return {"not_finite": total(bad), "inner": inner}
+        return {"not_finite": total(not_finite), "inner": inner}
 
     def should_accept(self, ops, hyper):
         return ops.equal(hyper.not_finite, 0.0)
@@ -101,5 +108,17 @@ class LossScale(Wrapper):
 
 
 def loss_scale(definition, initial_scale=2.0**15, growth_interval=2000, growth=2.0, backoff=0.5):
-    """`LossScale(definition, initial_scale, growth_interval, growth, backoff)`: for gradients of 16 bits."""
+    """Scales the loss for 16-bit gradients: `LossScale(definition, initial_scale, growth_interval, growth, backoff)`.
+
+    Args:
+        definition: The definition that updates.
+        initial_scale, growth_interval, growth, backoff: See `everstep.optimizers.LossScale`.
+
+    Returns:
+        An `everstep.optimizers.LossScale`.
+
+    Raises:
+        DefinitionError: The definition scales the loss or rejects steps itself.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return LossScale(definition, initial_scale, growth_interval, growth, backoff)

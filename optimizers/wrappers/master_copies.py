@@ -1,24 +1,32 @@
-"""Copies of 16-bit variables in float32."""
+"""Float32 copies of 16-bit variables."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import SIXTEEN_BITS, VARIABLE, Wrapper, assign, option, slot
 
 
 class MasterCopies(Wrapper):
-    """Keeps what a variable of 16 bits has no room for: `everstep.master_copies`.
+    """Keeps a float32 copy of each 16-bit variable: `everstep.master_copies`.
 
-    As in Micikevicius et al. 2018, arXiv:1710.03740, section 3.1.
+    Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740, section 3.1.
 
-    Variables of float16 and bfloat16 get a copy in float32, which `inner` reads and updates; the variable is the copy,
-    rounded. Steps of less than half of the variable's last digit (1 / 4096 of it in float16, 1 / 512 in bfloat16) then
-    add up, where they are lost without it. Other variables have none, and their update is that of `inner`.
+    Variables of float16 and bfloat16 get a float32 copy that `inner` reads and updates; the variable is the rounded
+    copy. So updates smaller than half of the variable's last digit (1 / 4096 of it in float16, 1 / 512 in bfloat16) add
+    up instead of being lost. Other variables get no copy, and `inner` updates them directly.
 
-    What changes the variable besides (a weight decay around this or of the base class, a constraint, an assignment)
-    changes the copy by as much. Slots are float32 for such variables with or without it.
+    Other changes of the variable (a weight decay around this wrapper or of the base class, a constraint, an assignment)
+    change the copy by the same amount. Slots of 16-bit variables are float32 with and without this wrapper.
 
     | stock                                         | options      |
     |-----------------------------------------------|--------------|
     | multi_precision of MXNet, master of Apex O2   | the defaults |
+
+    Advice:
+        Use it if variables themselves are 16-bit. The mixed-precision policies of Keras keep variables in float32 and
+        do not need it (https://www.tensorflow.org/guide/mixed_precision). With float16, put loss_scale around it.
+
+    Args:
+        inner: The definition that updates.
+        stored: Set by everstep: the dtype of a variable that has a copy, else "". Keyword only.
 
     >>> import numpy, everstep
     >>> weights = numpy.ones(1, "float16")
@@ -32,7 +40,7 @@ class MasterCopies(Wrapper):
     prefix = "master"
     forwarded_verbs = frozenset(["measure", "fast_forward"])
     keyword_only = Wrapper.keyword_only + ("stored",)
-    stored = option("")  # the variable's dtype, where it has a copy
+    stored = option("")  # the variable's dtype if it has a copy
     value = slot(init=VARIABLE, when="stored")
 
     @property
@@ -40,8 +48,8 @@ class MasterCopies(Wrapper):
         return not self.stored and self.inner.dry_run
 
     def specialize(self, variable):
-        made = super(MasterCopies, self).specialize(variable)
-        return made.replace(stored=variable.dtype) if variable.dtype in SIXTEEN_BITS else made
+        rule = super(MasterCopies, self).specialize(variable)
+        return rule.replace(stored=variable.dtype) if variable.dtype in SIXTEEN_BITS else rule
 
     def _default(self, name, values):
         return "" if name == "stored" else super(MasterCopies, self)._default(name, values)
@@ -70,5 +78,15 @@ class MasterCopies(Wrapper):
 
 
 def master_copies(definition):
-    """`MasterCopies(definition)`: 16-bit variables that small steps move."""
+    """Keeps float32 copies of 16-bit variables, so that small updates add up: `MasterCopies(definition)`.
+
+    Args:
+        definition: The definition that updates.
+
+    Returns:
+        An `everstep.optimizers.MasterCopies`.
+
+    Raises:
+        HyperTypeError: `definition` is no everstep definition.
+    """
     return MasterCopies(definition)

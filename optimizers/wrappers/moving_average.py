@@ -6,41 +6,48 @@ from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, de
 
 
 class MovingAverage(Averages, Wrapper):
-    """Keeps a moving average of what `inner` makes of a variable: `everstep.moving_average`.
+    """Keeps a moving average of each variable beside it: `everstep.moving_average`.
 
-    average := decay * average + (1 - decay) * variable, after each update, from the variable's first value on, where
-    decay is, n updates after the first `start` ones,
+    Stock form: https://www.tensorflow.org/api_docs/python/tf/train/ExponentialMovingAverage
+
+    After each update: average := decay * average + (1 - decay) * variable. The average starts at the variable's first
+    value. In the first `start` updates decay is 0. For n = t - 1 - start >= 0, decay is:
 
     warm_up="none": average_decay
     warm_up="ramp": min(average_decay, (1 + n) / (10 + n))
-    warm_up="zero_debias": such that the average is that of an average from 0 on, divided by 1 - average_decay^(n + 1)
-        (Kingma & Ba 2015, arXiv:1412.6980, section 3): the first value is forgotten
+    warm_up="zero_debias": such that the average equals one that starts at 0, divided by 1 - average_decay^(n + 1)
+        (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980, section 3); the first value is forgotten
 
-    and 0 in those first `start`. `everstep.averaged` puts the averages into the variables for evaluation; with
-    `overwrite_every` the variable itself becomes its average at each so many-th update.
+    `everstep.averaged` puts the averages into the variables for evaluation. With `overwrite_every`, the variable itself
+    becomes its average after every overwrite_every updates.
 
     | stock                                     | options                                                          |
     |-------------------------------------------|------------------------------------------------------------------|
     | use_ema, tf.keras 2.11 to 2.15, tf_keras  | the defaults; ema_overwrite_frequency is overwrite_every         |
-    | use_ema, Keras 3                          | start=1; the same                                                |
-    | MovingAverage of TensorFlow Addons        | the defaults; start_step is start; dynamic_decay warm_up="ramp"; |
-    |                                           | a number for num_updates is the decay that comes of it           |
+    | use_ema, Keras 3                          | start=1; ema_overwrite_frequency is overwrite_every              |
+    | MovingAverage of TensorFlow Addons        | the defaults; start_step is start; dynamic_decay=True is         |
+    |                                           | warm_up="ramp"; for a constant num_updates give its decay        |
     | tf.train.ExponentialMovingAverage,        | the defaults; num_updates=the global step before its increment   |
-    | contrib's MovingAverageOptimizer          | is warm_up="ramp"                                                |
+    | MovingAverageOptimizer of tf.contrib.opt  | is warm_up="ramp"                                                |
     | AveragedModel of PyTorch with get_ema_... | start=1                                                          |
 
-    A value is averaged as the rule gives it, before a constraint, and of 16-bit variables in float32. A variable
-    without a gradient has no update, and its average stays. Of a sparse gradient: "exact" averages all rows at each
-    update; "rows" those present; with "catch_up" a row first takes all the updates of its average too, which beyond
-    the first 200 has no closed form with a warm-up, a later start or overwriting: those are refused, and so is
-    "variable_rows", whose absent rows never take the values that would be averaged.
+    Averages are of values before a constraint, and in float32 for 16-bit variables. A variable without a gradient has
+    no update, and its average does not change. For a sparse gradient, "exact" averages all rows at each update and
+    "rows" only those present. With "catch_up", a row first takes all missed updates of its average. Beyond the first
+    200 there is no closed form with a warm-up, a start above 200 or overwriting, so these are refused. "variable_rows"
+    is refused too: its absent rows never take the values that would be averaged.
+
+    Advice:
+        TensorFlow recommends decays of 0.999 or 0.9999. Use warm_up="ramp" with them, so that the average forgets the
+        first values soon. Evaluate and export inside `everstep.averaged`, and first run some batches there if layers
+        keep running means, such as batch normalization. Put it around lookahead, so that it averages the final values.
 
     Args:
-        inner: the definition that updates.
-        average_decay: 0 to 1; 0.99.
-        warm_up: "none" (default), "ramp" or "zero_debias".
-        start: number of updates in which the average is the variable; 0.
-        overwrite_every: number of updates after which the variable becomes its average; 0: never.
+        inner: The definition that updates.
+        average_decay: Decay of the average, 0 to 1. Default 0.99.
+        warm_up: "none", "ramp" or "zero_debias". Default "none".
+        start: Number of updates in which the average equals the variable. Default 0.
+        overwrite_every: Number of updates after which the variable becomes its average; 0 for never. Default 0.
 
     >>> import numpy, everstep
     >>> weights = numpy.zeros(1)
@@ -65,8 +72,8 @@ class MovingAverage(Averages, Wrapper):
         no_closed_form = self.warm_up != "none" or self.start > self.max_replay_steps or self.overwrite_every
         if self.sparse == "catch_up" and no_closed_form or self.sparse == "variable_rows":
             raise RuleError(
-                '{} cannot take sparse="{}": see what averages of sparse rows mean in its docstring. Use '
-                'sparse="exact" or "rows"'.format(self._short(), self.sparse)
+                '{} cannot take sparse="{}": rows would miss updates of their averages, for which these settings have '
+                'no closed form. Use sparse="exact" or "rows"'.format(self._short(), self.sparse)
             )
         super(MovingAverage, self)._check()
 
@@ -94,5 +101,17 @@ class MovingAverage(Averages, Wrapper):
 
 
 def moving_average(definition, average_decay=0.99, warm_up="none", start=0, overwrite_every=0):
-    """`MovingAverage(definition, average_decay, warm_up, start, overwrite_every)`: an average beside each variable."""
+    """Keeps an average: `MovingAverage(definition, average_decay, warm_up, start, overwrite_every)`.
+
+    Args:
+        definition: The definition that updates.
+        average_decay, warm_up, start, overwrite_every: See `everstep.optimizers.MovingAverage`.
+
+    Returns:
+        An `everstep.optimizers.MovingAverage`.
+
+    Raises:
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+        RuleError: The definition's `sparse` is "variable_rows", or "catch_up" with settings that need all updates.
+    """
     return MovingAverage(definition, average_decay, warm_up, start, overwrite_every)

@@ -1,4 +1,4 @@
-"""Rules that look at the gradient more than once: explicit Runge-Kutta methods."""
+"""Explicit Runge-Kutta methods: rules that use several gradients per update."""
 from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
@@ -6,9 +6,9 @@ from collections import namedtuple
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
 from everstep.optimizers.contract import Option, Wrapper, assign, check_number, defines, option, scalar, slot, total
 
-# points: for each stage after the first, what the slopes before it count in the point that it looks at; weights: what
-# all count in the update; error: what they count in the estimate of its error, if there is one; order: of the error of
-# a step's estimate, which says how that goes with the rate.
+# A Butcher tableau. points: its matrix A; row i weights the earlier slopes in the point of stage i + 2. weights: the
+# weights of all slopes in the update. error: their weights in the error estimate, or None. order: the error estimate
+# falls with this power of the rate.
 Tableau = namedtuple("Tableau", "points weights error order")
 
 TABLEAUS = {
@@ -36,11 +36,11 @@ TABLEAUS = {
         5,
     ),
 }
-_MOST = 16  # stages; the methods in use have 13 at most
+_MOST = 16  # stages; common methods have at most 13
 
 
 class _TableauOption(Option):
-    """The name of a tableau, or a pair of points and weights."""
+    """An option that takes the name of a tableau, or a pair of points and weights."""
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
@@ -63,8 +63,8 @@ class _TableauOption(Option):
         fits = 1 < len(weights) <= _MOST and [len(row) for row in rows] == list(range(1, len(weights)))
         if not fits or abs(sum(weights) - 1) > 1e-6:
             raise HyperValueError(
-                "{} needs 2 to {} weights that add up to 1, and below the first stage a row for each: of 1, 2, ... "
-                "numbers. An implicit method has no such form. Got {!r}".format(what, _MOST, value)
+                "{} needs 2 to {} weights that add up to 1, and a row of points for each stage after the first, of 1, "
+                "2, ... numbers; implicit methods are not supported. Got {!r}".format(what, _MOST, value)
             )
         return rows, weights
 
@@ -74,10 +74,11 @@ class Multistage(Wrapper):
 
     g_1 = grad(start),  g_i = grad(start - learning_rate * sum_j points_ij g_j),  then one update of `inner` from start
     with the gradient sum_i weights_i g_i (Hairer, Norsett & Wanner 1993, Solving Ordinary Differential Equations I,
-    II.1). Around SGD without momentum it is the method itself for d var / d time = -grad, with steps of learning_rate.
+    II.1, https://doi.org/10.1007/978-3-540-78862-1). Around SGD without momentum it is the method itself for
+    d var / d time = -grad, with steps of learning_rate.
 
-    All gradients of an update are of the same batch, one step each: `minimize` of a function that computes the loss
-    calls it so often, and `everstep.enable_multistage(model)` has `fit` do so. `iterations`, schedules and t count
+    All gradients of an update use the same batch, one step each. `minimize` of a function that computes the loss calls
+    it once per stage. `everstep.enable_multistage(model)` makes `fit` do so. `iterations`, schedules and t count
     updates.
 
     | tableau                     | order | gradients | with tolerance | from                                          |
@@ -88,23 +89,31 @@ class Multistage(Wrapper):
     | "rk4"                       | 4     | 4         | none           | Kutta 1901                                    |
     | "rk45"                      | 5     | 6         | 7              | Dormand & Prince 1980                         |
 
-    With `tolerance` the rate is times a size of the method's own, at first 1. The error of an update is estimated from
-    its slopes, as the root mean square of error / (1e-3 * tolerance + tolerance * |var|) over all variables; above 1
-    the variables go back to start. The next size is times 0.9 * error^(-1/order), within 0.2 and 5. An update that was
-    taken back counts in `iterations`.
+    Ralston: https://doi.org/10.1090/S0025-5718-1962-0150954-0
+    Bogacki & Shampine: https://doi.org/10.1016/0893-9659(89)90079-7
+    Dormand & Prince: https://doi.org/10.1016/0771-050X(80)90013-3
 
-    Of a sparse gradient: "exact" alone, since a row's slopes count when other stages do not touch it.
+    With `tolerance`, the learning rate is multiplied by a size that the method adapts, at first 1. An update's error is
+    estimated from its slopes: the root mean square of error / (1e-3 * tolerance + tolerance * |var|) over all
+    variables. If it is above 1, the variables go back to start. The size is then multiplied by 0.9 * error^(-1/order),
+    within 0.2 and 5. A rejected update counts in `iterations`.
+
+    Sparse gradients: "exact" alone, because a row's earlier slopes count even if later stages do not touch it.
+
+    Advice:
+        An update costs as many gradients as the table says, so compare it with other optimizers by gradients and not by
+        updates. Put other wrappers inside: around multistage they would treat each gradient as a step, and are refused.
 
     Args:
-        inner: the definition that updates.
-        tableau: one of the names above, or ((row, ...), weights): below the first stage one row of points for each,
-            and the weights. "heun".
-        tolerance: None (default), or the share of a variable that an update may be off.
+        inner: The definition that updates.
+        tableau: A name of the table, or a pair ((row, ...), weights): one row of points for each stage after the first,
+            then the weights. Default "heun".
+        tolerance: The relative error allowed per update. Default None: a fixed size, without error estimates.
 
     >>> import numpy, everstep
     >>> weights = numpy.ones(1)  # of loss = weights ** 2 / 2, which falls as exp(-time)
     >>> optimizer = everstep.multistage(everstep.optimizers.SGD(0.1), "rk4").bind(numpy)
-    >>> everstep.enable_multistage(optimizer)  # who calls apply_gradients takes 4 gradients of each batch
+    >>> everstep.enable_multistage(optimizer)  # callers of apply_gradients take 4 gradients of each batch
     >>> for _ in range(4):
     ...     optimizer.apply_gradients([(weights.copy(), weights)])
     >>> abs(weights - numpy.exp(-0.1)) < 1e-7
@@ -112,27 +121,27 @@ class Multistage(Wrapper):
     """
 
     prefix = "multistage"
-    zero_grad_is_noop = False  # type: ignore[assignment]  # a row without a gradient now may have had one at an earlier stage
+    zero_grad_is_noop = False  # type: ignore[assignment]  # a row may have had a gradient at an earlier stage
     tableau = _TableauOption("heun")
     tolerance = option(None, minimum=1e-30)
     start = slot()
-    vars().update(("slope_{}".format(n), slot(when=lambda made, n=n: made.stages > n)) for n in range(1, _MOST))
+    vars().update(("slope_{}".format(n), slot(when=lambda rule, n=n: rule.stages > n)) for n in range(1, _MOST))
     size = scalar(1.0)
-    used = scalar(1.0)  # the size of the update that is being made, which `advance` has moved before `update`
+    used = scalar(1.0)  # the size of this update: `advance` changes `size` before `update` runs
 
     def _check(self):
         for verb in ("should_update", "should_accept", "collect", "loss_scale"):
             if defines(self.inner, verb):
                 raise DefinitionError(
-                    "{} skips, collects or refuses steps itself, and each of the stages here is a step of its "
-                    "own".format(self.inner._short())
+                    "{} skips, collects or rejects steps, but multistage takes a step for each stage and updates at "
+                    "the last".format(self.inner._short())
                 )
         if "learning_rate" not in self.base.declarations:
-            raise DefinitionError("{} has no one learning rate to go along a slope with".format(self.inner._short()))
+            raise DefinitionError("{} has no one learning rate, which multistage needs".format(self.inner._short()))
         if self.sparse != "exact":
-            raise DefinitionError('multistage takes sparse="exact" alone; got {!r}'.format(self.sparse))
+            raise DefinitionError('multistage takes only sparse="exact"; got {!r}'.format(self.sparse))
         if self.tolerance is not None and self._method.error is None:
-            raise DefinitionError("{!r} has no estimate of its error, which tolerance needs".format(self.tableau))
+            raise DefinitionError("tableau {!r} has no error estimate, which tolerance needs".format(self.tableau))
         super(Multistage, self)._check()
 
     @property
@@ -141,7 +150,7 @@ class Multistage(Wrapper):
 
     @property
     def stages(self):
-        # One that counts only in the estimate of the error is left out without a tolerance.
+        # A last stage that only the error estimate uses is left out without a tolerance.
         weights = self._method.weights
         return len(weights) - (self.tolerance is None and not weights[-1])
 
@@ -151,12 +160,12 @@ class Multistage(Wrapper):
     def measure(self, ops, grad, var, slots, hyper):
         slopes = self._slopes(ops, grad, slots, hyper)
         mean = self._mean(slopes, self._method.weights)
-        found = {"inner": self.inner.measure(ops, mean, var, slots.inner, hyper.inner)}
+        measures = {"inner": self.inner.measure(ops, mean, var, slots.inner, hyper.inner)}
         if self.tolerance is not None:
-            off = self._rate(hyper, hyper.size) * self._mean(slopes, self._method.error)
-            share = off / (self.tolerance * (1e-3 + ops.abs(slots.start)))
-            found.update(error=total(ops.sum(share * share)), elements=total(ops.sum(ops.ones_like(grad))))
-        return found
+            error = self._rate(hyper, hyper.size) * self._mean(slopes, self._method.error)
+            relative = error / (self.tolerance * (1e-3 + ops.abs(slots.start)))
+            measures.update(error=total(ops.sum(relative * relative)), elements=total(ops.sum(ops.ones_like(grad))))
+        return measures
 
     def advance(self, ops, scalars, hyper, t):
         new = super(Multistage, self).advance(ops, scalars, hyper, t)
@@ -169,42 +178,42 @@ class Multistage(Wrapper):
     def update(self, ops, grad, var, slots, hyper, t):
         slopes = self._slopes(ops, grad, slots, hyper)
         start = ops.where(ops.equal(hyper.pending, 1), var, slots.start)
-        inside = hyper.inner if self.tolerance is None else hyper.inner.scaled("learning_rate", hyper.used)
+        inner_hyper = hyper.inner if self.tolerance is None else hyper.inner.scaled("learning_rate", hyper.used)
         mean = self._mean(slopes, self._method.weights)
-        change, inner = self.inner.update(ops, mean, start, slots.inner, inside, t)
+        change, inner = self.inner.update(ops, mean, start, slots.inner, inner_hyper, t)
         value = change.value if isinstance(change, assign) else start - change
-        counts = self.should_update(ops, hyper)
-        kept = counts
+        last_stage = self.should_update(ops, hyper)
+        accepted = last_stage
         if self.tolerance is not None:
-            kept = ops.logical_and(counts, self._error(ops, hyper) <= 1)
-            value = ops.where(kept, value, start)
+            accepted = ops.logical_and(last_stage, self._error(ops, hyper) <= 1)
+            value = ops.where(accepted, value, start)
         for place in range(self.stages - 1):
             point = start - self._rate(hyper, hyper.used) * self._mean(slopes, self._method.points[place])
             value = ops.where(ops.equal(hyper.pending, place + 1), point, value)
         new = {"slope_{}".format(place): slope for place, slope in enumerate(slopes[:-1], 1)}
-        return assign(value), dict(new, start=start, inner=_where(ops, kept, inner, slots.inner))
+        return assign(value), dict(new, start=start, inner=_where(ops, accepted, inner, slots.inner))
 
     def _slopes(self, ops, grad, slots, hyper):
-        """The gradients of the stages so far, in their places."""
-        before = [getattr(slots, "slope_{}".format(place)) for place in range(1, self.stages)]
-        return [ops.where(hyper.pending > place, slope, grad) for place, slope in enumerate(before, 1)] + [grad]
+        """Returns one gradient per stage: those of earlier stages from their slots, this step's for all others."""
+        stored = [getattr(slots, "slope_{}".format(place)) for place in range(1, self.stages)]
+        return [ops.where(hyper.pending > place, slope, grad) for place, slope in enumerate(stored, 1)] + [grad]
 
     @staticmethod
     def _mean(slopes, weights):
         return sum(weight * slope for weight, slope in zip(weights, slopes) if weight)
 
     def _rate(self, hyper, size):
-        inside, found = self.inner, hyper.inner
-        while isinstance(inside, Wrapper):
-            inside, found = inside.inner, found.inner
-        return found.learning_rate if self.tolerance is None else found.learning_rate * size
+        rule, rule_hyper = self.inner, hyper.inner
+        while isinstance(rule, Wrapper):
+            rule, rule_hyper = rule.inner, rule_hyper.inner
+        return rule_hyper.learning_rate if self.tolerance is None else rule_hyper.learning_rate * size
 
     def _error(self, ops, hyper):
         return ops.sqrt(hyper.error / hyper.elements)
 
 
 def _where(ops, choice, new, old):
-    """New slots, nested as definitions are, where `choice`."""
+    """Chooses between new and old slots, which nest like the definitions."""
     return {
         name: _where(ops, choice, value, getattr(old, name))
         if isinstance(value, dict)
@@ -214,5 +223,18 @@ def _where(ops, choice, new, old):
 
 
 def multistage(definition, tableau="heun", tolerance=None):
-    """`Multistage(definition, tableau, tolerance)`: Heun, RK23, RK45 and any other explicit Runge-Kutta method."""
+    """Runs any explicit Runge-Kutta method, such as Heun or RK45: `Multistage(definition, tableau, tolerance)`.
+
+    Args:
+        definition: The definition that updates.
+        tableau, tolerance: See `everstep.optimizers.Multistage`.
+
+    Returns:
+        An `everstep.optimizers.Multistage`.
+
+    Raises:
+        DefinitionError: The definition skips, collects or rejects steps, has no one learning rate, or has a `sparse`
+            other than "exact"; or the tableau has no error estimate and there is a tolerance.
+        HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
+    """
     return Multistage(definition, tableau, tolerance)

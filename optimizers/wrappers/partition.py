@@ -18,27 +18,34 @@ _TEXT = (str, type(u""))
 
 
 class Partition(Composite):
-    """Each variable is updated by one of several definitions, its branch: `everstep.partition`.
+    """Updates each variable by one of several definitions, its branch: `everstep.partition`.
 
-    A branch is chosen by one of
-    - a regular expression, found in the variable's name (without `:0`);
+    A rule chooses the variables of a branch. It is one of
+    - a regular expression that matches anywhere in the variable's name (without `:0`);
     - `"collection:NAME"`: the variable is in that collection of a TF 1 graph (on tf.train);
-    - a function of the variable's record (`name, shape, dtype, index, collections, native`) that says yes or no.
+    - a function of the variable's record (`name, shape, dtype, index, collections, native`) that returns True or False.
 
-    A variable belongs to exactly one branch: one that two take, or that none takes where there is no default, is an
-    error that names it, and so is an expression or collection that takes no variable of the first step (or of `build`,
-    on APIs that have it); a function may take none. The order of the branches has no meaning.
+    A variable belongs to exactly one branch. If two rules match it, or none does and there is no default, an error
+    names it. An expression or collection that matches no variable of the first step (or of `build`, on APIs that have
+    it) is an error too; a function may match none. The order of branches does not matter.
 
-    State is kept apart: what a definition calls `m` is `BRANCH/m`, and `BRANCH/learning_rate` is the attribute
-    `BRANCH_learning_rate`, for callbacks to set. There is no `learning_rate` of all: setting it is an error. Sums that
-    a definition measures over all variables (a global norm) are over those of its branch; a wrapper around the
-    partition sees all. All branches count updates together, and `sparse` is each branch's own.
+    Branches keep separate state: a slot `m` is named `BRANCH/m`, and the hyper `BRANCH/learning_rate` is the attribute
+    `BRANCH_learning_rate`, for callbacks to set. There is no shared `learning_rate`; setting it is an error. Sums that
+    a definition measures over all variables, such as a global norm, are over its branch; a wrapper around the partition
+    sees all variables. All branches share one count of updates. Each branch has its own `sparse`.
 
-    A config holds no functions: with one, `from_config` of what was saved is an error.
+    A config holds no functions: after saving a partition with one, `from_config` is an error.
+
+    Advice:
+        Use it if parts of a model need different algorithms. Wide & Deep (Cheng et al. 2016,
+        https://arxiv.org/abs/1606.07792) trains its linear part with FTRL and its deep part with Adagrad. Put clip with
+        a global norm around the partition: inside a branch, the norm is over that branch alone. accumulate and
+        loss_scale must be around it. If only the learning rate differs, learning_rate_multipliers is simpler.
 
     Args:
-        rules: ((branch, expression), ...).
-        **branches: the definition of each branch; of `default` for all other variables.
+        rules: ((branch, rule), ...).
+        chosen: Set by everstep: the branch of the variable for which the partition is specialized. Keyword only.
+        **branches: The definition of each branch, and of `default` for all other variables.
 
     >>> import numpy, everstep
     >>> from everstep.optimizers import SGD
@@ -52,7 +59,7 @@ class Partition(Composite):
      [-2. -2.]] [-1. -1.]
     """
 
-    settings = Composite.keyword_only  # which every branch has of its own
+    settings = Composite.keyword_only  # each branch has these itself
     keyword_only = settings + ("chosen",)
     rules = option(())
     chosen = option(None)
@@ -62,14 +69,14 @@ class Partition(Composite):
         return True
 
     def _checked(self, args, kwargs):
-        own = self.argument_names()
-        given = {name: kwargs.pop(name) for name in self.settings if name in kwargs}  # for all branches
+        argument_names = self.argument_names()
+        settings = {name: kwargs.pop(name) for name in self.settings if name in kwargs}  # for all branches
         branches = OrderedDict()
-        for name in sorted(set(kwargs) - set(own), key=lambda name: (name == DEFAULT, name)):
+        for name in sorted(set(kwargs) - set(argument_names), key=lambda name: (name == DEFAULT, name)):
             is_child = Child()
             is_child.name = name
             branches[name] = is_child.check(type(self).__name__, kwargs.pop(name))
-            branches[name] = branches[name].replace(**given) if given else branches[name]
+            branches[name] = branches[name].replace(**settings) if settings else branches[name]
         chosen = kwargs.get("chosen")
         self.__dict__["_branches"] = branches
         self.__dict__["_active"] = branches if chosen is None else {chosen: branches[chosen]}
@@ -82,16 +89,16 @@ class Partition(Composite):
         return values
 
     def _default(self, name, values):
-        found = {getattr(branch, name) for branch in self._active.values()} if name in self.settings else ()
-        return found.pop() if len(found) == 1 else self.declarations[name].default
+        settings = {getattr(branch, name) for branch in self._active.values()} if name in self.settings else ()
+        return settings.pop() if len(settings) == 1 else self.declarations[name].default
 
     def _check(self):
-        named = [name for name, _ in self.rules]
-        if sorted(named) != sorted(set(self._branches) - {DEFAULT}) or not named:
+        names = [name for name, _ in self.rules]
+        if sorted(names) != sorted(set(self._branches) - {DEFAULT}) or not names:
             raise DefinitionError(
                 "a partition has a rule for each branch but default (a config does not hold rules that are functions); "
                 "got rules for {} and the branches {}".format(
-                    ", ".join(named) or "none", ", ".join(self._branches) or "none"
+                    ", ".join(names) or "none", ", ".join(self._branches) or "none"
                 )
             )
         for name, rule in self.rules:
@@ -106,14 +113,15 @@ class Partition(Composite):
         for branch in self._branches.values():
             if defines(branch, "should_update") or defines(branch, "should_accept"):
                 raise DefinitionError(
-                    "{} skips steps, which all branches of a partition do together; put it around the partition".format(
-                        branch._short()
-                    )
+                    "{} skips steps, but all branches of a partition update together; put it around the "
+                    "partition".format(branch._short())
                 )
         attributes = [name.replace("/", "_") for name in flat(self, "hyper")]
-        twice = sorted(name for name in set(attributes) if attributes.count(name) > 1)
-        if twice:
-            raise DefinitionError("two branches of a partition have a hyper called {}".format(", ".join(twice)))
+        repeated = sorted(name for name in set(attributes) if attributes.count(name) > 1)
+        if repeated:
+            raise DefinitionError(
+                "two hypers of a partition have the attribute name {}; rename a branch".format(", ".join(repeated))
+            )
 
     def get_config(self, strict=True):
         functions = [name for name, rule in self.rules if not isinstance(rule, _TEXT)]
@@ -133,35 +141,45 @@ class Partition(Composite):
 
     @property
     def without_grad(self):
-        changed = {name: branch.without_grad for name, branch in self.active().items()}
-        same = all(branch is self._branches[name] for name, branch in changed.items())
-        return self if same else self.replace(**changed)
+        rules = {name: branch.without_grad for name, branch in self.active().items()}
+        unchanged = all(rule is self._branches[name] for name, rule in rules.items())
+        return self if unchanged else self.replace(**rules)
 
     def check_variables(self, records):
-        taken = OrderedDict((name, []) for name in self._branches)
+        by_branch = OrderedDict((name, []) for name in self._branches)
         for record in records:
-            taken[self.branch_of(record)].append(record)
+            by_branch[self.branch_of(record)].append(record)
         for name, rule in self.rules:
-            if not taken[name] and isinstance(rule, _TEXT):
+            if not by_branch[name] and isinstance(rule, _TEXT):
                 raise DefinitionError(
                     "branch {} of the partition ({}) takes no variable; there are: {}".format(
                         name, rule, ", ".join(record.name for record in records)
                     )
                 )
-            self._branches[name].check_variables(taken[name])
+            self._branches[name].check_variables(by_branch[name])
 
     def branch_of(self, variable):
-        """The name of the branch that a variable, by its record, belongs to."""
-        found = [name for name, rule in self.rules if holds(rule, variable)]
-        if len(found) > 1 or not found and DEFAULT not in self._branches:
+        """Finds the branch that a variable belongs to.
+
+        Args:
+            variable: An `everstep.Variable` record.
+
+        Returns:
+            The name of the branch, `"default"` if no rule matches.
+
+        Raises:
+            DefinitionError: Several rules match, or none does and there is no default.
+        """
+        matches = [name for name, rule in self.rules if holds(rule, variable)]
+        if len(matches) > 1 or not matches and DEFAULT not in self._branches:
             raise DefinitionError(
-                "{} is of {} of the partition; a variable belongs to exactly one: {}".format(
+                "{} belongs to {} of the partition, but each variable needs exactly one: {}".format(
                     variable.name,
-                    "the branches " + " and ".join(found) if found else "no branch",
-                    "let their rules exclude each other" if found else "give default=",
+                    "the branches " + " and ".join(matches) if matches else "no branch",
+                    "let their rules exclude each other" if matches else "give default=",
                 )
             )
-        return found[0] if found else DEFAULT
+        return matches[0] if matches else DEFAULT
 
     def specialize(self, variable):
         name = self.branch_of(variable)
@@ -174,31 +192,38 @@ class Partition(Composite):
         return self._of_branch("fast_forward", ops, (var,), slots, hyper, steps)
 
     def _of_branch(self, verb, ops, values, slots, hyper, count):
-        # All of them only where everstep tries a rule on arrays of its own.
+        # Normally one branch is active; a dry run on everstep's test arrays has all of them.
         change, new = 0.0, {}
         for name, branch in self.active().items():
-            run = getattr(branch, verb)
-            change, new[name] = run(ops, *(values + (getattr(slots, name), getattr(hyper, name), count)))
+            method = getattr(branch, verb)
+            change, new[name] = method(ops, *(values + (getattr(slots, name), getattr(hyper, name), count)))
         return change, new
 
 
 def _check_name(name):
-    known = name in Declared.reserved or hasattr(Partition, name) or name == DEFAULT
-    if known or not re.match("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", name):
+    reserved = name in Declared.reserved or hasattr(Partition, name) or name == DEFAULT
+    if reserved or not re.match("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", name):
         raise DefinitionError(
-            "{!r} is no name for a branch of a partition; give another by {{name: (rule, definition)}}, of letters, "
+            "{!r} cannot name a branch of a partition; give another name by {{name: (rule, definition)}}, of letters, "
             "digits and single _, that everstep does not use itself".format(name)
         )
 
 
 def partition(rules, default=None):
-    """Several optimizers in one model: each variable belongs to one of them. See `everstep.optimizers.Partition`.
+    """Combines several optimizers in one model, one per variable. See `everstep.optimizers.Partition`.
 
     Args:
-        rules: `{what: definition}`, where `what` is a regular expression for names, "collection:NAME" or a function of
-            a variable's record. The branch is called after its letters and digits, `embed` for `"/embed"`, or after the
-            function; `{name: (what, definition)}` gives another name.
-        default: the definition for all other variables; without it, another variable is an error.
+        rules: `{rule: definition}`. A rule is a regular expression for names, "collection:NAME" or a function of a
+            variable's record. The branch is named after the letters and digits of its rule (`embed` for `"/embed"`) or
+            after the function. `{name: (rule, definition)}` gives another name.
+        default: The definition for all other variables. Default None: another variable is an error.
+
+    Returns:
+        An `everstep.optimizers.Partition`.
+
+    Raises:
+        DefinitionError: A name is reserved or given twice, there is no rule, or a definition skips steps.
+        HyperTypeError, HyperValueError: An argument is of the wrong type, or a rule is no valid regular expression.
 
     >>> import everstep
     >>> from everstep.optimizers import SGD, Adagrad
@@ -211,11 +236,11 @@ def partition(rules, default=None):
     branches = {} if default is None else {DEFAULT: default}
     by_name = []
     for name, definition in rules.items():
-        what = name
+        rule = name
         if isinstance(definition, tuple) and len(definition) == 2:
-            what, definition = definition
+            rule, definition = definition
         else:
-            text = getattr(what, "__name__", str(what))
+            text = getattr(rule, "__name__", str(rule))
             text = text[len(COLLECTION) :] if text.startswith(COLLECTION) else text
             name = re.sub("[^A-Za-z0-9]+", "_", text).strip("_")
         _check_name(str(name))
@@ -224,5 +249,5 @@ def partition(rules, default=None):
                 "two branches of a partition are called {!r}; name them by {{name: (rule, definition)}}".format(name)
             )
         branches[str(name)] = definition
-        by_name.append((name, what))
+        by_name.append((name, rule))
     return Partition(rules=tuple(by_name), **branches)

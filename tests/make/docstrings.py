@@ -32,13 +32,13 @@ def meaning(entry):
                if value != own[name].default]
     by_momentum = entry.sparse({"momentum": 0.9}), entry.sparse({})
     if by_momentum[0] != by_momentum[1]:
-        options.append('sparse="{}" where momentum is given'.format(by_momentum[0]))
+        options.append('sparse="{}" with momentum'.format(by_momentum[0]))
     elif by_momentum[1] != "exact":
         options.append('sparse="{}"'.format(by_momentum[1]))
     defaults = ["{}={!r}".format(entry.names[theirs], value) for theirs, value in sorted(entry.defaults.items())
                 if value is not REQUIRED and value != own[entry.names[theirs]].default]
     parts = [", ".join(options) or "the defaults"]
-    parts += ["its own default: " + ", ".join(defaults)] if defaults else []
+    parts += ["stock default: " + ", ".join(defaults)] if defaults else []
     alone = [each.differs for each in STOCK if each.target == entry.target].count(entry.differs) == 1
     parts += [part for part in (entry.note, entry.differs if alone else None) if part]
     return "; ".join(parts)
