@@ -38,6 +38,7 @@ from everstep.optimizers.contract.schedule import (
     Schedule,
     Warmup,
 )
+from everstep.optimizers.contract.types import HyperValue, NativeOptimizer
 from everstep.optimizers.wrappers.accumulate import accumulate
 from everstep.optimizers.wrappers.centralize import centralize
 from everstep.optimizers.wrappers.clip import clip
@@ -120,11 +121,12 @@ def _native_classes(module):
 
 
 __all__ = [
-    "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "IndexedSlices", "InverseTimeDecay",
-    "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE", "Variable", "WarmStart", "Warmup",
-    "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture", "centralize", "child", "clip",
-    "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
-    "gradient_noise", "hyper", "kernel", "learning_rate_multipliers", "lookahead", "loss_scale", "master_copies",
-    "moving_average", "multistage", "optimizers", "option", "partition", "read_checkpoint", "register", "restore",
-    "scalar", "slot", "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
+    "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
+    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE",
+    "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture",
+    "centralize", "child", "clip", "custom_objects", "decoupled_weight_decay", "disable_multistage",
+    "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "learning_rate_multipliers",
+    "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "optimizers", "option", "partition",
+    "read_checkpoint", "register", "restore", "scalar", "slot", "stochastic_weight_averaging", "total", "warm_start",
+    "write_checkpoint",
 ]

@@ -66,12 +66,12 @@ commands_pre = python -m pip install {arguments}
 
 LINT = u"""
 [testenv:{name}]
-package = skip
 ignore_errors = true
 commands =
     ruff check --output-format concise
     python matrix/link_farm.py
     mypy
+    python tests/typing/check.py
 """
 
 BENCHMARKS = u"""

@@ -162,9 +162,7 @@ class Matrix:
 
     def _tox(self, cell, log):
         command = [_python(PINNED), "-m", "tox", "run", "--colored", "no", "--skip-missing-interpreters", "true",
-                   "-e", cell.name]
-        if cell.kind != "lint":
-            command += ["--installpkg", self.packages[cell.install]]
+                   "-e", cell.name, "--installpkg", self.packages[cell.install]]
         if self.options.pytest:
             command += ["--"] + self.options.pytest
         with open(log, "w") as out:

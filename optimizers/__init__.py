@@ -6,24 +6,29 @@
 """
 from __future__ import absolute_import, division, print_function
 
-import importlib
-import pkgutil
-from itertools import chain
+# Private names, so that editors offer algorithms alone.
+import importlib as _importlib
+import pkgutil as _pkgutil
+from itertools import chain as _chain
 
-from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.definition import Definition as _Definition
 
 
 def _definitions(package):
     """The definitions in the modules of a package; so that a new file is all that a new optimizer needs."""
-    for _, name, is_package in pkgutil.iter_modules(importlib.import_module(package).__path__):
+    for _, name, is_package in _pkgutil.iter_modules(_importlib.import_module(package).__path__):
         if is_package:
             continue
-        module = importlib.import_module("{}.{}".format(package, name))
+        module = _importlib.import_module("{}.{}".format(package, name))
         for value in list(vars(module).values()):
-            if isinstance(value, type) and issubclass(value, Definition) and value.__module__ == module.__name__:
+            if isinstance(value, type) and issubclass(value, _Definition) and value.__module__ == module.__name__:
                 yield value
 
 
-_found = sorted(chain(_definitions(__name__), _definitions(__name__ + ".wrappers")), key=lambda made: made.__name__)
+_found = sorted(_chain(_definitions(__name__), _definitions(__name__ + ".wrappers")), key=lambda made: made.__name__)
 globals().update((made.__name__, made) for made in _found)
 __all__ = [made.__name__ for made in _found]
+
+
+def __dir__():  # completion offers algorithms, not their modules; Python 2.7 and 3.6 do not ask
+    return __all__ + [name for name in globals() if name.startswith("__")]

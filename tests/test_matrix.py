@@ -111,13 +111,14 @@ def test_setup_cfg_lists_exactly_the_packages():
 
 
 def test_everything_is_installed():
-    here = {os.path.join(name.replace(".", os.sep), os.path.basename(path))
-            for name, folder in folder_map().items() for path in glob.glob(os.path.join(ROOT, folder, "*.py"))}
+    here = {os.path.join(name.replace(".", os.sep), os.path.basename(path)) for name, folder in folder_map().items()
+            for ending in ("*.py", "*.pyi") for path in glob.glob(os.path.join(ROOT, folder, ending))}
     there = set()
     for path, _, names in os.walk(PACKAGE, followlinks=True):
         there.update(os.path.relpath(os.path.join(path, name), os.path.dirname(PACKAGE))
-                     for name in names if name.endswith(".py"))
+                     for name in names if name.endswith((".py", ".pyi")))
     assert here == there
+    assert os.path.join("everstep", "optimizers", "adam.pyi") in there
     assert os.path.exists(os.path.join(PACKAGE, "py.typed"))
 
 

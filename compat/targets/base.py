@@ -10,6 +10,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.targets.construction import Construction
 from everstep.compat.targets.copying import Copying
 from everstep.compat.targets.stepping import Stepping
+from everstep.optimizers.contract.types import NativeOptimizer
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -20,7 +21,7 @@ REQUIRED = "target works_on unsupported base_class start hyper read_hyper set_hy
 REQUIRED += "check_variable make_state update".split()
 
 
-class Target(Copying, Construction, Stepping):
+class Target(Copying, Construction, Stepping, NativeOptimizer):
     """The members of a target.
 
     A `variable` argument is the object that the user passes. Names of hypers, scalars and slots are flat, see

@@ -9,6 +9,7 @@ import numpy as np
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.targets.hypers import Hypers, attribute, attribute_names
 from everstep.compat.targets.native_classes import native_class, stock_class, target_class_of
+from everstep.compat.targets.signature import NativeSignature
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -62,7 +63,7 @@ class Construction(Hypers):
     def made_for(cls, definition_class, base):
         """The native class: this target over `base`, named like the definition."""
         body = {name: getattr(definition_class, name) for name in ("__doc__", "__module__")}
-        body.update(definition_class=definition_class, native_base=base)
+        body.update(definition_class=definition_class, native_base=base, __signature__=NativeSignature())
         return type(str(definition_class.__name__), (cls, base), body)
 
     @classmethod

@@ -86,7 +86,7 @@ class Copying(Hypers):
 
     def trained(self):
         """The variables that this optimizer has state for."""
-        return [each.variable for each in self._rules.values()]
+        return [each.variable for each in sorted(self._rules.values(), key=lambda known: known.record.index)]
 
     def state_to_copy(self):
         """Counters, scalars and slots as arrays; None before the first step.

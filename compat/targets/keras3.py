@@ -41,11 +41,14 @@ from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import Step, as_pairs, skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
+from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
 from everstep.errors import GradientError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
+
+_PREFIX = PACKAGE + ">"
 
 
 class Keras3Target(NewStyleTarget):
@@ -301,6 +304,26 @@ class Keras3Target(NewStyleTarget):
         if self.clipvalue:
             return [tf.clip_by_value(grad, -self.clipvalue, self.clipvalue) for grad in grads]
         return grads
+
+
+    # Config.
+
+    def get_config(self):
+        """The native config. A name that stock has too is written as `everstep>NAME`.
+
+        The HDF5 loader takes an optimizer whose class it does not know for the stock one of that name.
+        """
+        config = super(Keras3Target, self).get_config()
+        if stock_class_named(self.native_base, config["name"]):
+            config["name"] = _PREFIX + config["name"]
+        return config
+
+    @classmethod
+    def split_config(cls, config):
+        definition, native = super(Keras3Target, cls).split_config(config)
+        if str(native.get("name")).startswith(_PREFIX):
+            native["name"] = native["name"][len(_PREFIX):]
+        return definition, native
 
 
 class _Scale(float):

@@ -16,6 +16,7 @@ PACKAGE = "everstep"  # the package name in Keras's registry
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
 _classes = {}  # type: dict  # by target class, definition class and native base
+_registered = set()  # type: set  # the native classes that Keras has a name for
 _registries = {}  # type: dict  # by module of the native base
 
 
@@ -45,13 +46,15 @@ def register(native_class):
         return False
     table, name = registry.get_custom_objects(), registered_name(native_class)
     if hasattr(registry, "register_keras_serializable"):
-        if registry.get_registered_name(native_class) == name:
+        if native_class in _registered:
             table[name] = native_class  # again: the end of a scope puts old Kerases' table back as it was
         else:
             table.pop(name, None)  # of a definition that was defined anew
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
-        return True
-    # Loaders look stock names up in lower case.
+            _registered.add(native_class)
+        if hasattr(registry, "get_registered_name"):
+            return True
+    # Older Kerases, and HDF5 files of TF 2.0 to 2.2. Loaders look stock names up in lower case.
     bare = native_class.__name__
     for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
         if name not in table or hasattr(table[name], "definition_class"):  # not another's class of that name
@@ -60,11 +63,16 @@ def register(native_class):
 
 
 def stock_class(native_class):
-    """Returns the stock class of the same API and name, upper and lower case aside; None if there is none."""
-    base, waiting = native_class.native_base, [native_class.native_base]
+    """Returns the stock class of the same API and name; None if there is none."""
+    return stock_class_named(native_class.native_base, native_class.__name__)
+
+
+def stock_class_named(base, name):
+    """Returns the stock class of a name, upper and lower case aside, below a native base; None if there is none."""
+    waiting = [base]
     while waiting:
         stock = waiting.pop(0)
-        if stock.__name__.lower() == native_class.__name__.lower() and _root(stock) == _root(base):
+        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base):
             return stock
         waiting.extend(stock.__subclasses__())
     return None

@@ -5,6 +5,7 @@ from everstep.errors import DefinitionError
 from everstep.optimizers.contract.configured import once
 from everstep.optimizers.contract.declarations import child
 from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.signature import OF_INNER
 
 
 class Composite(Definition):
@@ -39,6 +40,10 @@ class Composite(Definition):
                 "the definitions in {0} differ in {1}; give {0} a {1}".format(type(self).__name__, name)
             )
         return settings.pop()
+
+    @classmethod
+    def _shown_default(cls, name):
+        return OF_INNER if name in Definition.keyword_only else super(Composite, cls)._shown_default(name)
 
     @property
     def locality(self):  # type: ignore[override]  # a property here, a plain attribute in a base rule

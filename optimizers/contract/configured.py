@@ -16,6 +16,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
 
     kind = "object"  # the key of the class's name in a config
     keyword_only = ()  # type: tuple[str, ...]
+    _keywords = None  # type: str | None  # the name of the constructor's `**keywords`, if it has them
     hints = {}  # type: dict[str, str]  # {unknown argument: what to give instead}
 
     def __init__(self, *args, **kwargs):
@@ -36,6 +37,11 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         """Returns the names of the constructor's arguments in order, keyword-only ones last."""
         names = [name for name in cls.declared_order if cls.declarations[name].is_argument]
         return [n for n in names if n not in cls.keyword_only] + [n for n in names if n in cls.keyword_only]
+
+    @classmethod
+    def _shown_default(cls, name):
+        """Returns what a signature shows as an argument's default."""
+        return cls.declarations[name].default
 
     @classmethod
     def takes(cls, name):

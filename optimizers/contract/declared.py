@@ -6,6 +6,7 @@ import types
 
 from everstep.errors import DefinitionError
 from everstep.optimizers.contract.declarations import Declaration
+from everstep.optimizers.contract.signature import signature_of
 
 _serials = itertools.count()
 _TAKES_ANY = 0x04  # the flag of a function that has *args
@@ -25,6 +26,9 @@ class Declared(type):
     declarations = {}  # type: dict[str, Declaration]
     declared_order = ()  # type: tuple[str, ...]
     serial = 0  # the higher one of two classes of the same name was defined later
+
+    # Made when it is asked for: importing everstep makes 40 classes.
+    __signature__ = property(signature_of)
 
     def __new__(mcs, class_name, bases, body):
         inherited = {}

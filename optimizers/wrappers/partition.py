@@ -61,6 +61,7 @@ class Partition(Composite):
 
     settings = Composite.keyword_only  # each branch has these itself
     keyword_only = settings + ("chosen",)
+    _keywords = "branches"
     rules = option(())
     chosen = option(None)
 

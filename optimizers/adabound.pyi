@@ -1,0 +1,31 @@
+# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
+from typing import Literal
+
+from everstep.optimizers.contract.declarations import Hyper, Option, Slot
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.types import HyperValue
+
+class AdaBound(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    final_rate: Hyper
+    gamma: Hyper
+    amsgrad: Option[bool]
+    m: Slot
+    v: Slot
+    v_hat: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        final_rate: HyperValue = 0.1,
+        gamma: HyperValue = 0.001,
+        amsgrad: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...

@@ -1,0 +1,28 @@
+# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
+from typing import Literal
+
+from everstep.optimizers.contract.declarations import Hyper, Slot
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.types import HyperValue
+
+class QHAdam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    nu_1: Hyper
+    nu_2: Hyper
+    epsilon: Hyper
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        nu_1: HyperValue = 1.0,
+        nu_2: HyperValue = 1.0,
+        epsilon: HyperValue = 1e-08,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...

@@ -1,0 +1,20 @@
+# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
+from typing import Literal
+
+from everstep.optimizers.contract.composite import Wrapper
+from everstep.optimizers.contract.declarations import Option, Slot
+from everstep.optimizers.contract.definition import Definition
+
+class MasterCopies(Wrapper):
+    stored: Option[str]
+    value: Slot
+    def __init__(
+        self,
+        inner: Definition,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
+        dense_ok: bool = ...,
+        stored: str = "",
+    ) -> None: ...
+
+def master_copies(definition: Definition) -> MasterCopies: ...

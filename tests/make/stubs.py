@@ -1,0 +1,254 @@
+"""Writes the type stubs of everstep.optimizers from the declarations; runs on NumPy alone.
+
+    python tests/make/stubs.py            # `--check` only says which files are old
+
+Type checkers and editors read the stubs: a constructor that is made from declarations cannot be read from the code.
+Four stubs of the contract are written by hand, because a checker sees more in them than a declaration says.
+"""
+import inspect
+import os
+import re
+import sys
+
+import everstep
+from everstep import optimizers
+from everstep.optimizers.contract.composite import Composite
+from everstep.optimizers.contract.configured import Configured
+from everstep.optimizers.contract.declarations import REQUIRED, Hyper, Option
+from everstep.optimizers.contract.signature import GIVEN, OF_INNER
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FOLDERS = {"everstep.optimizers": "optimizers", "everstep.compat": "compat", "everstep": "api"}
+HEAD = "# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py\n"
+BY_HAND = {"everstep.optimizers.contract." + name for name in ("configured", "declarations", "definition", "types")}
+NO_STUB = {"everstep.optimizers.contract.declared"}  # the metaclass: its code says it all
+MADE_TO_SUBCLASS = {Composite, everstep.Wrapper, everstep.Schedule}  # whose constructors take what a subclass declares
+TYPING = {name: "typing" for name in ("Any", "Literal", "NamedTuple")}
+TYPING.update((kind, "everstep.optimizers.contract.declarations") for kind in ("Child", "Hyper", "Option", "Scalar",
+                                                                             "Slot"))
+TYPING.update(Definition="everstep.optimizers.contract.definition", Schedule="everstep.optimizers.contract.schedule",
+              HyperValue="everstep.optimizers.contract.types")
+
+
+def classes():
+    """All definition and schedule classes that ship, and what they inherit from."""
+    shipped = {made for made in Configured.registered() if made.__module__.startswith("everstep.")}
+    return {base for made in shipped for base in made.__mro__ if base.__module__.startswith("everstep.optimizers.")}
+
+
+def generated():
+    """{path: text} of every stub."""
+    modules = {made.__module__ for made in classes()} - BY_HAND - NO_STUB
+    texts = {stub_path(name): Stub(sys.modules[name]).text() for name in modules}
+    texts[os.path.join(ROOT, "optimizers", "__init__.pyi")] = package_stub()
+    return texts
+
+
+def stub_path(module):
+    package = next(package for package in FOLDERS if module.startswith(package + "."))
+    return os.path.join(ROOT, FOLDERS[package], *module[len(package) + 1:].split(".")) + ".pyi"
+
+
+def package_stub():
+    """The stub of everstep.optimizers: its algorithms, by name."""
+    names = sorted(optimizers.__all__, key=lambda name: getattr(optimizers, name).__module__)
+    lines = [import_line(getattr(optimizers, name).__module__, "{0} as {0}".format(name)) for name in names]
+    listed = "".join("    {},\n".format(quoted(name)) for name in optimizers.__all__)
+    return HEAD + "\n".join(lines) + "\n\n__all__ = [\n" + listed + "]\n"
+
+
+class Stub:
+    """The stub of one module: what is public in it.
+
+    Attributes:
+        imports: {name: the module it is from} of what the stub uses.
+    """
+
+    def __init__(self, module):
+        self.module, self.imports = module, {}
+        self.own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+
+    def text(self):
+        blocks = ["".join(self.constants())]
+        blocks += ["\n" + self.class_(made) for made in self.own if isinstance(made, type) and is_public(made)]
+        functions = [self.function(made) for made in self.own if inspect.isfunction(made) and is_public(made)]
+        blocks += ["\n" + "".join(functions)] if functions else []
+        used = set(re.findall(r"\b\w+\b", "".join(blocks)))
+        imports = {name: TYPING[name] for name in used & set(TYPING)}
+        imports.update(self.imports)
+        own = {made.__name__ for made in self.own if hasattr(made, "__name__")}
+        return HEAD + import_lines({name: at for name, at in imports.items() if name not in own}) + "".join(blocks)
+
+    def constants(self):
+        for name, value in vars(self.module).items():
+            if name.isupper() and not name.startswith("_") and self.assigns(name):
+                kind = type(value).__name__ if isinstance(value, (int, float, str)) else "Any"
+                yield "\n{}: {}\n".format(name, kind)
+
+    def assigns(self, name):
+        return re.search(r"^{} = ".format(name), inspect.getsource(self.module), re.M)
+
+    def class_(self, made):
+        if hasattr(made, "_fields"):
+            body = ["{}: Any".format(name) for name in made._fields]
+            return self.block(made, ["NamedTuple"], body)
+        bases = [base for base in made.__bases__ if base is not object]
+        self.imports.update((base.__name__, base.__module__) for base in bases if base.__module__ != made.__module__)
+        body = []
+        own = vars(made)
+        declared = [name for name in getattr(made, "declared_order", ()) if name in own]
+        for name in declared:
+            body.append("{}: {}".format(name, declared_type(made.declarations[name])))
+        inherited = {name for base in bases for name in dir(base)} | set(everstep.Definition.verbs)
+        for name, value in own.items():
+            if (not name.startswith("_") or name == "__call__") and name not in declared and name not in inherited:
+                body.append(self.member(name, value, name in getattr(made, "verbs", ())))
+        if issubclass(made, Configured) and made not in MADE_TO_SUBCLASS:
+            body.append(self.constructor(made, inspect.signature(made).parameters.values()))
+        elif "__init__" in own and not issubclass(made, Configured):
+            body.append(self.function(own["__init__"]).replace("-> Any", "-> None"))
+        return self.block(made, ["Option[Any]" if base is Option else base.__name__ for base in bases], body)
+
+    @staticmethod
+    def block(made, bases, body):
+        lines = "".join("    {}\n".format(line) for entry in body for line in entry.splitlines())
+        head = "class {}{}:".format(made.__name__, "({})".format(", ".join(bases)) if bases else "")
+        return "{}\n{}".format(head, lines) if lines else head + " ...\n"
+
+    def member(self, name, value, is_verb):
+        """One line or more; a verb's arguments are given by position, so that an override may call them as it likes."""
+        if isinstance(value, property):
+            return "@property\ndef {}(self) -> Any: ...".format(name)
+        if isinstance(value, (staticmethod, classmethod)):
+            return "@{}\n{}".format(type(value).__name__, self.function(value.__func__))
+        if is_verb:
+            return self.function(value).replace(") ->", ", /) ->")
+        return self.function(value) if inspect.isfunction(value) else "{}: Any".format(name)
+
+    def function(self, function):
+        """A function's stub. One that makes a definition takes what its class declares."""
+        returns = next((made for made in self.own if isinstance(made, type) and issubclass(made, Configured)
+                        and made.__name__.lower() == function.__name__.replace("_", "")), None)
+        types = {} if returns is None else argument_types(returns)
+        takes = inspect.signature(function).parameters.values()
+        if "." in function.__qualname__ or returns is None:
+            takes = [each if each.name in ("self", "cls") else each.replace(annotation="Any") for each in takes]
+        else:
+            takes = [each.replace(annotation="Definition" if each.name == "definition" else types.get(each.name, "Any"))
+                     for each in takes]
+        return definition_line(function.__name__, takes, returns.__name__ if returns else "Any")
+
+    @staticmethod
+    def constructor(made, takes):
+        types = argument_types(made)
+        takes = [each.replace(annotation="Definition" if each.kind == each.VAR_KEYWORD else types[each.name])
+                 for each in takes]
+        return definition_line("__init__", [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)] + takes,
+                               "None", "self")
+
+
+def is_public(made):
+    return not made.__name__.startswith("_")
+
+
+def argument_types(made):
+    return {name: argument_type(made.declarations[name]) for name in made.argument_names()}
+
+
+def argument_type(declaration):
+    """What a constructor takes for a declaration."""
+    if isinstance(declaration, Hyper):
+        return "HyperValue"
+    return option_type(declaration) if isinstance(declaration, Option) else "Definition"
+
+
+def declared_type(declaration):
+    """What stands for a declaration in a class body."""
+    kind = next(base.__name__ for base in type(declaration).__mro__ if base.__name__ in TYPING)
+    return "Option[{}]".format(option_type(declaration)) if kind == "Option" else kind
+
+
+def option_type(option):
+    default = option.default
+    if type(option) is not Option or default is REQUIRED:
+        return "Any"
+    if option.choices:
+        return "Literal[{}]".format(", ".join(map(quoted, option.choices)))
+    kind = type(default).__name__ if isinstance(default, (bool, int, float, str)) else "Any"
+    if default is None and option.minimum is not None:
+        kind = "float | None"
+    return kind + " | Schedule" if option.schedule and kind != "Any" else kind
+
+
+def definition_line(name, takes, returns, bare=""):
+    """`def name(...) -> returns: ...`, in one line if that is short, else with one argument in a line."""
+    shown, keyword_only = [], False
+    for each in takes:
+        if each.kind == each.KEYWORD_ONLY and not keyword_only:
+            shown.append("*")
+            keyword_only = True
+        text = {each.VAR_KEYWORD: "**", each.VAR_POSITIONAL: "*"}.get(each.kind, "") + each.name
+        annotated = each.annotation is not each.empty
+        text += ": {}".format(each.annotation) if annotated else ""
+        if each.default is not each.empty:
+            equals = " = " if annotated else "="
+            text += "" if each.default is GIVEN else equals + shown_default(each.default)
+        shown.append(text)
+    line = "def {}({}) -> {}: ...\n".format(name, ", ".join(shown), returns)
+    if len(line) < 110:
+        return line
+    return "def {}(\n{}) -> {}: ...\n".format(name, "".join("    {},\n".format(text) for text in shown), returns)
+
+
+def shown_default(value):
+    plain = isinstance(value, (bool, int, float, str, type(None))) or value == ()
+    return quoted(value) if plain and value is not OF_INNER else "..."
+
+
+def quoted(value):
+    return '"{}"'.format(value) if isinstance(value, str) else repr(value)
+
+
+def import_lines(imports):
+    by_module = {}
+    for name, module in imports.items():
+        by_module.setdefault(module, []).append(name)
+    ours = [(module, names) for module, names in sorted(by_module.items()) if module != "typing"]
+    lines = ["from typing import {}".format(", ".join(sorted(by_module["typing"])))] if "typing" in by_module else []
+    lines += [""] if lines and ours else []
+    lines += [import_line(module, ", ".join(sorted(names))) for module, names in ours]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def import_line(module, names):
+    line = "from {} import {}".format(module, names)
+    return line if len(line) <= 120 else "from {} import (\n    {},\n)".format(module, names)
+
+
+def stale():
+    """{path: text, or None if there should be no such file} of the stubs that are old."""
+    texts = generated()
+    by_hand = {stub_path(name) for name in BY_HAND}
+    there = {os.path.join(path, name) for folder in FOLDERS.values()
+             for path, _, names in os.walk(os.path.join(ROOT, folder)) for name in names if name.endswith(".pyi")}
+    return {path: texts.get(path) for path in set(texts) | (there - by_hand) if read(path) != texts.get(path)}
+
+
+def read(path):
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    old = stale()
+    if "--check" in sys.argv:
+        sys.exit("old: {}; run python tests/make/stubs.py".format(", ".join(sorted(old))) if old else 0)
+    for path, text in sorted(old.items()):
+        print("removing" if text is None else "writing", os.path.relpath(path, ROOT))
+        if text is None:
+            os.remove(path)
+        else:
+            with open(path, "w", encoding="ascii", newline="\n") as file:
+                file.write(text)
