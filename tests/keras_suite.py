@@ -548,7 +548,7 @@ class NewKerasTests(object):
         api.step(copy, [0.0], weight)
         np.testing.assert_allclose(api.number(weight), 0.04375, rtol=1e-6)
         for definition in (OwnDecay(), everstep.accumulate(OwnDecay(), 2)):
-            with pytest.raises(DefinitionError, match="weight_decay of its own"):
+            with pytest.raises(DefinitionError, match="already has a weight_decay"):
                 definition.bind(api.module, weight_decay=0.1)
 
     @pytest.mark.parametrize("accumulated", [False, True])

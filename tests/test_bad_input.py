@@ -600,7 +600,7 @@ CASES = [
         ("tf_train graph",),
         lambda w: SGD(w.array(0.1)).bind(np),
         errors.HyperTypeError,
-        "gives bind.numpy. no number",
+        "bind.numpy. cannot read a number",
     ),
     Case(
         "a TensorFlow variable on NumPy",

@@ -243,7 +243,7 @@ def test_a_forgotten_member_is_named():
     class Unfinished(base.Target):
         target = works_on = "nothing"
         unsupported = ()
-        base_class = start = hyper = read_hyper = set_hyper = counter = scalar = get_slot = check_given = None
+        base_class = start = hyper = read_hyper = set_hyper = counter = scalar = get_slot = check_variable = None
 
     assert missing(Unfinished) == ["make_state", "update"]
     assert set(base.REQUIRED) <= set(LISTED + FACTS)

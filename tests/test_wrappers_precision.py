@@ -113,7 +113,7 @@ def test_the_scale_has_bounds():
 
 
 def test_what_is_refused():
-    with pytest.raises(UnsupportedError, match="no loss was scaled: take gradients of optimizer.scale_loss"):
+    with pytest.raises(UnsupportedError, match="no loss was scaled. Take gradients of optimizer.scale_loss"):
         everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))])
     for make in (
         lambda: everstep.loss_scale(everstep.loss_scale(SGD())),

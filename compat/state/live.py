@@ -43,7 +43,7 @@ def _parts_by_whole(optimizer, variables):
             raise VariableError("variables are called by text; got {!r}".format(name))
         variable_or_parts = variable if isinstance(variable, (list, tuple)) else [variable]
         for part in [part for item in variable_or_parts for part in optimizer.parts(item)]:
-            optimizer.check_given(part)
+            optimizer.check_variable(part)
             if optimizer.variable_key(part) in seen:
                 raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
             seen.add(optimizer.variable_key(part))
@@ -119,7 +119,8 @@ class _Access(object):
         if obstacle:
             raise StateError("{}: {}".format(self.owner, obstacle))
         given_keys = set(map(optimizer.variable_key, self.variables))
-        others = [variable for variable in optimizer.slotted() if optimizer.variable_key(variable) not in given_keys]
+        trained = optimizer.variables_with_slots()
+        others = [variable for variable in trained if optimizer.variable_key(variable) not in given_keys]
         if others:
             raise StateError(
                 "{} has slots of {} too; give all variables that it trains".format(

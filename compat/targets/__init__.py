@@ -1,1 +1,1 @@
-"""The native optimizer APIs that a definition binds to, one a file. `base` lists the members that each has."""
+"""One file for each native optimizer API that a definition binds to. `base` documents the members of a target."""

@@ -1,4 +1,8 @@
-"""Target `arrays`: NumPy arrays, updated in place. What examples and oracles run a definition with."""
+"""Target `arrays`: NumPy arrays, updated in place, for `bind(numpy)`.
+
+There is no native optimizer API: `apply_gradients` takes arrays, and nothing differentiates a loss.
+Tests, examples and the dry run of a new definition use this target. A step that fails changes nothing.
+"""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np
@@ -13,7 +17,7 @@ from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat,
 
 
 class Optimizer(object):
-    """The base class that `bind(numpy)` gives; there is no native one."""
+    """The base class of optimizers from `bind(numpy)`, since NumPy has no native one."""
 
 
 class ArraysTarget(Target):
@@ -39,14 +43,14 @@ class ArraysTarget(Target):
         self._hypers = {hyper: self.given_hyper(hyper) for hyper in self.hyper_declarations()}
         for hyper, value in self._hypers.items():
             if is_tensor(value):
-                self._present_value(hyper)  # a tensor of a graph has none, which should be said now
+                self._present_value(hyper)  # raises now, not at the first step, for a tensor of a graph
         self._counters = {counter: np.zeros((), np.int64) for counter in counters(self.definition)}
         self._scalars = {
             scalar: np.array(declaration.init, np.float32)
             for scalar, (_, declaration) in flat(self.definition, "scalar").items()
         }
         self._slots = {}  # by variable: {name: array}
-        self._present = {}  # what the hypers come to in the step that runs, each asked once
+        self._present = {}  # the hypers' values in the current step: each callable is called once a step
 
     # Hypers.
 
@@ -54,16 +58,16 @@ class ArraysTarget(Target):
         return self._present[name]
 
     def _present_value(self, name):
-        """A number or schedule: what a callable or another framework's tensor comes to now."""
+        """Returns a hyper's present value, a float or a Schedule. Calls callables and converts tensors."""
         value, what = self._hypers[name], "{}.{}".format(type(self).__name__, name)
         if isinstance(value, (float, Schedule)):
             return value
         try:
             return check_number(what, value() if callable(value) else value)
-        except (TypeError, NotImplementedError) as error:  # the latter from a graph's tensors
+        except (TypeError, NotImplementedError) as error:  # a tensor of a graph raises NotImplementedError
             raise HyperTypeError(
-                "{}: {!r} gives bind(numpy) no number ({}). It takes numbers, functions without arguments and "
-                "everstep.Schedule; the tensors and schedules of a framework work on that framework".format(
+                "{}: bind(numpy) cannot read a number from {!r} ({}). It takes numbers, functions without arguments "
+                "and everstep.Schedule; bind to a framework to use its tensors and schedules".format(
                     what, value, error
                 )
             )
@@ -84,18 +88,18 @@ class ArraysTarget(Target):
 
     @property
     def iterations(self):
-        """The number of updates done."""
+        """The number of updates so far, an int."""
         return int(self._counters["updates"])
 
     @property
     def steps(self):
-        """The number of steps, those that updated nothing too."""
+        """The number of steps so far, an int, including steps that did not update."""
         return int(super(ArraysTarget, self).steps)
 
     # Variables and slots.
 
     def find_key(self, variable):
-        # Two views of the same memory are one variable: `weights.T` is a new object each time that it is written.
+        # Equal views of the same memory are one variable: each `weights.T` creates a new object.
         return variable.__array_interface__["data"][0], variable.shape, variable.strides, variable.dtype.str
 
     def variable_name(self, variable):
@@ -109,20 +113,28 @@ class ArraysTarget(Target):
         return slots[name]
 
     def get_slot(self, variable, name):
-        """The array that holds a slot.
+        """Returns the array that holds a slot.
+
+        Args:
+            variable: an array that this optimizer trains.
+            name: the flat name of the slot.
+
+        Returns:
+            The slot itself, not a copy.
 
         Raises:
-            SlotError: there is no such slot, or not yet.
+            SlotError: there is no such slot, or it does not exist yet.
+            VariableError: `variable` is not a writable float array.
         """
-        self.check_given(variable)
-        return self.found_slot(variable, name)
+        self.check_variable(variable)
+        return self.require_slot(variable, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
         if not isinstance(variable, np.ndarray):
@@ -153,18 +165,23 @@ class ArraysTarget(Target):
     # The step.
 
     def scale_loss(self, loss):
-        self._set_out()
+        self._read_hypers()
         return super(ArraysTarget, self).scale_loss(loss)
 
     def apply_gradients(self, grads_and_vars):
-        """One step, in place. A step that fails changes nothing.
+        """Runs one step, in place. A step that fails changes nothing.
 
         Args:
-            grads_and_vars: pairs of a gradient (array or `everstep.IndexedSlices`) and a writable float array.
+            grads_and_vars: pairs of a gradient (an array, `everstep.IndexedSlices` or None) and a writable float array.
+
+        Raises:
+            VariableError: not a writable float array.
+            GradientError: an array is given twice, no pair has a gradient, or one does not fit its array.
+            UnsupportedError: a definition that counts calls got other variables than in its first call.
         """
         pairs = as_pairs(grads_and_vars)
         for _, variable in pairs:
-            self.check_given(variable)
+            self.check_variable(variable)
         pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
         keys = [self.variable_key(variable) for _, variable in pairs]
         if len(set(keys)) < len(keys):
@@ -174,7 +191,7 @@ class ArraysTarget(Target):
         self.check_first(variables)
         self.check_repeat(variables)
         self.make_state(variables)
-        self._set_out()
+        self._read_hypers()
         with self.backend.all_or_nothing():
             self.take_step(pairs, checked=False)
 
@@ -182,18 +199,18 @@ class ArraysTarget(Target):
         return function(variable, grad)
 
     def take_flush(self, variables):
-        self._set_out()
+        self._read_hypers()
         with self.backend.all_or_nothing():
             return super(ArraysTarget, self).take_flush(variables)
 
-    def _set_out(self):
+    def _read_hypers(self):
         self._present = {name: self._present_value(name) for name in self._hypers}
 
     def catch_up(self, variable, rows):
-        self.check_given(variable)
+        self.check_variable(variable)
         rows = np.asarray(rows)
         if rows.dtype.kind not in "iu":
-            raise GradientError("catch_up takes the numbers of rows; got {!r}".format(rows))
+            raise GradientError("catch_up takes row numbers, integers; got {!r}".format(rows))
         _check_rows(rows.reshape(-1), variable)
         super(ArraysTarget, self).catch_up(variable, rows)
 
@@ -214,7 +231,7 @@ class ArraysTarget(Target):
 
 
 def _checked_grad(grad, variable):
-    """A gradient as an array or `IndexedSlices` whose rows the variable has."""
+    """Returns a gradient as an array or `IndexedSlices`. Raises GradientError for other values or missing rows."""
     if grad is None:
         return None
     if isinstance(grad, IndexedSlices):
@@ -223,8 +240,8 @@ def _checked_grad(grad, variable):
     else:
         try:
             grad = values = np.asarray(grad)
-        except (TypeError, ValueError, NotImplementedError) as error:  # a ragged list; a graph's tensor
-            raise GradientError("{!r} is no gradient for an array: {}".format(grad, error))
+        except (TypeError, ValueError, NotImplementedError) as error:  # a ragged list; a tensor of a graph
+            raise GradientError("{!r} is not a gradient for an array: {}".format(grad, error))
     if values.dtype.kind not in "fiu":
         raise GradientError(
             "a gradient for bind(numpy) is an array of numbers or everstep.IndexedSlices; got {!r}".format(grad)

@@ -1,4 +1,4 @@
-"""What is installed here, and what it speaks: the facts that `everstep doctor` prints."""
+"""Collects the facts that `everstep doctor` prints: installed packages, their APIs, and the fast paths they allow."""
 from __future__ import absolute_import, division, print_function
 
 import importlib
@@ -13,15 +13,15 @@ from everstep.compat.targets import detect
 from everstep.errors import TargetError
 from everstep.optimizers.contract.kernel_names import kernel_of
 
-Package = namedtuple("Package", "name version broken")  # version: None where absent; broken: why it does not import
-Speaks = namedtuple("Speaks", "module target why")  # target: None where it speaks none
+Package = namedtuple("Package", "name version broken")  # version: None if absent; broken: the error of its import
+Speaks = namedtuple("Speaks", "module target why")  # target: None if the module has no known API
 
 # torch before the other frameworks: after them its import may crash, as Keras's own source notes.
 _PACKAGES = ("numpy", "packaging", "torch", "jax", "tensorflow", "keras", "tf_keras", "h5py")
 
 
 def packages():
-    """The Python and the packages that matter here; imports those that are installed."""
+    """Yields the Python version and the packages that everstep works with. Imports those that are installed."""
     yield Package("python", platform.python_version(), None)
     for name in _PACKAGES:
         try:
@@ -29,75 +29,76 @@ def packages():
             yield Package(name, module.__version__, None)
             if name == "keras":
                 yield Package("keras runs on", module.backend.backend(), None)
-        except Exception as error:  # whatever a broken installation raises is what a doctor is asked about
+        except Exception as error:  # a broken installation raises anything; the doctor reports it
             absent = isinstance(error, ImportError) and _missing(error) == name
             yield Package(name, None, None if absent else "{}: {}".format(type(error).__name__, error))
 
 
 def _missing(error):
-    """The module that an import did not find; on Python 2 only the message says it."""
+    """Returns the name of the module that an import did not find; on Python 2 only the message has it."""
     return getattr(error, "name", None) or str(error).split(" ")[-1]
 
 
 def speaks():
-    """Which target each known module that is here speaks, and why, or why none."""
+    """Yields the target of each installed module and the reason, or the reason why it has none."""
     for name, module in detect.known_modules():
         if module is None:
             continue
         try:
-            found = detect.find(module)
+            api = detect.find(module)
         except TargetError as error:
             yield Speaks(name, None, str(error).split(". ")[0])
         else:
-            base = "{}.{}".format(found.base.__module__, found.base.__name__)
-            yield Speaks(name, found.target.name, "{}: {}".format(base, found.target.looked_for.split(" (")[0]))
+            base = "{}.{}".format(api.base.__module__, api.base.__name__)
+            yield Speaks(name, api.target.name, "{}: {}".format(base, api.target.looked_for.split(" (")[0]))
 
 
 def strategies():
-    """(way, whether) for each way of carrying updates out on the TensorFlow that is here; nothing without one."""
+    """Yields (strategy, "yes" or "no: ...") for each update strategy on the installed TensorFlow, if any."""
     backend = _tensorflow_backend()
     for strategy in STRATEGIES if backend else ():
         yield strategy, "yes" if backend.lowers(strategy) else "no: TensorFlow is older than 1.14"
 
 
 def kernels():
-    """(definition, operation, variables that it is there for, the same on rows) of the TensorFlow that is here."""
+    """Yields (definition, operation, kinds of variables, the same for rows) for each fused kernel of TensorFlow."""
     backend = _tensorflow_backend()
     for name in optimizers.__all__ if backend else ():
-        made = getattr(optimizers, name)
-        if made.kernel is None:
+        cls = getattr(optimizers, name)
+        if cls.kernel is None:
             continue
-        found = OrderedDict()
-        for definition in _forms(made):
-            kernel = KERNELS[made.kernel.name](definition, definition._values.get) if kernel_of(definition) else None
+        by_operation = OrderedDict()
+        for definition in _variants(cls):
+            kernel = KERNELS[cls.kernel.name](definition, definition._values.get) if kernel_of(definition) else None
             if kernel:
-                found[kernel.operation] = kernel
-        for operation, kernel in found.items():
-            here = [backend.operation(operation, ref, False) for ref in (False, True)]
+                by_operation[kernel.operation] = kernel
+        for operation, kernel in by_operation.items():
+            dense = [backend.operation(operation, ref, False) for ref in (False, True)]
             rows = [kernel.by_rows and backend.operation(operation, ref, True) for ref in (False, True)]
-            yield name, operation, _variables(here), _variables(rows)
+            yield name, operation, _kinds(dense), _kinds(rows)
 
 
-def _forms(made):
-    """A definition with its defaults, with each of its options turned, and with a momentum."""
-    yield made()
-    for name, declaration in sorted(made.declarations.items()):
+def _variants(cls):
+    """Yields a definition with its defaults, with each boolean option flipped, with momentum and without epsilon."""
+    yield cls()
+    for name, declaration in sorted(cls.declarations.items()):
         if declaration.kind == "option" and isinstance(declaration.default, bool):
-            yield made(**{name: not declaration.default})
+            yield cls(**{name: not declaration.default})
         if name == "momentum":
-            yield made(momentum=0.9)
-            if made.takes("rate_in_velocity"):
-                yield made(momentum=0.9, rate_in_velocity=False)
+            yield cls(momentum=0.9)
+            if cls.takes("rate_in_velocity"):
+                yield cls(momentum=0.9, rate_in_velocity=False)
         if name == "epsilon":
-            yield made(epsilon=0.0)
+            yield cls(epsilon=0.0)
 
 
-def _variables(there):
-    return ", ".join(kind for kind, found in zip(("resource", "ref"), there) if found) or "none"
+def _kinds(operations):
+    """Returns "resource, ref", one of them, or "none": the kinds of variables for which an operation exists."""
+    return ", ".join(kind for kind, operation in zip(("resource", "ref"), operations) if operation) or "none"
 
 
 def _tensorflow_backend():
     try:
         return TensorFlowBackend(importlib.import_module("tensorflow"))
-    except Exception:  # absent, or broken, which `packages` reports
+    except Exception:  # absent, or broken: `packages` reports it
         return None

@@ -1,4 +1,4 @@
-"""Runs a new definition on small NumPy arrays, so that a mistake in its rule shows where it is made."""
+"""Runs a new definition on small NumPy arrays, so that a mistake in its rule raises at construction."""
 from __future__ import absolute_import, division, print_function
 
 import threading
@@ -14,16 +14,16 @@ from everstep.errors import RuleError
 from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
 from everstep.optimizers.contract.declarations import running_rule
 
-_passed = set()  # the forms of definitions whose rules are known to be right: another rate needs no second run
+_passed = set()  # forms that passed: a definition that differs only in its numbers is not run again
 _running = threading.local()
 
 
 def check_rule(definition):
-    """Raises RuleError, UnknownOpError or DefinitionError for a rule that breaks the contract."""
+    """Runs a definition's rule once. Raises RuleError, UnknownOpError or DefinitionError if it breaks the contract."""
     if not definition.dry_run:
         return
     form = _form(definition)
-    if form in _passed or getattr(_running, "now", False):  # a rule may make definitions itself
+    if form in _passed or getattr(_running, "now", False):  # a rule may construct definitions itself
         return
     _running.now = True
     try:
@@ -35,15 +35,15 @@ def check_rule(definition):
 
 
 def _form(definition):
-    """What decides which maths a definition's rule writes down: its classes, options and slots, but no numbers."""
-    fixed = [
+    """Returns a key of all that selects the maths of a rule: classes, options and slots, without numbers."""
+    options = [
         (name, repr(node.definition._values[name]))
         for node in walk(tree(definition))
         for name in node.definition.declared_order
         if node.definition.declarations[name].kind == "option"
     ]
     classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
-    return classes, tuple(fixed), tuple(flat(definition, "slot"))
+    return classes, tuple(options), tuple(flat(definition, "slot"))
 
 
 class _DryRun(ArraysTarget, Optimizer):
@@ -54,13 +54,13 @@ class _DryRun(ArraysTarget, Optimizer):
 
     def _present_value(self, name):
         value = self.given_hyper(name)
-        return value if isinstance(value, (float, Schedule)) else 0.5  # tensors and callables are not run
+        return value if isinstance(value, (float, Schedule)) else 0.5  # in place of a tensor or callable
 
     def _specialized(self, record):
         return self.definition
 
     def check_first(self, variables):
-        """These are no variables of a user, and there is no loss."""
+        """Skips the check: the variables are not the user's, and there is no loss."""
 
     check_repeat = check_first
 
@@ -99,19 +99,22 @@ def _check_returned(definition, view):
 
 
 def _check_locality(definition, values):
-    """A rule on single elements or rows never sees the whole, so what it reduces would depend on what it is given."""
+    """Raises RuleError if a rule on elements or rows reduces over more.
+
+    Such a rule never gets the whole variable, so its result would depend on which part it gets.
+    """
     if definition.locality == "variable":
         return
-    waiting, seen = list(values), set()
-    while waiting:
-        value = waiting.pop()
+    pending, seen = list(values), set()
+    while pending:
+        value = pending.pop()
         if id(value) in seen or value.step_wide:
             continue
         seen.add(id(value))
-        waiting.extend(value.args)
+        pending.extend(value.args)
         if value.op in REDUCTIONS and not (definition.locality == "row" and _within_rows(value.options.get("axis"))):
             raise RuleError(
-                '{0}.update reduces with ops.{1}, but its locality is "{2}": it may be given some rows or a part of a '
+                '{0}.update reduces with ops.{1}, but its locality is "{2}": it may get only some rows or a part of a '
                 'variable. Return the sum from `measure`, or declare locality = "variable"{3}'.format(
                     type(definition).__name__,
                     value.op,
@@ -133,7 +136,7 @@ def _check_noop(optimizer, variable):
     optimizer.apply_gradients([(np.zeros_like(variable), variable)])
     for name, old in sorted(before.items()):
         new = arrays[name]
-        if not ((new == old) | (new != new) & (old != old)).all():  # NaN is no change of NaN
+        if not ((new == old) | (new != new) & (old != old)).all():  # NaN stays NaN
             raise RuleError(
                 "{} declares zero_grad_is_noop, but a zero gradient changed {}".format(
                     type(optimizer.definition).__name__, name

@@ -1,7 +1,7 @@
-"""`fit` for rules that take several gradients of each batch: `everstep.enable_multistage`.
+"""Implements `everstep.enable_multistage`: `fit` for rules that take several gradients of each batch.
 
-The one place where something of the user's is changed, and only on request: the model's train step, or where there is
-none its train function.
+This is the only place that changes an object of the user, and only on request. It replaces the model's train step; for
+models without one, the train function.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -10,50 +10,57 @@ import sys
 from everstep.compat.targets.base import Target
 from everstep.errors import NotBoundError, UnsupportedError
 
-# What makes the function that trains, and where it stands. From TF 2.2 and Keras 3 on a train step is in it; before,
-# in TF 1.11 to 1.13, `fit` has another one than `train_on_batch`.
+# {method to replace: attribute that caches the train function built from it}. TF 2.2 and newer and Keras 3 have a
+# `train_step`. Before, each model builds its train function; in TF 1.11 to 1.13 `fit` has a second one.
 _STEP = {"train_step": "train_function"}
 _MAKERS = {"_make_train_function": "train_function", "_make_fit_function": "_fit_function"}
 
 
 def enable_multistage(model):
-    """Makes `fit` take all the gradients of a batch that an update of the model's optimizer needs.
+    """Makes `fit` compute several gradients of each batch, as many as the model's optimizer needs for an update.
 
-    What `fit` shows (loss, metrics) is of the first of them, at the variables as they were, and so are the averages of
-    batch normalization. On Keras 3 the others see the same dropout masks; elsewhere masks are drawn anew, and the
-    gradients are then of different functions.
+    `fit` reports the loss and metrics of the first pass over a batch, at the variables before the update. Only that
+    pass updates the moving averages of batch normalization. On Keras 3 all passes over a batch use the same dropout
+    masks. Elsewhere each pass draws new masks, so the gradients belong to different functions.
 
     Args:
-        model: a compiled model of tf.keras, tf_keras, keras 2.x or Keras 3, whose optimizer is bound to a definition
-            such as `everstep.multistage(...)`. Or that optimizer, for a loop of your own: take as many gradients of
-            each batch as its `definition.stages` says, each followed by a step.
+        model: a compiled model of tf.keras, tf_keras, keras 2.x or Keras 3, with an optimizer bound to a definition
+            such as `everstep.multistage(...)`. For a training loop of your own, give the optimizer instead: then
+            compute `optimizer.definition.stages` gradients of each batch, and take a step after each.
 
     Raises:
-        NotBoundError: neither is bound to a definition.
-        UnsupportedError: the definition takes one gradient to an update; or nothing that trains the model can be
-            given more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
+        NotBoundError: the optimizer is not bound to a definition.
+        UnsupportedError: the definition takes one gradient per update; or the model's train function cannot compute
+            more (`fit` of TF 2.0 and 2.1 without `compile(..., experimental_run_tf_function=False)`).
     """
     model, optimizer = _parts(model)
     if optimizer.definition.stages == 1:
         raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
     if model is not None:
-        found = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
-        if not found or optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False):
+        methods = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
+        if not methods or optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False):
             raise UnsupportedError(
-                "nothing that trains {!r} can be given more than one gradient of a batch. On TF 2.0 and 2.1 compile it "
+                "fit of {!r} cannot compute more than one gradient of a batch. On TF 2.0 and 2.1 compile the model "
                 "with experimental_run_tf_function=False, or write the loop yourself and call "
                 "everstep.enable_multistage(optimizer)".format(model)
             )
         disable_multistage(model)
-        for name in found:
-            made = _staged_step(model) if name in _STEP else _staged_maker(model, name)
-            made.everstep_replaced = (vars(model).get(name),)
-            _put(model, name, made)
+        for name in methods:
+            staged = _staged_step(model) if name in _STEP else _staged_maker(model, name)
+            staged.everstep_replaced = (vars(model).get(name),)
+            _put(model, name, staged)
     optimizer.__dict__["takes_stages"] = True
 
 
 def disable_multistage(model):
-    """Undoes `enable_multistage`, of a model or an optimizer."""
+    """Undoes `enable_multistage`. Does nothing if it was not called.
+
+    Args:
+        model: the model, or the optimizer, that was given to `enable_multistage`.
+
+    Raises:
+        NotBoundError: the optimizer is not bound to a definition.
+    """
     model, optimizer = _parts(model)
     optimizer.__dict__["takes_stages"] = False
     for name in list(_STEP) + list(_MAKERS) if model is not None else ():
@@ -63,26 +70,26 @@ def disable_multistage(model):
 
 
 def _parts(model):
-    """(the model whose train step or train function is run, its optimizer); (None, optimizer) of an optimizer."""
+    """Returns (the model that `fit` trains, its optimizer), or (None, optimizer) for an optimizer."""
     optimizer = model if isinstance(model, Target) else getattr(model, "optimizer", None)
     if not isinstance(optimizer, Target):
         raise NotBoundError(
-            "needed is an optimizer that is bound to a definition, or a model that is compiled with one; got "
+            "give an optimizer that is bound to a definition, or a model that is compiled with one; got "
             "{!r}{}".format(model, "" if optimizer is None else ", with {!r}".format(optimizer))
         )
     if optimizer is model:
         return None, optimizer
-    inner = getattr(model, "model", None)  # what a Sequential of Keras 2.0 and 2.1 trains
+    inner = getattr(model, "model", None)  # a Sequential of Keras 2.0 and 2.1 trains this model
     return (inner if hasattr(inner, "_make_train_function") else model), optimizer
 
 
 def _put(model, name, member):
-    """Gives a model a member of its own, or with None again that of its class."""
+    """Sets an instance attribute of a model that hides the class's method; None deletes it."""
     if member is None:
         del vars(model)[name]
     else:
         vars(model)[name] = member
-    setattr(model, dict(_STEP, **_MAKERS)[name], None)  # it was made with the former
+    setattr(model, dict(_STEP, **_MAKERS)[name], None)  # drops the train function built from the former method
 
 
 def _stages(model):
@@ -117,7 +124,7 @@ def _staged_step(model):
 
 
 def _is_stateless(model):
-    """Whether the state is an argument of the train step: of Keras 3 on JAX."""
+    """Returns True if the train step takes and returns the state: Keras 3 on JAX."""
     return getattr(model.optimizer.backend, "name", None) == "jax"
 
 
@@ -127,8 +134,8 @@ def _metric_variables(model):
 
 def _values(model, variables):
     optimizer = model.optimizer
-    bare = [optimizer.unwrap(variable) for variable in variables]
-    return [(variable, optimizer.backend.copy(optimizer.backend.read(variable), variable)) for variable in bare]
+    natives = [optimizer.unwrap(variable) for variable in variables]
+    return [(native, optimizer.backend.copy(optimizer.backend.read(native), native)) for native in natives]
 
 
 def _write(model, values):
@@ -137,14 +144,14 @@ def _write(model, values):
 
 
 def _staged_maker(model, name):
-    make, last = getattr(model, name), []
+    make, newest = getattr(model, name), []
 
     def staged_maker():
         make()
-        made = getattr(model, _MAKERS[name])
-        if not last or made is not last[0]:
-            last[:] = [_staged_function(model, made)]
-            setattr(model, _MAKERS[name], last[0])
+        function = getattr(model, _MAKERS[name])
+        if not newest or function is not newest[0]:
+            newest[:] = [_staged_function(model, function)]
+            setattr(model, _MAKERS[name], newest[0])
 
     return staged_maker
 
@@ -155,11 +162,11 @@ def _staged_function(model, train_function):
 
     def staged(inputs):
         outputs = train_function(inputs)
-        kept = list(model.non_trainable_weights) + _metric_weights(model)
-        values = keras.batch_get_value(kept)
+        weights = list(model.non_trainable_weights) + _metric_weights(model)
+        values = keras.batch_get_value(weights)
         for _ in range(_stages(model) - 1):
             train_function(inputs)
-        keras.batch_set_value(list(zip(kept, values)))
+        keras.batch_set_value(list(zip(weights, values)))
         return outputs
 
     return staged

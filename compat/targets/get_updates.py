@@ -1,18 +1,28 @@
-"""Target `get_updates`: standalone Keras 2.0.8 to 2.3.1 on TensorFlow, and `tf.keras` up to TF 1.13.
+"""Target `get_updates`: standalone Keras 2.0.8 to 2.3.1 on TensorFlow, and `tf.keras` of TF 1.4 to 1.13.
 
-Variables, for a definition bound under the name NAME (its class's name unless given) and a parameter `W`: slots
-`NAME/W/<slot>`, counters `NAME/iterations` (updates; `NAME/steps` and `NAME/pending` where steps can skip), scalars
-`NAME/<scalar>`, hypers `NAME/<hyper>`. A second optimizer of that name in a graph gets `NAME_1`, or `_1` at each
-name's end. `get_weights` and Keras files hold all but the hypers by position: iterations, the other counters, scalars,
-then the slots of each parameter in turn. As in stock there are none before a train function is built, and they are
-those of the parameters for which the last one was built; slots of others are kept, and used when they are back.
+The API: `get_updates(loss, params)` returns the operations of one step. Keras runs them in its train function.
 
-Each `get_updates` call makes a step of its own, with the slots and counters of the optimizer: two functions that are
-called in turn are two steps. Never put the updates of two calls in one function: nothing would order them. A
-definition that counts calls (accumulation) takes all its variables in one call; building again for the same ones, for
-some of them or for more is let through, as Keras does that when a model is compiled again.
+Names of variables. NAME is the name given to `bind`, by default the class name of the innermost definition. `W` is a
+parameter.
 
-A hyper given as a callable is called when a train function is built.
+| what | name |
+|---|---|
+| slots | `NAME/W/<slot>` |
+| counters | `NAME/iterations` counts updates; `NAME/steps` and `NAME/pending` exist only if steps can skip updates |
+| scalars | `NAME/<scalar>` |
+| hypers | `NAME/<hyper>` |
+
+A second optimizer of the same name in a graph gets `NAME_1`, or `_1` at the end of each name. `get_weights` and Keras
+files store everything except hypers, by position: iterations, the other counters, scalars, then the slots of each
+parameter in turn. As in stock Keras, the list is empty until a train function is built. It covers the parameters of the
+train function that was built last. Slots of other parameters are kept, and used again when these return.
+
+Each `get_updates` call creates its own step, which shares the optimizer's slots and counters: two functions, called in
+turn, take two steps. Never put the updates of two calls into one function: their order would be undefined. A definition
+that counts calls (accumulation) needs all its variables in one call. It can be built again for the same variables, a
+subset or a superset, since Keras builds again when a model is compiled again.
+
+A hyper that is a callable is called when a train function is built.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -35,8 +45,8 @@ class GetUpdatesTarget(Target):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
     unsupported = (
-        member("minimize", "train with fit, or run what get_updates(loss, params) gives in keras.backend.function"),
-        member("apply_gradients", "get_updates(loss, params) makes the operations of a step"),
+        member("minimize", "train with fit, or run get_updates(loss, params) in keras.backend.function"),
+        member("apply_gradients", "get_updates(loss, params) returns the operations of a step"),
         PARTITIONED, DECAY,
         keyword("global_clipnorm", "bind everstep.clip(definition, global_norm=...)"),
     )
@@ -50,7 +60,7 @@ class GetUpdatesTarget(Target):
         backend = sys.modules[base.__module__].K.backend()
         if backend != "tensorflow":
             raise TargetError(
-                "{} runs on {}; everstep knows Keras 2 on TensorFlow alone. Set its backend to tensorflow "
+                "{} runs on {}; everstep supports Keras 2 only on TensorFlow. Set its backend to tensorflow "
                 "(KERAS_BACKEND or keras.json) before it is imported".format(module.__name__, backend)
             )
         return base
@@ -60,7 +70,8 @@ class GetUpdatesTarget(Target):
 
         self.backend = TensorFlowBackend(tensorflow)
         self.name = self.native_name(name)
-        # All clip by one norm of all gradients, but the last tf.keras before OptimizerV2, which has not this helper.
+        # clipnorm bounds the norm of all gradients together, except in the last tf.keras before OptimizerV2, which
+        # bounds each gradient. Only that version lacks the helper `clip_norm`.
         self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
         self.native_super().__init__(**check_bounds(native))
         self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
@@ -80,7 +91,7 @@ class GetUpdatesTarget(Target):
         return sys.modules[self.native_base.__module__].K
 
     def _variable(self, name, value, dtype):
-        # An absolute name, so that files do not depend on the scope in which a model is compiled.
+        # An absolute name: files must not depend on the name scope in which a model is compiled.
         with self.backend.tf.name_scope(None):
             return self._keras.variable(value, dtype=dtype, name="{}/{}".format(self.name, name))
 
@@ -111,14 +122,14 @@ class GetUpdatesTarget(Target):
     # Variables and slots.
 
     def _create_slots(self, params):
-        """Slots that are there are kept: Keras builds its train function anew when a model is compiled again."""
+        """Creates missing slots. Keeps existing ones: Keras builds a new train function when a model is recompiled."""
         for variable in params:
             slots = self._slots.setdefault(self.variable_key(variable), {})
             for name in self.slot_names(variable):
                 if name not in slots:
                     slots[name] = self._make_slot(variable, name)
-        used = [self.slot(variable, name) for variable in params for name in self.slot_names(variable)]
-        self.weights = list(self._counters.values()) + used
+        slots_in_use = [self.slot(variable, name) for variable in params for name in self.slot_names(variable)]
+        self.weights = list(self._counters.values()) + slots_in_use
 
     def _make_slot(self, variable, name):
         tf = self.backend.tf
@@ -131,21 +142,21 @@ class GetUpdatesTarget(Target):
             return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
 
     def get_slot(self, var, name):
-        """The variable that holds a slot.
+        """Returns the variable that holds a slot.
 
         Raises:
-            SlotError: there is no such slot, or not yet.
+            SlotError: there is no such slot, or it does not exist yet.
         """
-        return self.found_slot(var, name)
+        return self.require_slot(var, name)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
 
     def set_weights(self, weights):
-        """Sets what `get_weights` gives; what does not fit changes nothing.
+        """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
-            StateError: another number of weights, or another shape; the message names the first that does not fit.
+            StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
         """
         if len(weights) != len(self.weights):
             raise StateError(
@@ -158,14 +169,14 @@ class GetUpdatesTarget(Target):
                 )
             )
         for variable, value in zip(self.weights, weights):
-            found, wanted = np.shape(value), tuple(self.backend.shape(variable))
-            if found != wanted:
-                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], wanted, found))
+            shape, expected = np.shape(value), tuple(self.backend.shape(variable))
+            if shape != expected:
+                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], expected, shape))
         super(GetUpdatesTarget, self).set_weights([np.asarray(value) for value in weights])
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
         if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
@@ -187,7 +198,7 @@ class GetUpdatesTarget(Target):
             return list(function(variable, grad))
 
     def get_gradients(self, loss, params):
-        """The gradients, clipped, sparse ones still sparse."""
+        """Returns the gradients, clipped. Sparse gradients stay sparse."""
         grads = self._gradients_of(self.scale_loss(loss), params)
         missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
         if missing:
@@ -204,15 +215,15 @@ class GetUpdatesTarget(Target):
         return self._keras.gradients(loss, params)
 
     def get_updates(self, loss, params):
-        """The operations of one step, in an order of their own: see `compat/engine/step.py`."""
+        """Returns the operations of one step. Their order is fixed: see `compat/engine/step.py`."""
         self._check_arguments(loss, params)
         self.check_first(params)
         self.check_repeat(params)
-        symbolic = getattr(self._keras, "symbolic", None)  # from Keras 2.3 on, for graphs under TF 2
+        symbolic = getattr(self._keras, "symbolic", None)  # Keras 2.3 and newer: enters the Keras graph under TF 2
         return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
 
     def _get_updates(self, loss, params):
-        self.updates = self.refused_updates(params)
+        self.updates = self.failing_updates(params)
         if self.updates:
             return self.updates
         grads = self.get_gradients(loss, params)
@@ -230,28 +241,28 @@ class GetUpdatesTarget(Target):
                 )
             )
         for variable in params:
-            self.check_given(variable)
+            self.check_variable(variable)
         if len(set(map(self.variable_key, params))) < len(params):
             raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
-        home = getattr(self.iterations, "graph", None)  # none where variables are eager
-        if home is not None and getattr(loss, "graph", home) is not home:
+        graph = getattr(self.iterations, "graph", None)  # eager variables have none
+        if graph is not None and getattr(loss, "graph", graph) is not graph:
             raise VariableError(
                 "this {} belongs to another graph than the model (keras.backend.clear_session starts a new one); "
                 "bind the definition again".format(owner)
             )
 
     def check_repeat(self, variables):
-        """As for every target, but building anew is let through: for the same variables, some of them or more."""
+        """As in the base class, but allows building again for the same variables, a subset or a superset."""
         if not skips(self.definition):
             return
         keys = frozenset(map(self.variable_key, variables))
-        known = self._calls.get(None, keys)
-        if not (keys <= known or known <= keys):
+        built_keys = self._calls.get(None, keys)
+        if not (keys <= built_keys or built_keys <= keys):
             raise UnsupportedError(
                 "{} counts its calls, so it takes all variables in one call, and one model; bind one definition for "
                 "each group of variables".format(self.definition._short())
             )
-        self._calls[None] = keys | known
+        self._calls[None] = keys | built_keys
 
     # Config.
 
@@ -267,7 +278,7 @@ class GetUpdatesTarget(Target):
         value = value() if callable(value) else value
         try:
             return self.as_given(name, float(self._keras.get_value(value) if is_tensor(value) else value))
-        except Exception as error:  # whatever stands between a tensor and its value: a placeholder, another graph
+        except Exception as error:  # a placeholder or a tensor of another graph; the error's type varies
             owner = type(self).__name__
             raise ConfigError("{}.{} has no value that a config could hold: {}".format(owner, name, error))
 

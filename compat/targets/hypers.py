@@ -1,4 +1,4 @@
-"""Hypers of a bound optimizer: read and set by name, and as attributes."""
+"""Reads and sets the hypers of a bound optimizer, by flat name or as attributes (`optimizer.beta_1 = 0.8`)."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
@@ -12,26 +12,26 @@ _RATE = ("learning_rate", "lr")
 
 
 class Hypers(object):
-    """Members for hypers. Which there are is known by instance: a wrapper has those of the definition inside it."""
+    """The members for hypers. Each instance has its own names: a wrapper has the hypers of the definition inside."""
 
     def native_super(self):
-        """`super` for the native class."""
+        """Returns a `super` object that skips the target's classes and starts at the native base class."""
         return super(Hypers, self)
 
     def hyper_declarations(self):
         return flat(self.definition, "hyper")
 
     def given_hyper(self, name):
-        """What the definition was given for a flat hyper name."""
+        """Returns the value that the definition was given for a flat hyper name."""
         owner, declaration = self.hyper_declarations()[name]
         return owner._values[declaration.name]
 
     def check_hyper(self, name, value):
-        """The number to set, or an error where this hyper cannot be set."""
-        given = self.given_hyper(name)
-        if not isinstance(given, float):
-            kind = "a tensor" if is_tensor(given) else "a callable"
-            kind = "an everstep schedule" if isinstance(given, Schedule) else kind
+        """Returns the float to set; raises HyperValueError if the hyper or the value does not allow it."""
+        bound_value = self.given_hyper(name)
+        if not isinstance(bound_value, float):
+            kind = "a tensor" if is_tensor(bound_value) else "a callable"
+            kind = "an everstep schedule" if isinstance(bound_value, Schedule) else kind
             raise HyperValueError(
                 "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
                 "with a number to set it".format(type(self).__name__, name, kind)
@@ -46,7 +46,7 @@ class Hypers(object):
         if missing:
             raise HyperValueError(
                 "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
-                "another {1}".format(type(self).__name__, name, given, ", ".join(sorted(missing)), checked)
+                "another {1}".format(type(self).__name__, name, bound_value, ", ".join(sorted(missing)), checked)
             )
         return checked
 
@@ -56,17 +56,17 @@ class Hypers(object):
         for item in self.unsupported:
             if item.what == name and issubclass(item.error, AttributeError):
                 raise self.refusal(name)
-        raise AttributeError(self._no_one_rate(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+        raise AttributeError(self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
 
     def __setattr__(self, name, value):
         if name in self.__dict__.get("_hyper_names", ()):
             return self.set_hyper(self._hyper_names[name], value)
-        if self._no_one_rate(name):
-            raise HyperValueError(self._no_one_rate(name))
+        if self._many_rates(name):
+            raise HyperValueError(self._many_rates(name))
         super(Hypers, self).__setattr__(name, value)
 
-    def _no_one_rate(self, name):
-        """What to say of an attribute that there is not because each branch of the definition has a rate of its own."""
+    def _many_rates(self, name):
+        """Returns an error message if `name` is the learning rate but each branch of the definition has its own."""
         hypers = self.__dict__.get("_hyper_names", ()) if name in _RATE else ()
         rates = [hyper for hyper in hypers if hypers[hyper].endswith("/learning_rate")]
         if rates and "learning_rate" not in hypers:
@@ -75,12 +75,12 @@ class Hypers(object):
 
 
 def attribute(name):
-    """The attribute and config key of a flat hyper name."""
+    """Returns the attribute name and config key of a flat hyper name."""
     return name.replace("/", "_")
 
 
 def attribute_names(definition):
-    """`{attribute: flat hyper name}`, `lr` among them."""
+    """Returns `{attribute: flat hyper name}`, with the alias `lr`."""
     hypers = flat(definition, "hyper")
     names = OrderedDict((attribute(hyper), hyper) for hyper in hypers)
     if "learning_rate" in hypers:

@@ -1,25 +1,35 @@
-"""Target `keras3`: the optimizers of Keras 3, on TensorFlow, JAX and torch.
+"""Target `keras3`: the optimizers of Keras 3, on TensorFlow, JAX and torch; `tf.keras` of TF 2.16 and newer.
 
-Paths of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
-`NAME/iteration` (updates; `NAME/pending` and `NAME/steps` where steps can skip), `NAME/learning_rate`, `NAME/<hyper>`,
-`NAME/<scalar>`, slots `NAME/<path of W>_<slot>` with `_` for each `/`. `variables`, and with it every file, holds them
-by position: iteration, the learning rate, the other hypers, the other counters, scalars, moving averages where
-`use_ema`, gradient accumulators where `gradient_accumulation_steps` (with both, Keras 3.0 has the two of each variable
-in turn), then the slots of each variable in turn, in the order in which `build` or the first step got them. A hyper
-that is a schedule or a callable has no variable there. A hyper is therefore part of the saved state, as the learning
-rate of stock optimizers is.
+The API: `apply(grads, variables)` calls `_backend_update_step` with all pairs. `build(variables)` creates all slots.
 
-`weight_decay` of the base class comes before the rule: each update first takes rate * weight_decay * variable off the
-whole variable, rows without a gradient too, and the rule sees what is left. A definition that declares a `weight_decay`
-of its own means that one; giving both is an error. `clipnorm`, `global_clipnorm` and `clipvalue` bound the gradients
-that the base class hands on, equal rows of a sparse one added up before.
+Paths of variables. NAME is the name given to `bind`, by default the class name of the definition.
 
-`gradient_accumulation_steps` is the base class's: it adds gradients up in dense variables, native schedules count each
-call, and so does `iterations` of Keras 3.0, while `t` counts updates; clipping and decay are the update's.
-`everstep.accumulate` keeps rows sparse, and schedules and `iterations` count updates.
+| what | path |
+|---|---|
+| counters | `NAME/iteration` counts updates; `NAME/pending` and `NAME/steps` exist only if steps can skip updates |
+| hypers | `NAME/learning_rate`, `NAME/<hyper>`; a schedule or callable has no variable |
+| scalars | `NAME/<scalar>` |
+| slots of `W` | `NAME/<path of W>_<slot>`, with `_` for each `/` |
 
-On JAX and torch gradients are dense, so `sparse="rows"` is refused there without `dense_ok=True`. Counters, and slots
-of int64, are of Keras's own integer: int32.
+`variables` and all files store them by position:
+1. iteration, the learning rate, the other hypers, the other counters, scalars;
+2. with `use_ema`, moving averages; with `gradient_accumulation_steps`, gradient accumulators (with both, Keras 3.0
+   alternates between the two, variable by variable);
+3. the slots of each variable in turn, in the order of `build` or of the first step.
+So hypers are part of the saved state, as the learning rate is in stock optimizers.
+
+Base class arguments:
+- `weight_decay` runs before the rule. Each update first subtracts rate * weight_decay * variable from the whole
+  variable, including rows without a gradient; the rule sees the result. A definition that declares its own
+  `weight_decay` uses that one, and raises an error for the argument.
+- `clipnorm`, `global_clipnorm` and `clipvalue` clip the gradients that the base class passes on. Equal rows of a sparse
+  gradient are summed first.
+- `gradient_accumulation_steps` sums gradients in dense variables. Native schedules, and `iterations` of Keras 3.0,
+  count calls; `t` counts updates. Clipping and decay happen once per update. `everstep.accumulate` keeps sparse
+  gradients sparse, and there schedules and `iterations` count updates.
+
+On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there. Counters and int64 slots are
+int32, Keras's own integer dtype.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -79,13 +89,13 @@ class Keras3Target(NewStyleTarget):
         self._check_dense(steps)
         if native.get("loss_scale_factor") is not None:
             native = dict(native, loss_scale_factor=_Scale(native["loss_scale_factor"]))
-        # Each replica counts `iterations`, which Keras 3.0's own cannot stand under a CentralStorageStrategy.
+        # Each replica increments `iterations`. In Keras 3.0 that fails under a CentralStorageStrategy.
         with self.backend.first_replica():
             self.native_super().__init__(learning_rate=self._given_rate(), name=name, **native)
-        self.__dict__["_applied"] = True  # whether the last call came to an update
+        self.__dict__["_applied"] = True  # True if the last call made an update
 
     def _check_dense(self, accumulates):
-        """Raises where a definition asks for the rows of sparse gradients, of which none will come."""
+        """Raises UnsupportedError if the definition needs sparse gradients and all gradients will be dense."""
         why = None
         if not isinstance(self.backend, TensorFlowBackend):
             why = "on {} gradients are dense".format(self.backend.name)
@@ -95,7 +105,7 @@ class Keras3Target(NewStyleTarget):
             definition = node.definition
             if definition.sparse != "exact" and not definition.zero_grad_is_noop and not definition.dense_ok:
                 raise UnsupportedError(
-                    'sparse="{}" of {} has no meaning here: {}, so every row would be updated. Use sparse="exact", or '
+                    'sparse="{}" of {} has no effect here: {}, so every row would be updated. Use sparse="exact", or '
                     "dense_ok=True to accept that".format(definition.sparse, definition._short(), why)
                 )
 
@@ -103,20 +113,20 @@ class Keras3Target(NewStyleTarget):
         return self._make_variable(name, (), "float32", value)
 
     def _make_variable(self, name, shape, dtype, initial, variable=None):
-        named = name.replace("/", "_")
+        full_name = name.replace("/", "_")
         if variable is not None:
-            named = "{}_{}".format(self.variable_name(variable).replace("/", "_"), named)
+            full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
         dtype = self.backend.stored(dtype)
         return self.add_variable(
             shape=shape,
             initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),
             dtype=dtype,
-            name=named,
+            name=full_name,
         )
 
     def native_name(self, name):
-        # The HDF5 loader takes a class that it does not know for the stock one of that name, so "SGD" is no name for
-        # everstep.accumulate(SGD()).
+        # The HDF5 loader replaces an unknown class by the stock class of the same name. So everstep.accumulate(SGD())
+        # must not be called "SGD".
         return super(Keras3Target, self).native_name(name or type(self.definition).__name__.lstrip("_"))
 
     # Hypers.
@@ -135,13 +145,13 @@ class Keras3Target(NewStyleTarget):
 
     def read_counter(self, name):
         value, steps = super(Keras3Target, self).read_counter(name), self.gradient_accumulation_steps
-        return value // steps if steps else value  # the base class counts calls
+        return value // steps if steps else value  # with steps, the base class counts calls
 
     # Variables and slots.
 
     def build(self, variables):
         variables = list(variables)
-        if variables:  # the HDF5 loader builds on a model's own variables; all are of its layers
+        if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
             super(Keras3Target, self).build(variables)
 
     def __copy__(self):
@@ -150,25 +160,25 @@ class Keras3Target(NewStyleTarget):
     def set_weights(self, weights):
         if self._is_built():
             super(Keras3Target, self).set_weights(weights)
-        else:  # by the HDF5 loader, which then closes the file
+        else:  # the HDF5 loader calls this before `build`, then closes the file
             self.__dict__["_waiting"] = [np.asarray(weight) for weight in weights]
 
     def unwrap(self, variable):
-        """What the backend works on: on TensorFlow the tf.Variable inside."""
-        keras_variable = isinstance(variable, self._keras_backend(self.native_base).Variable)
-        return variable.value if keras_variable and isinstance(self.backend, TensorFlowBackend) else variable
+        """Returns the native variable that the backend works on: on TensorFlow, the tf.Variable of a Keras variable."""
+        is_keras_variable = isinstance(variable, self._keras_backend(self.native_base).Variable)
+        return variable.value if is_keras_variable and isinstance(self.backend, TensorFlowBackend) else variable
 
     def _is_built(self):
         return self.built
 
     # State.
 
-    def check_given(self, variable):
-        of_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
-        of_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
+    def check_variable(self, variable):
+        is_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
+        is_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
-        if not of_keras and not of_tensorflow:
+        if not is_keras and not is_tensorflow:
             raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
 
     def calls_per_update(self):
@@ -178,8 +188,8 @@ class Keras3Target(NewStyleTarget):
         steps = self.gradient_accumulation_steps
         if steps and int(self.backend.value(self.unwrap(self._variables[0]), None)) % steps:
             return (
-                "it is in the middle of the {} steps of gradient_accumulation_steps, whose sums a state has no place "
-                "for; train to the end of them first".format(steps)
+                "it is in the middle of its {} gradient_accumulation_steps, and a state cannot hold their sums; train "
+                "until the next update first".format(steps)
             )
         return super(Keras3Target, self).not_carried()
 
@@ -189,19 +199,19 @@ class Keras3Target(NewStyleTarget):
         return self.native_super().scale_loss(super(Keras3Target, self).scale_loss(loss))
 
     def apply_gradients(self, grads_and_vars):
-        """One step. See everstep.compat.targets.new_style for what a second call in the same step does.
+        """Runs one step. everstep.compat.targets.new_style explains a second call in the same step.
 
         Raises:
             UnsupportedError: in a graph of TF 1.
-            VariableError: no Keras variable, or one that the optimizer was not built on.
-            GradientError: no gradient at all, or one that does not fit its variable.
+            VariableError: not a Keras variable, or not one that the optimizer was built on.
+            GradientError: no pair has a gradient, or one does not fit its variable.
         """
         pairs = as_pairs(grads_and_vars)
         self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
 
     def apply(self, grads, trainable_variables=None):
-        """One step; see `apply_gradients`. Without variables, those that the optimizer was built on."""
+        """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
         grads = list(grads)
         if not grads:  # a model with nothing to train
             return
@@ -213,16 +223,16 @@ class Keras3Target(NewStyleTarget):
                 )
             )
         self.check_step(list(zip(grads, variables)))
-        self.build(variables)  # which may bring the counters of a file
+        self.build(variables)  # may load the counters of a file
         if not skips(self.definition):
             super(Keras3Target, self).apply(grads, variables)
             return
-        updates = self.counter("updates")  # which the base class moves at every call
+        updates = self.counter("updates")  # the base class increments it at every call
         before = self.backend.read(updates) + 0
         super(Keras3Target, self).apply(grads, variables)
         self.backend.write(updates, before + self.backend.cast(self._applied, "int64"))
-        if not isinstance(self.backend, TensorFlowBackend):  # whose replicas each come here
-            self.__dict__["_applied"] = True  # no value of a jitted function outlives it
+        if not isinstance(self.backend, TensorFlowBackend):  # on TensorFlow, each replica still reads it
+            self.__dict__["_applied"] = True  # a traced value must not outlive its jitted function
 
     def update(self, variable, function, grad):
         if not isinstance(self.backend, TensorFlowBackend):
@@ -230,7 +240,7 @@ class Keras3Target(NewStyleTarget):
         return super(Keras3Target, self).update(variable, function, grad)
 
     def _backend_apply_gradients(self, grads, trainable_variables):
-        if not self.gradient_accumulation_steps or self._finds_sums():
+        if not self.gradient_accumulation_steps or self._finds_sums_by_variable():
             super(Keras3Target, self)._backend_apply_gradients(grads, trainable_variables)
             return
         sums, order = self._accumulated_gradients, map(self._get_variable_index, trainable_variables)
@@ -240,48 +250,48 @@ class Keras3Target(NewStyleTarget):
         finally:
             self.__dict__["_accumulated_gradients"] = sums
 
-    def _finds_sums(self):
-        """Whether the base class finds accumulated gradients by variable; Keras 3.0 does by place in the call."""
+    def _finds_sums_by_variable(self):
+        """Returns True if the base class looks up accumulated gradients by variable; Keras 3.0 does by position."""
         increment = module_of(self.native_base).base_optimizer.BaseOptimizer._backend_increment_gradient_accumulators
         return "acc_grads" in increment.__code__.co_varnames[: increment.__code__.co_argcount]
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         grads = self._clipped(grads)
-        if isinstance(self.backend, TensorFlowBackend):  # which then calls the next one across replicas
+        if isinstance(self.backend, TensorFlowBackend):  # calls `_distributed_tf_update_step` across replicas
             super(Keras3Target, self)._backend_update_step(grads, trainable_variables, learning_rate)
         else:
             with self.backend.computing():
                 self._take_list(zip(grads, trainable_variables))
 
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
-        if not hasattr(self, "_all_reduce_sum_gradients"):  # Keras 3.0 lets each replica go its own way
+        if not hasattr(self, "_all_reduce_sum_gradients"):  # Keras 3.0 does not sum gradients over replicas
             grads_and_vars = self.backend.added_up(distribution, grads_and_vars)
         self._take_list(grads_and_vars)
 
     def _take_list(self, pairs):
-        """The list-level step."""
+        """Runs the engine's step on all pairs."""
         step = Step(self, list(pairs))
         step.run()
         self.__dict__["_applied"] = step.predicate
 
     def take_flush(self, variables):
         with self.backend.computing():
-            done = super(Keras3Target, self).take_flush(variables)
-        for variable in variables:  # as the base class does after each of its steps
-            kept = self.record(variable).native
-            if getattr(kept, "constraint", None) is not None:
-                kept.assign(kept.constraint(kept))
-        return done
+            operations = super(Keras3Target, self).take_flush(variables)
+        for variable in variables:  # as the base class does after each step
+            keras_variable = self.record(variable).native
+            if getattr(keras_variable, "constraint", None) is not None:
+                keras_variable.assign(keras_variable.constraint(keras_variable))
+        return operations
 
     def update_step(self, gradient, variable, learning_rate):
-        """For those who hand over single variables and count themselves."""
+        """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
         self.take_step([(gradient, self.unwrap(variable))], count=False)
 
     def _clip_gradients(self, grads):
-        return grads  # left to the update: Keras 3.0 clips here before it accumulates
+        return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates
 
     def _clipped(self, grads):
-        # The base class takes equal rows apart, and some of its ways make the gradient dense.
+        # The base class clips equal rows one by one, and some of its methods make the gradient dense.
         if not isinstance(self.backend, TensorFlowBackend):
             return super(Keras3Target, self)._clip_gradients(grads)
         tf = self.backend.tf
@@ -317,7 +327,7 @@ class Keras3Target(NewStyleTarget):
 
 
 class _Scale(float):
-    """A number that the base class can divide sparse gradients by, too: IndexedSlices know no division."""
+    """A loss scale that divides sparse gradients, too: IndexedSlices do not support division."""
 
     def __rtruediv__(self, grad):
         if not hasattr(grad, "indices"):

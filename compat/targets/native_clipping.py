@@ -1,4 +1,4 @@
-"""Gradient clipping for base classes that leave it undone, sparse gradients kept sparse."""
+"""Clips gradients for base classes that do not. Sparse gradients stay sparse."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -9,23 +9,23 @@ from everstep.optimizers.contract.checks import compute_dtype
 
 
 def check_bounds(native, bounds=("clipnorm", "clipvalue")):
-    """A native class's keywords without those bounds that are None, after a look at the others."""
-    kept = {name: value for name, value in native.items() if value is not None or name not in bounds}
-    for name in sorted(set(bounds) & set(kept)):
-        value = kept[name]
+    """Returns the native keywords without the bounds that are None. Raises HyperTypeError or HyperValueError."""
+    keywords = {name: value for name, value in native.items() if value is not None or name not in bounds}
+    for name in sorted(set(bounds) & set(keywords)):
+        value = keywords[name]
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise HyperTypeError("{} takes a number; got {!r}".format(name, value))
         if math.isnan(value) or value < 0:
             raise HyperValueError("{} must be at least 0 (none); got {!r}".format(name, value))
-    return kept
+    return keywords
 
 
 def clip(backend, grads, clipnorm=None, clipvalue=None, one_norm=False):
-    """Clipped gradients: the norm first, then each element, as Keras before TF 2.4 does.
+    """Returns clipped gradients: first by norm, then by value, as Keras before TF 2.4 does.
 
     Args:
-        clipnorm, clipvalue: bounds; None and (as in stock Keras) nothing above 0 means none.
-        one_norm: whether all gradients share one norm (standalone Keras) or each has its own (tf.keras).
+        clipnorm, clipvalue: bounds. None, 0 and (as in stock Keras) negative numbers mean no bound.
+        one_norm: True for one norm of all gradients (standalone Keras), False for one norm each (tf.keras).
     """
     if not (clipnorm or clipvalue):
         return list(grads)
@@ -45,12 +45,12 @@ def clip(backend, grads, clipnorm=None, clipvalue=None, one_norm=False):
 
 
 def without_duplicates(backend, grad):
-    """The gradient, equal rows of a sparse one added up."""
+    """Returns the gradient; equal rows of a sparse gradient are summed."""
     return _Part(backend, grad).grad()
 
 
 class _Part(object):
-    """A gradient's values in the compute dtype, without duplicate rows, and what makes a gradient of them again."""
+    """A gradient's values, in the compute dtype and without duplicate rows. `grad` rebuilds the gradient."""
 
     def __init__(self, backend, grad):
         self.tf, self.original, self.rows = backend.tf, grad, None

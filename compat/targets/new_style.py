@@ -1,7 +1,7 @@
-"""What the two targets whose base class is built on all variables at once share: `update_step` and `keras3`.
+"""The code that `update_step` and `keras3` share. In both APIs, `build` creates the slots of all variables at once.
 
-`apply_gradients` on other variables than those it was built on is an error, as in stock: one optimizer trains one list
-of variables. Called twice in a step on the same ones it is two updates, and a definition that counts calls refuses it.
+As in stock, one optimizer trains one list of variables: `apply_gradients` on other variables raises an error. A second
+`apply_gradients` call in the same step is a second update. A definition that counts calls refuses it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -23,15 +23,15 @@ BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(
     "graphs of TF 1", UnsupportedError,
     "{optimizer} cannot train in a graph of TF 1 (tf.Graph, tf.Session, disable_eager_execution): optimizers of this "
-    "kind do nothing there. Bind the definition to tf.compat.v1.train, or to tf.keras.optimizers.legacy (from TF 2.16 "
+    "API do nothing there. Bind the definition to tf.compat.v1.train, or to tf.keras.optimizers.legacy (from TF 2.16 "
     "on tf_keras.optimizers.legacy)",
 )
-SLOT_NAMES = member("get_slot_names", "checkpoints would take it for an OptimizerV2; `variables` have names")
-WEIGHTS = member("get_weights", "`variables` are what set_weights takes the values of")
+SLOT_NAMES = member("get_slot_names", "checkpoints would mistake it for an OptimizerV2; `variables` have names")
+WEIGHTS = member("get_weights", "set_weights takes the values of `variables`")
 
 
 class NewStyleTarget(SinceV2Target):
-    """Members that do not differ between Keras 2.11 and Keras 3."""
+    """The members that are the same from Keras 2.11 to Keras 3."""
 
     has_slots = "once it is built on the variable"
     is_fused = False
@@ -49,16 +49,16 @@ class NewStyleTarget(SinceV2Target):
             _own=OrderedDict(),  # counters and scalars by name
             _slots={},  # by variable's key, then slot name
             _trained=OrderedDict(),  # the variables that it was built on, by key
-            _before_slots=0,  # how many variables an optimizer has before it is built
-            _waiting=None,  # state loaded before there were slots to hold it
+            _before_slots=0,  # the number of optimizer variables before `build`
+            _waiting=None,  # state that was loaded before the slots existed
         )
         self._check_eager()
         self._start_native(self.native_name(name), native)
         if weight_decay is not None:
             self.weight_decay = weight_decay
         numbers = [name for name in self.hyper_declarations() if isinstance(self.given_hyper(name), float)]
-        made = [name for name in numbers if name != "learning_rate"]  # which the base class makes
-        self._hypers = {name: self._make_hyper(attribute(name), self.given_hyper(name)) for name in made}
+        names = [name for name in numbers if name != "learning_rate"]  # the base class creates that one
+        self._hypers = {name: self._make_hyper(attribute(name), self.given_hyper(name)) for name in names}
         for counter in counters(self.definition):
             if counter != "updates":
                 self._own[counter] = self._make_variable(counter, (), "int64", 0)
@@ -66,36 +66,36 @@ class NewStyleTarget(SinceV2Target):
             self._own[scalar] = self._make_variable(attribute(scalar), (), "float32", declaration.init)
 
     def _check_settings(self, weight_decay, native):
-        owner = self.definition._short()
+        definition = self.definition._short()
         if weight_decay:
             if "weight_decay" in self.hyper_declarations():
                 raise DefinitionError(
-                    "{} has a weight_decay of its own; give bind(module, weight_decay=...) to a definition that has "
-                    "none".format(owner)
+                    "{} already has a weight_decay; use bind(module, weight_decay=...) only with a definition that has "
+                    "none".format(definition)
                 )
             if "learning_rate" not in self.hyper_declarations():
                 raise DefinitionError(
-                    "weight_decay is times the learning rate on this API, and {} has none".format(owner)
+                    "on this API weight_decay is multiplied by the learning rate, and {} has none".format(definition)
                 )
         if weight_decay and self.definition.stages > 1:
             raise UnsupportedError(
-                "weight_decay={} would be taken off at each gradient of {}; put everstep.decoupled_weight_decay inside "
-                "of it".format(weight_decay, owner)
+                "weight_decay={} would decay at each of the gradients that {} takes; put "
+                "everstep.decoupled_weight_decay inside of it".format(weight_decay, definition)
             )
         if weight_decay and any(node.definition.sparse == "catch_up" for node in walk(tree(self.definition))):
             raise UnsupportedError(
-                '{} has sparse="catch_up", and weight_decay={} takes something off every row at every step; give '
-                "everstep.decoupled_weight_decay(definition), which rows can miss and take later".format(
-                    owner, weight_decay
+                '{} has sparse="catch_up", but weight_decay={} changes every row at every step; use '
+                "everstep.decoupled_weight_decay(definition), which rows can catch up with later".format(
+                    definition, weight_decay
                 )
             )
         if skips(self.definition) and native.get("use_ema"):
             raise UnsupportedError(
-                "use_ema averages at every call, also where {} changes nothing; bind it without use_ema".format(owner)
+                "use_ema averages at every call, even if {} skips its update; bind without use_ema".format(definition)
             )
 
     def _check_eager(self):
-        """Raises where stock optimizers of this kind train nothing, without a word: in graphs of TF 1."""
+        """Raises UnsupportedError in graphs of TF 1: stock optimizers of this API silently train nothing there."""
         if not isinstance(self.backend, TensorFlowBackend):
             return
         if not self.backend.tf.executing_eagerly_outside_functions():
@@ -110,35 +110,35 @@ class NewStyleTarget(SinceV2Target):
         return value() if callable(value) and not isinstance(value, Schedule) and not is_tensor(value) else value
 
     def read_hyper(self, name):
-        given = self.given_hyper(name)
-        if not isinstance(given, float):
-            return given
+        value = self.given_hyper(name)
+        if not isinstance(value, float):
+            return value
         return self._learning_rate if name == "learning_rate" else self._hypers[name]
 
     def set_hyper(self, name, value):
-        if "_hypers" in self.__dict__:  # else the base class sets its own default for an attribute of that name
+        if "_hypers" in self.__dict__:  # before, the base class sets its default for an attribute of that name
             checked = self.check_hyper(name, value)
             self.backend.write(self.unwrap(self.read_hyper(name)), self.backend.constant(checked, "float32"))
 
     def _given_rate(self):
-        """The learning rate as the base class takes it: a number or a schedule of its own kind."""
+        """Returns the learning rate in the form that the base class takes: a number or a native schedule."""
         if "learning_rate" not in self.hyper_declarations():
             return 1.0
-        given = self.given_hyper("learning_rate")
-        if isinstance(given, float) or self._is_native_schedule(given):
-            return given
-        self._check_schedule(given)
+        rate = self.given_hyper("learning_rate")
+        if isinstance(rate, float) or self._is_native_schedule(rate):
+            return rate
+        self._check_schedule(rate)
         base = self._schedules().LearningRateSchedule
         return type(str("Given"), (base,), {"__call__": lambda _, step: self._rate_at(step), "get_config": dict})()
 
     def _rate_at(self, step):
-        """What a learning rate that is no number comes to, for those who ask the base class."""
-        given = self.given_hyper("learning_rate")
-        if not isinstance(given, Schedule):
-            return self.backend.tensor(given() if callable(given) and not is_tensor(given) else given)
+        """Returns the present value of a learning rate that is not a number, for callers of the base class."""
+        rate = self.given_hyper("learning_rate")
+        if not isinstance(rate, Schedule):
+            return self.backend.tensor(rate() if callable(rate) and not is_tensor(rate) else rate)
         tracer = Tracer(self.backend, "float32")
         updates = self.backend.cast(self.read_counter("updates"), "float32")
-        value = given.value(tracer, tracer.leaf(lambda: updates, shape=()))
+        value = rate.value(tracer, tracer.leaf(lambda: updates, shape=()))
         return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
 
     # Counters and scalars.
@@ -158,11 +158,14 @@ class NewStyleTarget(SinceV2Target):
         return getattr(variable, "path", None) or variable.name.split(":")[0]
 
     def build(self, variables):
-        """Makes the slots of all variables that are to be trained. The first step does it where nobody did before.
+        """Creates the slots of all variables to train. The first step calls it if nobody did before.
+
+        Args:
+            variables: all variables that this optimizer will train.
 
         Raises:
-            SlotError: what was loaded before is the state of another optimizer, or of other variables. So does every
-                step from then on, until something else is loaded.
+            SlotError: a state that was loaded before belongs to another optimizer or other variables. Each step raises
+                the same error until another state is loaded.
         """
         if self._is_built():
             self._take_waiting()
@@ -170,7 +173,7 @@ class NewStyleTarget(SinceV2Target):
         self._check_eager()
         variables = list(variables)
         for variable in variables:
-            self.check_given(variable)
+            self.check_variable(variable)
         self.check_first(variables)
         self.__dict__["_before_slots"] = len(self._variables)
         super(NewStyleTarget, self).build(variables)
@@ -184,26 +187,28 @@ class NewStyleTarget(SinceV2Target):
         self._take_waiting()
 
     def start_value(self, initial, shape, dtype, variable):
-        """The first value of a slot or another variable of the optimizer."""
+        """Returns the first value of a slot or another variable of the optimizer."""
         if initial is not VARIABLE:
             return np.full(shape, initial, dtype if dtype != "bfloat16" else "float32")
         variable = self.unwrap(variable)
         return self.backend.copy(self.backend.cast(self.backend.read(variable), dtype), variable)
 
     def get_slot(self, variable, name):
-        """The variable that holds a slot. (No `get_slot_names`: checkpoints take what has it for an OptimizerV2.)
+        """Returns the variable that holds a slot.
+
+        There is no `get_slot_names`: checkpoints mistake an object that has it for an OptimizerV2.
 
         Raises:
-            SlotError: there is no such slot, or not yet.
+            SlotError: there is no such slot, or it does not exist yet.
         """
-        return self.found_slot(variable, name)
+        return self.require_slot(variable, name)
 
     def set_weights(self, weights):
-        """Sets what `[variable.numpy() for variable in optimizer.variables]` gives; what does not fit changes nothing.
+        """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
         Raises:
-            SlotError: another number of weights, or other shapes. No ValueError: at that some loaders of Keras log a
-                line and go on with a fresh optimizer.
+            SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
+                log a line and continue with a fresh optimizer.
         """
         if not self._is_built():
             raise SlotError(
@@ -212,18 +217,18 @@ class NewStyleTarget(SinceV2Target):
         self._give(list(weights))
 
     def load_own_variables(self, store):
-        """Takes the state from a file; one that comes before the slots are made is kept for them.
+        """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.
 
         Raises:
-            SlotError: it is the state of another optimizer, or of other variables. Nothing is changed.
+            SlotError: the state belongs to another optimizer or other variables. Nothing changes.
         """
-        places = [str(place) for place in range(len(store.keys()))]
-        if set(places) != set(store.keys()):
+        keys = [str(position) for position in range(len(store.keys()))]
+        if set(keys) != set(store.keys()):
             raise SlotError(
                 "{} is stored under the numbers 0, 1, ...; the state has {}. It was written by another optimizer, or "
                 "for other variables".format(type(self).__name__, ", ".join(sorted(store.keys())))
             )
-        values = [np.asarray(store[place]) for place in places]
+        values = [np.asarray(store[key]) for key in keys]
         if self._is_built():
             self._give(values)
         else:
@@ -233,25 +238,25 @@ class NewStyleTarget(SinceV2Target):
 
     def _take_waiting(self):
         if self._waiting is not None:
-            with self.backend.outside():  # once, and not at each call of the function that is traced now
+            with self.backend.outside():  # assigns once, not at each call of a function that is being traced
                 self._give(self._waiting)
 
     def _give(self, values):
-        """Sets all variables, or changes nothing."""
+        """Sets all variables, or raises SlotError and changes nothing."""
         variables, values = list(self._variables), [np.asarray(value) for value in values]
-        found = [value.shape for value in values]
-        wanted = [tuple(variable.shape) for variable in variables]
-        if found and found == wanted[: self._before_slots] and not np.any(values[0]):
-            variables = variables[: self._before_slots]  # of an optimizer that was saved before it was built
-        elif found != wanted:
+        shapes = [value.shape for value in values]
+        expected = [tuple(variable.shape) for variable in variables]
+        if shapes and shapes == expected[: self._before_slots] and not np.any(values[0]):
+            variables = variables[: self._before_slots]  # the state was saved before `build`
+        elif shapes != expected:
             raise SlotError(
                 "{} has {} variables, {}; the state has {} of shapes {}. It was written by another optimizer, or for "
                 "other variables".format(
                     type(self).__name__,
-                    len(wanted),
-                    ", ".join("{} {}".format(v.name, shape) for v, shape in zip(variables, wanted)),
-                    len(found),
-                    found,
+                    len(expected),
+                    ", ".join("{} {}".format(v.name, shape) for v, shape in zip(variables, expected)),
+                    len(shapes),
+                    shapes,
                 )
             )
         dtypes = [self.backend.dtype(self.unwrap(variable)) for variable in variables]
@@ -265,13 +270,13 @@ class NewStyleTarget(SinceV2Target):
     # State.
 
     def make_state(self, variables):
-        self.__dict__["_waiting"] = None  # it is to be overwritten
+        self.__dict__["_waiting"] = None  # the caller overwrites it anyway
         self.build(variables)
         return []
 
     def not_carried(self):
         if self.use_ema:
-            return "use_ema keeps averages, which a state has no place for; carry them by the API's own files"
+            return "use_ema keeps averages, and a state cannot hold them; save them with the API's own files"
         return None
 
     # Copies.
@@ -297,10 +302,10 @@ class NewStyleTarget(SinceV2Target):
     # The step.
 
     def check_step(self, pairs):
-        """Raises for what a step cannot take, before anything is made or changed."""
+        """Checks the arguments of a step, before anything is created or changed."""
         self._check_eager()
         for _, variable in pairs:
-            self.check_given(variable)
+            self.check_variable(variable)
         check_pairs(self.backend, [(grad, self.unwrap(variable)) for grad, variable in pairs])
         self.check_first([variable for _, variable in pairs])
         self.check_repeat([variable for _, variable in pairs])
@@ -316,7 +321,7 @@ class NewStyleTarget(SinceV2Target):
                 )
 
     def constrain(self, variable, write):
-        return write  # the base class does it after the step
+        return write  # the base class applies constraints after the step
 
     def native_decay(self, variable):
         if "weight_decay" in self.hyper_declarations() or not self.weight_decay:
@@ -324,7 +329,7 @@ class NewStyleTarget(SinceV2Target):
         return self.weight_decay if self._use_weight_decay(self.record(variable).native) else None
 
     def _apply_weight_decay(self, variables):
-        """Left to the engine, which decays at updates alone and before each variable's own."""
+        """Does nothing: the engine decays each variable right before its update, and only at updates."""
 
     # Config.
 
@@ -340,5 +345,5 @@ class NewStyleTarget(SinceV2Target):
     @classmethod
     def split_config(cls, config):
         definition, native = super(NewStyleTarget, cls).split_config(config)
-        native.pop("is_legacy_optimizer", None)  # what 2.11 to 2.15 write for their own loaders
+        native.pop("is_legacy_optimizer", None)  # 2.11 to 2.15 write it for their own loaders
         return definition, native

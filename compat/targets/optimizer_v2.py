@@ -1,31 +1,39 @@
 """Target `optimizer_v2`: OptimizerV2 of `tf.keras` 1.14 to 2.10, `.legacy` of 2.11 to 2.15 and of tf_keras.
 
-Names of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
-slots `NAME/W/<slot>`, counters `NAME/iter` (updates; `NAME/pending` and `NAME/steps` where steps can skip), scalars
-`NAME/<scalar>`, hypers `NAME/<hyper>`. `get_weights` and HDF5 files hold them by position: iter, the other counters,
-scalars, then the slots of each variable in turn, in the order in which variables were first handed over, those
-without a gradient too.
+The API: `apply_gradients` calls `_distributed_apply` across replicas with all pairs. The first step creates the slots.
 
-Checkpoints of objects (and what lies in a SavedModel) know counters, scalars and hypers by the last part of those
-names, a slot by its variable and name (`W/.OPTIMIZER_SLOT/optimizer/<slot>`). Slots that are declared with a shape or
-dtype of their own are `optimizer/<slot>/<place of the variable>`: TensorFlow makes the slots of a SavedModel again
-with the shape and dtype of their variable, and cannot load one that holds another kind (so none of a model with 16-bit
-variables, whose slots are float32). For the same reason `get_slot_names` does not list them, though `get_slot` finds
-them.
+Names of variables. NAME is the name given to `bind`, by default the class name of the innermost definition.
 
-No Keras gives an optimizer back its slots when it loads a SavedModel; the checkpoint inside does (TF 2.1 to 2.3 take
-custom objects for a SavedModel from a scope alone):
+| what | name |
+|---|---|
+| counters | `NAME/iter` counts updates; `NAME/pending` and `NAME/steps` exist only if steps can skip updates |
+| scalars | `NAME/<scalar>` |
+| slots of `W` | `NAME/W/<slot>` |
+| hypers | `NAME/<hyper>` |
+
+`get_weights` and HDF5 files store all but the hypers by position: iter, the other counters, scalars, then the slots of
+each variable in turn. The order is that of the first `apply_gradients` calls, including variables without a gradient.
+
+Checkpoints of objects, and those inside a SavedModel, find counters, scalars and hypers by the last part of these
+names, and a slot by its variable and name (`W/.OPTIMIZER_SLOT/optimizer/<slot>`). A slot that declares its own shape or
+dtype is `optimizer/<slot>/<index of the variable>` instead. When TensorFlow loads a SavedModel, it creates every slot
+that it knows of with the shape and dtype of the variable, and then fails on any other shape or dtype. (So it cannot
+load the SavedModel of a model with 16-bit variables, whose slots are float32.) For the same reason `get_slot_names`
+does not list such slots; `get_slot` finds them.
+
+Keras does not restore slots when it loads a SavedModel. The checkpoint inside does. (TF 2.1 to 2.3 need the scope:
+there `load_model` ignores `custom_objects` for a SavedModel.)
 
     with tf.keras.utils.custom_object_scope(everstep.custom_objects(tf.keras)):
         model = tf.keras.models.load_model(path)
     model.load_weights(path + "/variables/variables")
 
-What cannot be: TF 1.15 in graph mode cannot train a model that it loaded from a SavedModel, whatever the optimizer. The
-`.keras` files of Keras 2.12 and newer hold no weights of any `.legacy` optimizer, and Keras asks none for them: it
-starts afresh. Use `.h5`, a SavedModel or a checkpoint there.
+Limits: TF 1.15 in graph mode cannot train a model that it loaded from a SavedModel, whatever the optimizer. Keras 2.12
+and newer never store the weights of a `.legacy` optimizer in `.keras` files, so it starts afresh. Use `.h5`, a
+SavedModel or a checkpoint instead.
 
-`apply_gradients` called twice in a step (two losses, two groups of variables) is two updates, as in stock: `iterations`
-moves twice, and so does the t of each group. A definition that counts calls refuses it.
+As in stock, a second `apply_gradients` call in the same step (two losses, two groups of variables) is a second update:
+`iterations` increases twice, and so does the t of each group. A definition that counts calls refuses it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -67,20 +75,20 @@ class OptimizerV2Target(SinceV2Target):
 
         self.backend = TensorFlowBackend(tensorflow)
         self._own = OrderedDict()  # counters and scalars by name
-        self._ordered = 0  # how many weights there were when they were last put in order
+        self._ordered = 0  # the number of weights when they were last put in order
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
-        self._handed_over = []  # the variables of the running call
+        self._variables_of_call = []  # the variables of the running `apply_gradients` call
         self.native_super().__init__(self.native_name(name), **check_bounds(native))
         for hyper in self.hyper_declarations():
             super(OptimizerV2Target, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
 
     @property
     def _keras(self):
-        """The module of the base class, for the few helpers of its own that slots need."""
+        """The module of the base class. Slots need a few helpers that it does not export."""
         return module_of(self.native_base)
 
-    # Hypers. The base class's own __getattribute__ is Python, and called for every attribute: what it does beside
-    # finding those stands in __getattr__.
+    # Hypers. The base class's __getattribute__ is slow: Python code that runs for every attribute. All that it adds is
+    # hypers, which __getattr__ finds here.
 
     __getattribute__ = object.__getattribute__
 
@@ -107,13 +115,13 @@ class OptimizerV2Target(SinceV2Target):
     def _hyper_to_keep(self, name):
         value = self.given_hyper(name)
         if hasattr(value, "assign"):
-            # TF 1.14 would copy the number that a variable has now; when it is the minimum no longer, this can go.
+            # TF 1.14 would copy the variable's present value. Drop this when 1.14 is no longer supported.
             return lambda: value
         self._check_schedule(value)
         return value
 
     def _set_hyper(self, name, value):
-        # What an attribute's assignment comes to in the base class.
+        # The base class calls this when an attribute is assigned.
         hypers = {attribute(hyper): hyper for hyper in self.hyper_declarations()}
         if name in hypers:
             self.set_hyper(hypers[name], value)
@@ -121,7 +129,7 @@ class OptimizerV2Target(SinceV2Target):
             super(OptimizerV2Target, self)._set_hyper(name, value)
 
     def _get_hyper(self, name, dtype=None):
-        # The base class would call a schedule of ours as if it were a callable without arguments.
+        # The base class would call an everstep.Schedule without arguments.
         value = self._hyper[name]
         return value if isinstance(value, Schedule) else super(OptimizerV2Target, self)._get_hyper(name, dtype)
 
@@ -137,7 +145,7 @@ class OptimizerV2Target(SinceV2Target):
         return self._own[name]
 
     def _create_own(self):
-        """Counters and scalars beside `iter`, made once."""
+        """Creates the counters and scalars other than `iter`, once."""
         initial = [(name, 0, "int64") for name in counters(self.definition) if name != "updates"]
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             initial.append((name, declaration.init, "float32"))
@@ -154,9 +162,9 @@ class OptimizerV2Target(SinceV2Target):
     # Variables and slots.
 
     def _create_slots(self, var_list):
-        """Also for variables that have no gradient now: those who load a file make the slots of all."""
-        variables = self._handed_over or var_list
-        if self._ordered == len(self._weights) and self.has_made(variables):
+        """Creates slots, also for variables without a gradient: loading a file creates the slots of all variables."""
+        variables = self._variables_of_call or var_list
+        if self._ordered == len(self._weights) and self.has_slots_for(variables):
             return
         self._create_own()
         for variable in variables:
@@ -167,19 +175,22 @@ class OptimizerV2Target(SinceV2Target):
         self._made = tuple(variables)
 
     def _order_weights(self):
-        """`_weights` as the module's docstring says; a checkpoint restored first makes slots in an order of its own."""
+        """Sorts `_weights` into the documented order. A checkpoint restored first creates slots in another order."""
         ordered = [self.iterations] + list(self._own.values())
         for variable in self._trained.values():
             ordered.extend(self.slot(variable, name) for name in self.slot_names(variable))
-        known = set(map(id, ordered))
-        self._weights = ordered + [weight for weight in self._weights if id(weight) not in known]
+        ordered_ids = set(map(id, ordered))
+        self._weights = ordered + [weight for weight in self._weights if id(weight) not in ordered_ids]
         self._ordered = len(self._weights)
 
     def add_slot(self, var, slot_name, initializer="zeros", shape=None):
-        """Makes a slot as its definition declares it; the base class knows no dtype but the variable's.
+        """Creates a slot with the declared shape and dtype. The base class would use the variable's dtype.
 
-        Restoring a checkpoint calls this too and then gives the slot its value, so `initializer` and `shape`, which
-        the declaration decides, are not looked at.
+        Restoring a checkpoint calls this, too, and then sets the value. `initializer` and `shape` are ignored: the
+        slot's declaration decides.
+
+        Raises:
+            SlotError: the definition does not declare this slot.
         """
         slots = self._slots.setdefault(self._keras._var_key(var), {})
         if slot_name in slots:
@@ -196,13 +207,13 @@ class OptimizerV2Target(SinceV2Target):
                 self._slot_names.append(slot_name)
             self._restore_slot_variable(slot_name=slot_name, variable=var, slot_variable=slots[slot_name])
         else:
-            place = list(self._trained).index(self._keras._var_key(var))
-            self._track_trackable(slots[slot_name], "{}/{}".format(slot_name, place))
+            index = list(self._trained).index(self._keras._var_key(var))
+            self._track_trackable(slots[slot_name], "{}/{}".format(slot_name, index))
         self._weights.append(slots[slot_name])
         return slots[slot_name]
 
     def _is_plain(self, variable, slot_name):
-        """Whether a slot has the shape and dtype of its variable, whatever that is."""
+        """Returns True if a slot declares neither shape nor dtype, and so has those of its variable."""
         if slot_name in engine_slots(self.backend, self.rule(variable), self.record(variable)):
             return False
         _, declaration = flat(self.rule(variable), "slot")[slot_name]
@@ -218,46 +229,46 @@ class OptimizerV2Target(SinceV2Target):
             return self.backend.start_value(var, dtype)
 
         with self.backend.scope_of(var), tf.distribute.get_strategy().extended.colocate_vars_with(var):
-            made = tf.Variable(
+            slot = tf.Variable(
                 value, name="{}/{}".format(var._shared_name, slot_name), dtype=dtype, trainable=False, use_resource=True
             )
-        self._keras.backend.track_variable(made)
-        return made
+        self._keras.backend.track_variable(slot)
+        return slot
 
     def get_slot(self, var, slot_name):
-        """The variable that holds a slot.
+        """Returns the variable that holds a slot.
 
         Raises:
-            SlotError: there is no such slot, or not yet.
+            SlotError: there is no such slot, or it does not exist yet.
         """
-        return self.found_slot(var, slot_name)
+        return self.require_slot(var, slot_name)
 
     def set_weights(self, weights):
-        """Sets what `get_weights` gives; what does not fit changes nothing.
+        """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
-            SlotError: another number of weights, or other shapes. No ValueError: at that Keras's `load_model` logs a
-                line and goes on with a fresh optimizer.
+            SlotError: the number of weights or a shape differs. It is not a ValueError: Keras's `load_model` catches
+                that, logs a line and continues with a fresh optimizer.
         """
-        found = [np.shape(weight) for weight in weights]
-        wanted = [self.backend.shape(weight) for weight in self.weights]
-        if found != wanted:
-            names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, wanted)]
+        shapes = [np.shape(weight) for weight in weights]
+        expected = [self.backend.shape(weight) for weight in self.weights]
+        if shapes != expected:
+            names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, expected)]
             raise SlotError(
                 "{} has {} weights, {}; got {} of shapes {}{}".format(
                     type(self).__name__,
-                    len(wanted),
+                    len(expected),
                     ", ".join(names) or "none",
-                    len(found),
-                    found,
-                    "" if wanted else ". It makes them at its first step",
+                    len(shapes),
+                    shapes,
+                    "" if expected else ". It makes them at its first step",
                 )
             )
         super(OptimizerV2Target, self).set_weights([np.asarray(weight) for weight in weights])
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
@@ -269,45 +280,45 @@ class OptimizerV2Target(SinceV2Target):
 
     def make_state(self, variables):
         had_hypers = self._hypers_created
-        with self.backend.tf.name_scope(self._name), self.backend.outside():  # as the base class does at a step
+        with self.backend.tf.name_scope(self._name), self.backend.outside():  # as the base class does in a step
             self._create_own()
             self._create_hypers()
             self._create_slots(variables)
         return [] if had_hypers else [hyper for hyper in self._hyper.values() if hasattr(hyper, "initializer")]
 
     def default_session(self, variables):
-        # Keras's own, if Keras made the variables: in another session than theirs they have other values.
+        # Keras's session, if Keras created all the variables: other sessions hold other values.
         keras = self._keras.backend
-        known = set(map(id, getattr(keras, "_GRAPH_VARIABLES", {}).get(variables[0].graph, ())))
-        return keras.get_session() if known.issuperset(map(id, variables)) else None
+        of_keras = set(map(id, getattr(keras, "_GRAPH_VARIABLES", {}).get(variables[0].graph, ())))
+        return keras.get_session() if of_keras.issuperset(map(id, variables)) else None
 
     # The step.
 
     def apply_gradients(self, grads_and_vars, name=None, **native):
-        """One step. See the module's docstring for what a second call in the same step does.
+        """Runs one step. The module's docstring explains a second call in the same step.
 
         Raises:
-            VariableError: something else than a resource variable.
-            GradientError: no gradient at all, or one that does not fit its variable.
+            VariableError: not a resource variable.
+            GradientError: no pair has a gradient, or one does not fit its variable.
         """
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()
         variables = [variable for _, variable in pairs]
-        for variable in () if self.has_made(variables) else variables:
-            self.check_given(variable)
+        for variable in () if self.has_slots_for(variables) else variables:
+            self.check_variable(variable)
         self.check_first(variables)
         self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
-        self._handed_over = variables
+        self._variables_of_call = variables
         try:
-            # With the pairs that lack a gradient: the base class says which those are.
+            # Includes the pairs without a gradient: the base class warns about them.
             with self.backend.at_once():
                 return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
         finally:
-            self._handed_over = []
+            self._variables_of_call = []
 
     def get_gradients(self, loss, params):
-        """As in the base class, but unclipped, and None for a variable that the loss does not depend on."""
+        """Returns gradients as the base class does, but not clipped; None if the loss does not depend on a variable."""
         keras = self._keras.backend
         with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
             if self._gradients is not None:
@@ -315,16 +326,16 @@ class OptimizerV2Target(SinceV2Target):
             return self.backend.tf.gradients(self.scale_loss(loss), params)
 
     def get_updates(self, loss, params):
-        self._calls.clear()  # a model that is compiled again builds a train function beside the old one
-        return self.refused_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
+        self._calls.clear()  # a recompiled model builds a second train function beside the first
+        return self.failing_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
 
     def minimize(self, loss, *args, **kwargs):
-        return self.each_stage(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)
+        return self.run_stages(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)
 
     def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
-        """The list-level step, which the base class calls across replicas; only names are given by keyword."""
+        """Runs the engine's step on all pairs. The base class calls this across replicas."""
         pairs = list(grads_and_vars)
-        if not hasattr(self, "_aggregate_gradients"):  # before 2.2 the sum over replicas is made here
+        if not hasattr(self, "_aggregate_gradients"):  # before TF 2.2 this method sums over replicas
             pairs = self.backend.added_up(distribution, pairs)
         if not hasattr(self, "gradient_transformers"):
             grads, bounds = [grad for grad, _ in pairs], self._clip_bounds()
@@ -335,15 +346,15 @@ class OptimizerV2Target(SinceV2Target):
             operations = self.take_step(pairs)
         return self.iterations if self.backend.eager else self.backend.tf.group(*operations)
 
-    # Clipping. From 2.4 on the base class clips in `apply_gradients`, after the sum over replicas. Before, some
-    # versions did in `minimize` alone, some in `fit` too; what they do is undone here, and done in the list-level step.
-    # When 2.4 is the minimum, all but `_transform_gradients` can go.
+    # Clipping. TF 2.4 and newer clip in `apply_gradients`, after the sum over replicas. Before, some versions clip only
+    # in `minimize`, others also in `fit`. The methods below disable that, and `_distributed_apply` clips instead. When
+    # 2.4 is the minimum, all but `_transform_gradients` can go.
 
     def _clip_bounds(self):
         return {name: vars(self)[name] for name in ("clipnorm", "clipvalue") if name in vars(self)}
 
     def _clip_gradients(self, grads):
-        return grads  # what 2.2 and 2.3 call
+        return grads  # TF 2.2 and 2.3 call this
 
     def _compute_gradients(self, loss, var_list, *args, **kwargs):
         bounds = self._clip_bounds()
@@ -360,13 +371,13 @@ class OptimizerV2Target(SinceV2Target):
             vars(self).update(bounds)
 
     def _transform_gradients(self, grads_and_vars):
-        # The base class clips the values of a sparse gradient, equal rows apart.
+        # The base class clips equal rows of a sparse gradient one by one, so they are summed first.
         if self.clipnorm is not None or self.clipvalue is not None or self.global_clipnorm is not None:
             grads_and_vars = [(without_duplicates(self.backend, grad), variable) for grad, variable in grads_and_vars]
         return super(OptimizerV2Target, self)._transform_gradients(grads_and_vars)
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
-        """The engine computes rates itself, once for each dtype."""
+        """Does nothing: the engine computes learning rates itself, once for each dtype."""
 
     def _resource_apply_dense(self, grad, handle, apply_state=None):
         return self._apply_one(grad, handle)
@@ -378,7 +389,7 @@ class OptimizerV2Target(SinceV2Target):
         return self._resource_apply_sparse(grad, handle, indices)
 
     def _apply_one(self, grad, variable):
-        """For optimizers that wrap this one, share its `iterations` and hand it single variables."""
+        """Updates one variable. For optimizers that wrap this one, share its `iterations` and loop over variables."""
         return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     # Config.

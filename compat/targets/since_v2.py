@@ -1,4 +1,4 @@
-"""Members that OptimizerV2 and its successors share: native schedules, strategies, steps inside a tf.function."""
+"""The code that OptimizerV2 and its successors share: native schedules, tf.distribute, steps inside tf.function."""
 from __future__ import absolute_import, division, print_function
 
 import sys
@@ -10,9 +10,9 @@ from everstep.optimizers.contract import Schedule, is_tensor
 
 
 class SinceV2Target(Target):
-    """Members that do not differ from OptimizerV2 to Keras 3."""
+    """The members that are the same from OptimizerV2 to Keras 3."""
 
-    entries = ()  # type: tuple[str, ...]  # the methods that a user's tf.function may call
+    entries = ()  # type: tuple[str, ...]  # the methods that a user calls inside tf.function
 
     @classmethod
     def runs_on_tensorflow(cls, base):
@@ -20,27 +20,27 @@ class SinceV2Target(Target):
 
     @classmethod
     def made_for(cls, definition_class, base):
-        made = super(SinceV2Target, cls).made_for(definition_class, base)
+        native_class = super(SinceV2Target, cls).made_for(definition_class, base)
         if cls.runs_on_tensorflow(base):
             import tensorflow
 
-            for name in cls.entries:  # else tf.function would rewrite the engine, function by function
-                setattr(made, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
-        return made
+            for name in cls.entries:  # keeps autograph from rewriting every function of the engine
+                setattr(native_class, name, TensorFlowBackend(tensorflow).plain(vars(cls)[name]))
+        return native_class
 
     @classmethod
     def _schedules(cls):
-        """The native module of schedules."""
+        """Returns the native module of schedules."""
         return module_of(cls.native_base).learning_rate_schedule
 
     def _is_native_schedule(self, value):
         return isinstance(value, self._schedules().LearningRateSchedule)
 
     def _check_schedule(self, value):
-        """Raises for a schedule of another API."""
+        """Raises HyperTypeError for a schedule of another API."""
         if hasattr(value, "get_config") and not isinstance(value, Schedule) and not self._is_native_schedule(value):
             raise HyperTypeError(
-                "{} is a schedule of another API than {}; give one of that, or an everstep.Schedule".format(
+                "{} is a schedule of another API; give one of {}, or an everstep.Schedule".format(
                     type(value), self.native_base.__module__
                 )
             )
@@ -48,12 +48,12 @@ class SinceV2Target(Target):
     def update(self, variable, function, grad):
         tf = self.backend.tf
         if self.backend.eager and self.backend.without_strategy():
-            with tf.device(variable.device):  # which is all that `extended.update` comes to
+            with tf.device(variable.device):  # without a strategy, `extended.update` does no more than this
                 return self.backend.operations(function(variable, grad))
-        done = tf.distribute.get_strategy().extended.update(
+        results = tf.distribute.get_strategy().extended.update(
             variable, self.backend.plain(function), args=(grad,), group=False
         )
-        return self.backend.operations(done)
+        return self.backend.operations(results)
 
     def write_hyper(self, name, value):
         if isinstance(value, Schedule):
@@ -63,7 +63,7 @@ class SinceV2Target(Target):
         value = value() if callable(value) and not is_tensor(value) else value
         try:
             return self.as_given(name, float(self._present_number(value)))
-        except Exception as error:  # whatever stands between a tensor and its value: a tracer, another graph
+        except Exception as error:  # a traced value or a tensor of another graph; the error's type varies
             raise ConfigError(
                 "{}.{} has no value that a config could hold: {}".format(type(self).__name__, name, error)
             )
@@ -83,5 +83,5 @@ class SinceV2Target(Target):
 
 
 def module_of(base):
-    """The module of a native class, for the few helpers of its own that a target needs."""
+    """Returns the module that defines a native class. Targets use a few helpers that it does not export."""
     return sys.modules[base.__module__]

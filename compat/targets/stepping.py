@@ -1,4 +1,4 @@
-"""Step and state hooks: what the engine asks of a target, and what `everstep.capture` and `everstep.restore` do."""
+"""The members of a target that the engine and `compat/state` call during a step, `capture` and `restore`."""
 from __future__ import absolute_import, division, print_function
 
 import operator
@@ -12,8 +12,9 @@ from everstep.compat.targets.hypers import Hypers
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers.contract import Definition, Variable, defines, flat, is_tensor
 
-# Where the part of a partitioned variable lies in the whole: a slice of each axis, and the shape of the whole.
+# The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
 Place = namedtuple("Place", "slices whole")
+# The facts about one variable, cached by its key. slots: `{name: native variable}`.
 Known = namedtuple("Known", "rule record variable key slot_names slots")
 
 
@@ -23,23 +24,23 @@ class Stepping(Hypers):
     # Counters and scalars.
 
     def read_counter(self, name):
-        """A counter's value before the step."""
+        """Returns a counter's value before the step."""
         return self.backend.read(self.counter(name))
 
     @property
     def steps(self):
-        """What counts the steps, those that updated nothing too."""
+        """The counter of all steps, including those that do not update."""
         return self.counter("steps" if skips(self.definition) else "updates")
 
     # Variables and slots.
 
     def variable_key(self, variable):
-        """What is one variable's alone, the same for all its parts on replicas."""
+        """Returns a hashable key, equal for a variable's copies on all replicas."""
         known = self._seen.get(id(variable))
         return known.key if known is not None and known.variable is variable else self.find_key(variable)
 
     def find_key(self, variable):
-        # Of a replica's part, the whole; newer versions of TensorFlow keep it at the handle.
+        # A replica's copy refers to its distributed variable; in newer TensorFlow its handle does.
         for holder in (variable, getattr(variable, "_handle", None)):
             container = getattr(holder, "_distributed_container", None)
             if callable(container):
@@ -47,14 +48,14 @@ class Stepping(Hypers):
         return id(variable)
 
     def whole_key(self, variable):
-        """What parts of one variable have in common, and no two variables."""
+        """Returns a key that all parts of a partitioned variable share."""
         return self.variable_key(variable)
 
     def variable_name(self, variable):
         return variable.name.split(":")[0]
 
     def unwrap(self, variable):
-        """What the backend works on."""
+        """Returns the native variable that the backend works on."""
         return variable
 
     def record(self, variable):
@@ -75,7 +76,7 @@ class Stepping(Hypers):
             rule = self._specialized(record)
             names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
             self._rules[key] = Known(rule, record, variable, key, names, {})
-        if len(self._seen) > 64 * len(self._rules):  # views of arrays are made anew each time
+        if len(self._seen) > 64 * len(self._rules):  # `weights.T` is a new array view, with a new id, each time
             self._seen.clear()
         known = self._seen[id(variable)] = self._rules[key]._replace(variable=variable, slots={})
         return known
@@ -88,7 +89,7 @@ class Stepping(Hypers):
                     type(self.definition).__name__, record.name, rule
                 )
             )
-        for kind in ("hyper", "scalar"):  # those are of the whole optimizer
+        for kind in ("hyper", "scalar"):  # the optimizer has one of each for all variables
             if list(flat(rule, kind)) != list(flat(self.definition, kind)):
                 raise RuleError(
                     "{}.specialize must keep the {}s; for {} it returned {}".format(
@@ -104,23 +105,23 @@ class Stepping(Hypers):
         return self._known(variable).slot_names
 
     def slot_declaration(self, variable, name, record=None):
-        """(initial value or VARIABLE, shape, dtype) of a slot of a variable, or of what `record` makes of it."""
+        """Returns (initial value or VARIABLE, shape, dtype) of a slot; `record` overrides the variable's own record."""
         rule, record = self.rule(variable), record or self.record(variable)
-        own = engine_slots(self.backend, rule, record)
-        if name in own:
-            return own[name]
+        declared_by_engine = engine_slots(self.backend, rule, record)
+        if name in declared_by_engine:
+            return declared_by_engine[name]
         owner, slot = flat(rule, "slot")[name]
         return slot.initial_value(owner), slot.shape_for(record), slot.dtype_for(record)
 
     def slot(self, variable, name):
-        """What the backend works on of a slot that is made."""
+        """Returns the native variable of an existing slot."""
         slots = self._known(variable).slots
         if slots.get(name) is None:
             slots[name] = self.unwrap(self.find_slot(variable, name))
         return slots[name]
 
-    def found_slot(self, variable, name):
-        """What holds a slot, or SlotError."""
+    def require_slot(self, variable, name):
+        """Returns the variable that holds a slot, or raises SlotError."""
         slot = self.find_slot(variable, name)
         if slot is None:
             raise SlotError(
@@ -134,61 +135,68 @@ class Stepping(Hypers):
             )
         return slot
 
-    def has_made(self, variables):
-        """Whether these are the very variables that slots were made for last."""
+    def has_slots_for(self, variables):
+        """Returns True if slots were last created for exactly these variables."""
         return len(variables) == len(self._made) and all(map(operator.is_, variables, self._made))
 
-    # State: what `everstep.capture` and `everstep.restore` ask for.
+    # State: called by `everstep.capture` and `everstep.restore`.
 
-    def check_given(self, variable):
-        """Raises VariableError for what the target cannot train."""
+    def check_variable(self, variable):
+        """Raises VariableError for a variable that the target cannot train."""
 
     def parts(self, variable):
-        """The variables that a partitioned one stands for."""
+        """Returns the parts of a partitioned variable, or a list of the variable itself."""
         return [variable]
 
     def place(self, variable):
-        """The `Place` of a part, or of its slot; None of what is whole."""
+        """Returns the `Place` of a part or of a part's slot; None for anything else."""
 
     def state_name(self, variable, place):
-        """The name of one in a list of variables."""
+        """Returns the variable's name in a State; `place` is its index in the user's list."""
         return self.variable_name(variable)
 
     def own_variables(self):
-        """{name: variable} of the counters and scalars, as far as they are made."""
-        made = OrderedDict((name, self.counter(name)) for name in counters(self.definition))
-        made.update((name, self.scalar(name)) for name in flat(self.definition, "scalar"))
-        return made
+        """Returns `{name: variable}` of the counters and scalars that exist."""
+        variables = OrderedDict((name, self.counter(name)) for name in counters(self.definition))
+        variables.update((name, self.scalar(name)) for name in flat(self.definition, "scalar"))
+        return variables
 
     def find_slot(self, variable, name):
-        """What holds a slot, or None."""
+        """Returns the variable that holds a slot, or None."""
         return self._slots.get(self.variable_key(variable), {}).get(name)
 
-    def slotted(self):
-        """The variables that have slots."""
-        known = [each.variable for each in self._rules.values()]
-        return [v for v in known if any(self.find_slot(v, name) is not None for name in self.slot_names(v))]
+    def variables_with_slots(self):
+        """Returns a list of the variables that have slots."""
+        variables = [known.variable for known in self._rules.values()]
+        return [v for v in variables if any(self.find_slot(v, name) is not None for name in self.slot_names(v))]
 
     def make_state(self, variables):
-        """Makes the counters, scalars and slots that there are not yet: what it made beside them, in a list."""
+        """Creates missing counters, scalars and slots; returns a list of any other variables that it created."""
         return []
 
     def default_session(self, variables):
-        """The session to use for variables of a graph where none is given and there is no default one."""
+        """Returns the session to use if the user gives none and the graph has no default one; or None."""
 
     def calls_per_update(self):
-        """What the counter of updates moves by at one of them."""
+        """Returns the amount that the counter of updates grows by per update."""
         return 1
 
     def not_carried(self):
-        """What keeps a State from holding all that this optimizer has learned, or None."""
+        """Returns the reason why a State would be incomplete now, or None."""
 
     # The step.
 
     def scale_loss(self, loss):
-        """The loss to take gradients of, a tensor, number or function: multiplied where `everstep.loss_scale` divides.
+        """Returns the loss to differentiate: multiplied by the loss scale if the definition has one.
 
-        `minimize`, `compute_gradients`, `get_updates` and `fit` do it themselves.
+        `everstep.loss_scale` divides the gradients by the same scale. `minimize`, `compute_gradients`, `get_updates`
+        and `fit` call this method themselves; call it in a training loop of your own.
+
+        Args:
+            loss: a tensor, a number, or a function without arguments that returns one.
+
+        Returns:
+            The scaled loss: a function if `loss` is one, else a tensor or number. `loss` itself without a loss scale.
         """
         if not defines(self.definition, "loss_scale"):
             return loss
@@ -199,7 +207,18 @@ class Stepping(Hypers):
         return loss * LossScale(self).native(self.backend.dtype(loss) if is_tensor(loss) else "float32")
 
     def by_hand(self, loss, variables):
-        """Pairs of what the user's own function gives for the gradients of a loss."""
+        """Computes gradients with the user's function, the one given as `bind(module, gradients=...)`.
+
+        Args:
+            loss: the loss, a tensor or a function that computes it, as the caller has it.
+            variables: the variables to differentiate with respect to.
+
+        Returns:
+            A list of (gradient, variable) pairs.
+
+        Raises:
+            GradientError: the function did not return one gradient, or None, for each variable.
+        """
         self.__dict__["_by_hand"] = True
         grads, variables = list(self._gradients(loss, variables)), list(variables)
         if len(grads) != len(variables):
@@ -217,107 +236,112 @@ class Stepping(Hypers):
         return Step(self, pairs, before, checked).run(count)
 
     def flush(self, variables=None):
-        """Does what steps so far have left undone, before evaluation or a checkpoint.
+        """Finishes the pending work of earlier steps. Call it before evaluation or a checkpoint.
 
-        Gradients of an open window make their update, as if it had been full: with `everstep.accumulate`, of the mean
-        (or sum) of the steps that came. Then, where `sparse="catch_up"`, every row is brought up to date. Where nothing
-        was left undone, nothing is changed or counted.
+        First, an open accumulation window makes its update, as if it were full: `everstep.accumulate` uses the mean (or
+        sum) of the steps so far. Then, with `sparse="catch_up"`, every row is brought up to date. If no work is
+        pending, nothing changes and nothing is counted.
 
         Args:
-            variables: those that it is done for; all that this optimizer has trained unless given. An open window has
-                all of them.
+            variables: a list of variables. Default: all that this optimizer has trained. An open window takes all of
+                its variables in one call.
 
         Returns:
-            In a graph the operation that does it; in eager code None, and it is done.
+            In a graph, the operation to run. In eager code None; the work is done.
 
         Raises:
-            SlotError: the optimizer has not been made to train one of the variables yet.
-            UnsupportedError: there are windows, which belong to other variables.
+            SlotError: the optimizer has no slots for one of the variables yet.
+            UnsupportedError: an accumulation window is open for other variables than these.
         """
         return self.backend.plain(self._flush)(variables)
 
     def _flush(self, variables):
-        done = self._update_held(variables) if holds(self.definition) else []
-        known = self.slotted() if variables is None else variables
-        with self.backend.after(done):
-            return self.backend.group(done + self._bring_up([(variable, None) for variable in known]))
+        operations = self._update_window(variables) if holds(self.definition) else []
+        variables = self.variables_with_slots() if variables is None else variables
+        with self.backend.after(operations):
+            return self.backend.group(operations + self._catch_up_rows([(variable, None) for variable in variables]))
 
-    def _update_held(self, variables):
-        """The update of an open window."""
-        calls = self._calls.get((self._graph_now(), 0)) or [key for keys in self._calls.values() for key in keys]
+    def _update_window(self, variables):
+        """Runs the update of an open window."""
+        keys = self._calls.get((self._graph_now(), 0)) or [key for keys in self._calls.values() for key in keys]
         if variables is None:
-            known = [each.variable for each in self._rules.values() if each.key in calls] if calls else self.slotted()
+            parts = [known.variable for known in self._rules.values() if known.key in keys]
+            parts = parts if keys else self.variables_with_slots()
         else:
-            known = [part for variable in variables for part in self.parts(variable)]
-            for variable in known:
+            parts = [part for variable in variables for part in self.parts(variable)]
+            for variable in parts:
                 for name in self.slot_names(variable):
-                    self.get_slot(variable, name)  # or an error that says what to do first
-            if calls and set(calls) != set(map(self.variable_key, known)):
+                    self.get_slot(variable, name)  # raises an error that tells the user what to do first
+            if keys and set(keys) != set(map(self.variable_key, parts)):
                 raise UnsupportedError(
                     "{} counts the steps of all its variables together; flush them in one call".format(
                         self.definition._short()
                     )
                 )
-        return self.take_flush([self.unwrap(variable) for variable in known]) if known else []
+        return self.take_flush([self.unwrap(variable) for variable in parts]) if parts else []
 
     def take_flush(self, variables):
         return Flush(self, variables).run()
 
     def catch_up(self, variable, rows):
-        """Brings the rows that a batch is about to read up to date, where `sparse="catch_up"`.
+        """Brings rows up to date before a batch reads them. Does nothing without `sparse="catch_up"`.
 
         Args:
-            variable: the table.
-            rows: whole numbers of any shape; a row may be there more than once.
+            variable: the embedding table.
+            rows: row numbers, integers of any shape, repeated or not.
 
         Returns:
-            In a graph the operation that does it, which the look-up must wait for; in eager code None.
+            In a graph, the operation to run before the rows are looked up. In eager code None; the work is done.
 
         Raises:
-            SlotError: the optimizer has not been made to train the variable yet.
+            SlotError: the optimizer has no slots for the variable yet.
         """
-        bring_up = self.backend.plain(self._bring_up)
-        return self.backend.group(bring_up([(variable, rows)]))
+        catch_up_rows = self.backend.plain(self._catch_up_rows)
+        return self.backend.group(catch_up_rows([(variable, rows)]))
 
-    def _bring_up(self, wanted):
+    def _catch_up_rows(self, rows_of_variables):
+        """Takes missed updates for (variable, rows) pairs; rows of None are all rows. Returns operations."""
         operations = []
-        for variable, rows in wanted:
+        for variable, rows in rows_of_variables:
             if not self.record(variable).shape or not catches_up(self.backend.moves_rows, self.rule(variable)):
                 continue
-            self.get_slot(variable, ROWS)  # or an error that says what to do first
+            self.get_slot(variable, ROWS)  # raises an error that tells the user what to do first
             with self.backend.at(self.unwrap(variable)):
-                found = None if rows is None else self.backend.unique(rows)
-                missed = Missed(self, variable, None if rows is None else lambda found=found: found)
+                unique = None if rows is None else self.backend.unique(rows)
+                missed = Missed(self, variable, None if rows is None else lambda unique=unique: unique)
                 operations.extend(missed.take())
         return operations
 
     def constrain(self, variable, write):
-        """The operation that wrote a variable, with its constraint."""
+        """Returns the operation `write`, followed by the variable's constraint."""
         return self.backend.constrain(variable, write)
 
     def native_decay(self, variable):
-        """The base class's own weight decay of a variable, which is times the rate; None where there is none."""
+        """Returns the base class's weight decay for a variable, or None. It is multiplied by the learning rate."""
 
     def check_first(self, variables):
-        """Raises where the variables of the first step show a mistake in the definition, before anything is made."""
+        """Checks the definition against the variables of the first step, before any slot is created."""
         if not self._checked:
             self.definition.check_variables([self.record(variable) for variable in variables])
             self.__dict__["_checked"] = True
             self.take_carried(variables)
 
     def check_repeat(self, variables):
-        """A definition that counts calls needs all its variables in one call; a second group would count twice."""
+        """Raises UnsupportedError for a call that would break the definition.
+
+        A definition that counts calls needs all variables in one call: a second group would count twice.
+        """
         if defines(self.definition, "loss_scale") and not self._scales:
             raise UnsupportedError(
-                "{} divides gradients by the scale of a loss, and no loss was scaled: take gradients of "
-                "optimizer.scale_loss(loss). What takes them in another way (fit of TF 2.0 to 2.3, a "
-                "LossScaleOptimizer around it) needs a definition without loss_scale".format(self.definition._short())
+                "{} divides gradients by the loss scale, but no loss was scaled. Take gradients of "
+                "optimizer.scale_loss(loss). For fit of TF 2.0 to 2.3, or inside a LossScaleOptimizer, bind a "
+                "definition without loss_scale".format(self.definition._short())
             )
         if self._gradients is not None and not self._by_hand:
             raise UnsupportedError(
-                "this {} was bound with gradients={!r}, and what trains here takes gradients by itself (fit of TF 2.0 "
-                "to 2.3 does); call minimize, or give your gradients to apply_gradients of an optimizer bound without "
-                "it".format(type(self).__name__, self._gradients)
+                "this {} was bound with gradients={!r}, but the caller computed gradients itself (as fit of TF 2.0 to "
+                "2.3 does). Call minimize, or bind without gradients= and give your gradients to "
+                "apply_gradients".format(type(self).__name__, self._gradients)
             )
         self.check_stages()
         if not skips(self.definition):
@@ -332,20 +356,20 @@ class Stepping(Hypers):
             )
 
     def check_stages(self):
-        """Raises where a rule that takes several gradients of a batch would get one of each."""
+        """Raises UnsupportedError if a multistage rule would get only one gradient of each batch."""
         if self.definition.stages > 1 and not self.takes_stages:
             raise UnsupportedError(
-                "{0} takes {1} gradients of each batch, one after the other, and this call has one: give minimize a "
-                "function without arguments that computes the loss (where this API has it), or call "
+                "{0} takes {1} gradients of each batch, one after the other, but this call has one. Give minimize a "
+                "function without arguments that computes the loss (if this API has minimize), or call "
                 "everstep.enable_multistage(model) before fit. In a loop of your own, call "
                 "everstep.enable_multistage(optimizer) once, then take {1} gradients of each batch, each followed by a "
                 "step".format(self.definition._short(), self.definition.stages)
             )
 
-    def refused_updates(self, params):
-        """What stands in a train function that gives one gradient of a batch to a rule of several: it fails when run.
+    def failing_updates(self, params):
+        """Returns updates that fail when run, if a multistage rule would get one gradient per batch; else [].
 
-        Not before, since loading a model builds its train function.
+        Building must not fail: Keras builds the train function when it loads a model.
         """
         try:
             self.check_stages()
@@ -354,8 +378,8 @@ class Stepping(Hypers):
             self.make_state(params)
             return [self.backend.failure(str(error))]
 
-    def each_stage(self, minimize, loss, *args, **kwargs):
-        """Calls `minimize` of the base class once for each gradient that an update takes."""
+    def run_stages(self, minimize, loss, *args, **kwargs):
+        """Calls the base class's `minimize` once for each stage of an update."""
         if self.definition.stages == 1 or self.takes_stages:
             return minimize(loss, *args, **kwargs)
         if not callable(loss):
@@ -374,10 +398,11 @@ class Stepping(Hypers):
         return None if self.backend.eager else self.backend.tf.get_default_graph()
 
     def everstep_plan(self):
-        """How the variables that were trained so far are updated, and why not faster.
+        """Returns how each variable trained so far is updated, and why no faster strategy was chosen.
 
         Returns:
-            A list of (name, shape, gradient, way, why): "dense" or "sparse", one of the ways in docs/speed.md, and what
-            kept the faster ones from it.
+            A list of namedtuples (name, shape, gradient, strategy, why), one for each variable and kind of gradient.
+            gradient: "dense" or "sparse". strategy: one of the strategies in docs/speed.md. why: a string with the
+            reasons why faster strategies were rejected.
         """
         return self.lowerings.plan()

@@ -1,19 +1,28 @@
 """Target `tf_train`: `tf.train.Optimizer` of TF 1.4 to 1.15 and `tf.compat.v1.train.Optimizer` up to 2.21.
 
-On disk, beside the variable `W` and for a definition bound under the name NAME (its class's name unless given):
-slots `W/NAME/<slot>`, counters `NAME/updates` (and `NAME/steps`, `NAME/pending` where steps can skip), scalars
-`NAME/<scalar>`. As with stock optimizers,
-- all are made below the variable scope in which the optimizer is first applied (`train/W/NAME/<slot>`,
-  `train/NAME/updates`); a name scope stands before counters and scalars alone;
-- a second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`;
-- what belongs to a part of a partitioned variable is saved as a slice of the whole, `W/NAME/<slot>`. A slot that is not
-  cut where its variable is cut stays with its part: `W/part_0/NAME/<slot>`;
-- in checkpoints of objects (`tf.train.Checkpoint`) slots go by `<slot>`, counters and scalars by `NAME/updates`.
+The API: `minimize` calls `compute_gradients`, then `apply_gradients`. In a graph they build operations; in eager code
+they run. The first `apply_gradients` creates the slots. Hypers that are numbers become constants of the graph.
 
-Applied twice in one graph, by two calls of `minimize` or `apply_gradients`: each call is an update of its own, and all
-count in one counter. So t is 2 for the second, whichever variables it is of; the two must not run unordered in one
-`session.run`. For groups of variables that belong to one step bind one definition each. Definitions that count calls
-(`accumulate`) refuse a second one.
+Names of variables. NAME is the name given to `bind`, by default the class name of the innermost definition.
+
+| what | name |
+|---|---|
+| counters | `NAME/updates`; `NAME/steps` and `NAME/pending` exist only if steps can skip updates |
+| scalars | `NAME/<scalar>` |
+| slots of `W` | `W/NAME/<slot>` |
+
+As with stock optimizers:
+- The variable scope of the first `apply_gradients` prefixes all names: `train/W/NAME/<slot>`, `train/NAME/updates`. A
+  name scope prefixes only counters and scalars.
+- A second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`.
+- The slots of a partitioned variable's parts are saved as slices of one whole slot, `W/NAME/<slot>`. A slot that is not
+  split as its variable is split is saved for each part: `W/part_0/NAME/<slot>`.
+- Checkpoints of objects (`tf.train.Checkpoint`) find slots by `<slot>`, counters and scalars by `NAME/updates`.
+
+Two calls of `minimize` or `apply_gradients` in one graph are two updates that share one counter. So t is 2 for the
+second, whichever variables it updates. Never run the two unordered in one `session.run`. For several groups of
+variables in one step, bind one definition for each group. Definitions that count calls (`accumulate`) refuse a second
+call.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -35,7 +44,7 @@ class TrainTarget(Target):
     target = "tf_train"
     works_on = "tf.train of TF 1.4 to 1.15, tf.compat.v1.train of TF 1.13 to 2.21"
     unsupported = (
-        member("get_config", "optimizer.definition.get_config() is that of the definition"),
+        member("get_config", "optimizer.definition.get_config() returns the definition's config"),
         member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
         keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
         Unsupported(
@@ -46,7 +55,7 @@ class TrainTarget(Target):
         ),
         Unsupported(
             "tf.distribute over several replicas", UnsupportedError,
-            "{optimizer} on tf.train does not add up gradients over replicas; bind the definition to tf.keras, whose "
+            "{optimizer} on tf.train does not sum gradients over replicas; bind the definition to tf.keras, whose "
             "optimizers work under tf.distribute",
         ),
     )
@@ -62,7 +71,8 @@ class TrainTarget(Target):
         import tensorflow
 
         self.backend = TensorFlowBackend(tensorflow, use_locking)
-        self._counts = {}  # by graph, for TF 1.4 and 1.5, whose base class keeps no variables but slots
+        # Counters and scalars by (name, graph). Only for TF 1.4 and 1.5, whose base class keeps no variables but slots.
+        self._counts = {}
         self.native_super().__init__(use_locking, self.native_name(name), **native)
 
     # Hypers.
@@ -95,7 +105,7 @@ class TrainTarget(Target):
         full_name = "{}/{}".format(self._name, name)
         if hasattr(self, "_create_non_slot_variable"):
             return self._create_non_slot_variable(initial_value, full_name, beside)
-        graph = beside.graph  # TF 1.4 and 1.5; when 1.6 is the minimum, this can go
+        graph = beside.graph  # for TF 1.4 and 1.5; drop it when 1.6 is the minimum
         if (name, graph) not in self._counts:
             from tensorflow.python.ops import variable_scope
 
@@ -118,10 +128,10 @@ class TrainTarget(Target):
             return ()
         graph = self.backend.tf.get_default_graph()
         keys = [key for key in graph.get_all_collection_keys() if isinstance(key, str)]
-        return tuple(key for key in keys if any(held is variable for held in graph.get_collection_ref(key)))
+        return tuple(key for key in keys if any(member is variable for member in graph.get_collection_ref(key)))
 
     def _create_slots(self, var_list):
-        if self.has_made(var_list):
+        if self.has_slots_for(var_list):
             return
         for variable in var_list:
             for name in self.slot_names(variable):
@@ -152,22 +162,22 @@ class TrainTarget(Target):
             place_slice(variable, slot, op_name, shape, self.slot_declaration(variable, name, whole)[1])
 
     def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
-        # What an object checkpoint calls; the base class would make every slot in its variable's shape.
+        # Restoring an object checkpoint calls this. The base class would give every slot its variable's shape.
         if self.backend.eager and slot_name in self.slot_names(variable):
             self._make_slot(variable, slot_name)
         super(TrainTarget, self)._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
 
     def get_slot(self, var, name):
-        """The variable that holds a slot.
+        """Returns the variable that holds a slot.
 
         Raises:
-            SlotError: there is no such slot, or not yet.
+            SlotError: there is no such slot, or it does not exist yet.
         """
-        return self.found_slot(var, name)
+        return self.require_slot(var, name)
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         self._check_variable(variable, "trains")
 
     def parts(self, variable):
@@ -181,8 +191,8 @@ class TrainTarget(Target):
         return Place(slices, tuple(part.full_shape))
 
     def own_variables(self):
-        made = super(TrainTarget, self).own_variables()
-        return made if made["updates"] is not None else {}
+        variables = super(TrainTarget, self).own_variables()
+        return variables if variables["updates"] is not None else {}
 
     def find_slot(self, variable, name):
         return super(TrainTarget, self).get_slot(variable, name)
@@ -210,29 +220,32 @@ class TrainTarget(Target):
         return super(TrainTarget, self).scale_loss(loss)
 
     def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs):
-        """As in stock. A rule of several gradients takes a function that computes the loss, of resource variables."""
+        """Minimizes a loss, as in stock.
+
+        A multistage rule needs `loss` as a function without arguments, and in a graph resource variables.
+        """
         minimize, stages = super(TrainTarget, self).minimize, self.definition.stages
         if stages == 1 or self.takes_stages:
             return minimize(loss, global_step, var_list, *args, **kwargs)
         if not self.backend.eager:
-            given = self.backend.tf.trainable_variables() if var_list is None else var_list
-            for variable in [part for whole in given for part in self.parts(whole)]:
+            variables = self.backend.tf.trainable_variables() if var_list is None else var_list
+            for variable in [part for whole in variables for part in self.parts(whole)]:
                 if self.backend.is_ref(variable):
                     raise VariableError(
-                        "{} evaluates its loss {} times in one call, and {}, a ref variable, is read once; make it "
-                        "with use_resource=True".format(self.definition._short(), stages, variable.name)
+                        "{} evaluates its loss {} times in one call, but a ref variable such as {} is read only once; "
+                        "create it with use_resource=True".format(self.definition._short(), stages, variable.name)
                     )
-        last = [None] * (stages - 1) + [global_step]
+        global_steps = [None] * (stages - 1) + [global_step]
 
-        def one(loss):
-            return minimize(loss if self.backend.eager else loss(), last.pop(0), var_list, *args, **kwargs)
+        def run_stage(loss):
+            return minimize(loss if self.backend.eager else loss(), global_steps.pop(0), var_list, *args, **kwargs)
 
-        return self.each_stage(one, loss)
+        return self.run_stages(run_stage, loss)
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
-        """As in stock; a partitioned variable in `var_list` stands for its parts."""
+        """Returns (gradient, variable) pairs, as in stock. Accepts partitioned variables in `var_list`."""
         if isinstance(var_list, (list, tuple)):
-            var_list = [part for given in var_list for part in (given if _is_partitioned(given) else [given])]
+            var_list = [part for each in var_list for part in (each if _is_partitioned(each) else [each])]
         if defines(self.definition, "loss_scale") and var_list:
             self._make_own(var_list)
         if self._gradients is not None:
@@ -241,9 +254,15 @@ class TrainTarget(Target):
         return super(TrainTarget, self).compute_gradients(self.scale_loss(loss), var_list, *args, **kwargs)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """One step: the operation that runs it (None in eager code, where it has run).
+        """Runs one step.
 
-        `global_step` is incremented at every step, also at one that only accumulates.
+        Args:
+            grads_and_vars: (gradient, variable) pairs.
+            global_step: a variable to increment at every step, even if that step only accumulates. Default: none.
+            name: the name of the operation. Default: the optimizer's name.
+
+        Returns:
+            In a graph, the operation that runs the step. In eager code None; the step has run.
         """
         pairs = self._check(grads_and_vars, global_step)
         if self._hooks_are_replaced():
@@ -255,11 +274,11 @@ class TrainTarget(Target):
             return list(function(variable, grad))
 
     def _check(self, grads_and_vars, global_step):
-        """The pairs that have a gradient, all that can be wrong with a call found before it builds anything."""
+        """Returns the pairs that have a gradient. Raises all errors of a call before it builds anything."""
         pairs = as_pairs(grads_and_vars)
         variables = [variable for _, variable in pairs]
-        known = self.backend.eager and self.has_made(variables)
-        for variable in ([] if known else variables) + ([] if global_step is None else [global_step]):
+        already_checked = self.backend.eager and self.has_slots_for(variables)
+        for variable in ([] if already_checked else variables) + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
         self.check_first(variables)
         pairs = check_pairs(self.backend, pairs)
@@ -278,10 +297,10 @@ class TrainTarget(Target):
         return pairs
 
     def _check_graph_of(self, name, hyper):
-        here = self.backend.tf.get_default_graph()
-        if self.backend.eager or type(here) is not self.backend.tf.Graph:  # a function takes tensors from outside of it
+        graph = self.backend.tf.get_default_graph()
+        if self.backend.eager or type(graph) is not self.backend.tf.Graph:  # a function captures tensors from outside
             return
-        if is_tensor(hyper) and getattr(hyper, "graph", None) is not here:
+        if is_tensor(hyper) and getattr(hyper, "graph", None) is not graph:
             raise HyperValueError(
                 "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or "
                 "give a callable that makes the tensor".format(type(self).__name__, name)
@@ -293,8 +312,8 @@ class TrainTarget(Target):
         in_function = not self.backend.eager and type(self.backend.tf.get_default_graph()) is not self.backend.tf.Graph
         if in_function and hasattr(variable, "dtype") and self.backend.is_ref(variable):
             raise VariableError(
-                "{} is a ref variable, which functions cannot write, and in TF 2 neither branches nor loops; make it "
-                "with use_resource=True".format(variable.name)
+                "{} is a ref variable, and functions (in TF 2 also branches and loops) cannot write it; create it with "
+                "use_resource=True".format(variable.name)
             )
         if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
             as_step = " as global_step" if use == "counts in" else ""
@@ -304,11 +323,11 @@ class TrainTarget(Target):
 
     def _replicas(self):
         distribute = getattr(self.backend.tf, "distribute", None)
-        has_strategy = getattr(distribute, "has_strategy", None)  # from 1.14 on
+        has_strategy = getattr(distribute, "has_strategy", None)  # TF 1.14 and newer
         return distribute.get_strategy().num_replicas_in_sync if has_strategy and has_strategy() else 1
 
     def _hooks_are_replaced(self):
-        """Whether a subclass or a wrapper put hooks of its own here: then the base class calls them, one by one."""
+        """Returns True if a subclass or wrapper replaced hooks: then the base class must call them one by one."""
         owners = [base for base in type(self).__mro__ if not set(_HOOKS).isdisjoint(vars(base))]
         return owners[0] is not TrainTarget or not set(_HOOKS).isdisjoint(vars(self))
 
@@ -331,7 +350,7 @@ class TrainTarget(Target):
         return train_op
 
     def _apply_one(self, grad, variable):
-        """For optimizers that wrap this one and hand it single variables; they call `_finish` at the end."""
+        """Updates one variable. For optimizers that wrap this one and loop over variables; they call `_finish` last."""
         return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
 
     _apply_dense = _resource_apply_dense = _apply_sparse = _apply_sparse_duplicate_indices = _apply_one
@@ -347,21 +366,21 @@ class TrainTarget(Target):
             counted = Step.count_update(self)
         return self.backend.tf.group(*(list(update_ops) + [counted]), name=name_scope)
 
-    # What TF 1.4 lacks.
+    # TF 1.4 lacks this method.
 
     def variables(self):
-        """All variables that this optimizer made in the current graph, sorted by name."""
+        """Returns all variables that this optimizer created in the current graph, sorted by name."""
         if hasattr(super(TrainTarget, self), "variables"):
             return super(TrainTarget, self).variables()
         graph = self.backend.tf.get_default_graph()
-        made = [variable for (_, where), variable in self._counts.items() if where is graph]
+        variables = [variable for (_, owner), variable in self._counts.items() if owner is graph]
         for slots in self._slots.values():
-            made.extend(slot for slot in slots.values() if slot.graph is graph)
-        return sorted(made, key=lambda variable: variable.name)
+            variables.extend(slot for slot in slots.values() if slot.graph is graph)
+        return sorted(variables, key=lambda variable: variable.name)
 
 
 def _part(variable):
-    """Where a part of a partitioned variable lies in the whole; None for all other variables."""
+    """Returns TensorFlow's SaveSliceInfo of a part of a partitioned variable; None for all other variables."""
     return getattr(variable, "_save_slice_info", None)
 
 
@@ -370,21 +389,21 @@ def _is_partitioned(variable):
 
 
 def place_slice(variable, slot, op_name, shape, whole_shape):
-    """Tells Saver where a part's slot lies in the whole slot; the base class thinks that all slots lie as variables do.
+    """Tells Saver the position of a part's slot in the whole slot. The base class assumes the variable's own position.
 
-    Its name for the whole is wrong below a variable scope, too: it cuts the part's name off by its length
+    Below a variable scope the base class also gets the name of the whole wrong: it cuts the part's name off by length
     (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L86).
     """
     part = _part(variable)
-    cut = [axis for axis, (own, whole) in enumerate(zip(part.var_shape, part.full_shape)) if own != whole]
-    lies_as_variable = all(
+    split_axes = [axis for axis, (size, whole) in enumerate(zip(part.var_shape, part.full_shape)) if size != whole]
+    splits_as_variable = all(
         tuple(shape[axis : axis + 1] + whole_shape[axis : axis + 1]) == (part.var_shape[axis], part.full_shape[axis])
-        for axis in cut
+        for axis in split_axes
     )
-    if not lies_as_variable:
+    if not splits_as_variable:
         slot._set_save_slice_info(None)
         return
     scope, _, number = slot.op.name.rpartition("{}/{}".format(variable.op.name, op_name))
     name = "{}{}/{}{}".format(scope, part.full_name, op_name, number)
-    offset = [part.var_offset[axis] if axis in cut else 0 for axis in range(len(shape))]
+    offset = [part.var_offset[axis] if axis in split_axes else 0 for axis in range(len(shape))]
     slot._set_save_slice_info(type(part)(name, list(whole_shape), offset, list(shape)))

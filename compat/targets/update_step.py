@@ -1,22 +1,32 @@
 """Target `update_step`: the new-style optimizers of `tf.keras` 2.11 to 2.15 and of tf_keras.
 
-Names of variables, for a definition bound under the name NAME (its class's name unless given) and a variable `W`:
-`iteration` (updates; `pending` and `steps` where steps can skip), scalars by their name, slots `NAME/<slot>/W`, or as
-in stock `<slot>/W` where `build` was called before the first step. `variables`, HDF5 and `.keras` files hold them by
-position: iteration, the other counters, scalars, moving averages where `use_ema`, then the slots of each variable in
-turn, in the order in which `build` or the first step got them. Checkpoints of objects know the first as
-`optimizer/_iterations`, the others as `optimizer/_variables/<position>`. Hypers are variables too, `<hyper>`, and
-`optimizer/_learning_rate` and `optimizer/_hypers/<hyper>` in checkpoints; the files have them in the config.
+The API: `apply_gradients` takes all pairs. `build(variables)` creates all slots.
 
-A checkpoint has no roles, so what another rule wrote for the same shapes is restored without a word, as in stock; other
-shapes are TensorFlow's own error.
+Names of variables. NAME is the name given to `bind`, by default the class name of the innermost definition.
 
-Keras's LossScaleOptimizer moves `iterations` at steps that it leaves out, and with it `t` and what schedules see.
+| what | name |
+|---|---|
+| counters | `iteration` counts updates; `pending` and `steps` exist only if steps can skip updates |
+| scalars | `<scalar>` |
+| slots of `W` | `NAME/<slot>/W`; as in stock, `<slot>/W` if `build` was called before the first step |
+| hypers | `<hyper>` |
 
-`weight_decay` of the base class comes before the rule: each update first takes rate * weight_decay * variable off the
-whole variable, rows without a gradient too, and the rule sees what is left. A definition that declares a `weight_decay`
-of its own means that one; giving both is an error. `clipnorm`, `global_clipnorm` and `clipvalue`: the first of them
-that is given bounds the gradients as they come in, equal rows of a sparse one added up before.
+`variables`, HDF5 and `.keras` files store all but the hypers by position: iteration, the other counters, scalars,
+moving averages with `use_ema`, then the slots of each variable in turn, in the order of `build` or of the first step.
+The files hold hypers in the config. In checkpoints of objects, iteration is `optimizer/_iterations`, the others are
+`optimizer/_variables/<position>`, and hypers are `optimizer/_learning_rate` and `optimizer/_hypers/<hyper>`.
+
+A checkpoint does not store the roles of variables. As in stock, it restores the state of another rule silently if all
+shapes are equal. If shapes differ, TensorFlow raises its own error.
+
+Keras's LossScaleOptimizer increments `iterations` at steps that it skips, and so changes `t` and schedules, too.
+
+Base class arguments:
+- `weight_decay` runs before the rule. Each update first subtracts rate * weight_decay * variable from the whole
+  variable, including rows without a gradient; the rule sees the result. A definition that declares its own
+  `weight_decay` uses that one, and raises an error for the argument.
+- `clipnorm`, `global_clipnorm` and `clipvalue`: only the first that is set applies. It clips the gradients as they come
+  in. Equal rows of a sparse gradient are summed first.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -58,20 +68,20 @@ class UpdateStepTarget(NewStyleTarget):
 
     def _make_variable(self, name, shape, dtype, initial, variable=None):
         tf = self.backend.tf
-        named = "{}/{}".format(name, variable._shared_name) if variable is not None else name
+        full_name = "{}/{}".format(name, variable._shared_name) if variable is not None else name
         colocate = tf.distribute.get_strategy().extended.colocate_vars_with
         with tf.init_scope(), colocate(self.iterations if variable is None else variable):
             value = self.start_value(initial, shape, dtype, variable)
-            self._variables.append(tf.Variable(value, name=named, dtype=dtype, trainable=False))
+            self._variables.append(tf.Variable(value, name=full_name, dtype=dtype, trainable=False))
         return self._variables[-1]
 
     # Hypers.
 
     @property
     def learning_rate(self):
-        """The variable of the learning rate; the base class has one also where the definition has none, or several."""
-        if self._no_one_rate("learning_rate"):
-            raise AttributeError(self._no_one_rate("learning_rate"))
+        """The variable of the learning rate. The base class has one even if the definition has none, or several."""
+        if self._many_rates("learning_rate"):
+            raise AttributeError(self._many_rates("learning_rate"))
         return super(UpdateStepTarget, self).learning_rate
 
     lr = learning_rate
@@ -91,12 +101,12 @@ class UpdateStepTarget(NewStyleTarget):
 
     # State.
 
-    def check_given(self, variable):
+    def check_variable(self, variable):
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
 
     def _create_or_restore_slot_variable(self, **native):
-        """What restoring a checkpoint calls for each slot that an OptimizerV2 had."""
+        """Raises SlotError. Restoring a checkpoint calls this for each slot of an OptimizerV2."""
         raise SlotError(
             "the checkpoint was written by a legacy optimizer, whose slots {} cannot take; bind the definition to the "
             "module's .optimizers.legacy to restore it".format(type(self).__name__)
@@ -105,14 +115,14 @@ class UpdateStepTarget(NewStyleTarget):
     # The step.
 
     def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **native):
-        """One step. See everstep.compat.targets.new_style for what a second call in the same step does.
+        """Runs one step. everstep.compat.targets.new_style explains a second call in the same step.
 
-        What the base class does, but for constraints, which it would apply at steps that update nothing as well.
+        Unlike the base class, does not apply constraints at steps that skip the update.
 
         Raises:
             UnsupportedError: in a graph of TF 1.
-            VariableError: something else than a resource variable, or a variable that the optimizer was not built on.
-            GradientError: no gradient at all, or one that does not fit its variable.
+            VariableError: not a resource variable, or not one that the optimizer was built on.
+            GradientError: no pair has a gradient, or one does not fit its variable.
         """
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
@@ -126,13 +136,13 @@ class UpdateStepTarget(NewStyleTarget):
             with self.backend.at_once(), tf.init_scope():
                 self.build([variable for _, variable in pairs])
             grads, variables = zip(*module_of(self.native_base).optimizer_utils.filter_empty_gradients(pairs))
-            done = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))
-            for variable in variables if not skips(self.definition) else ():  # after the averages, as in stock
-                self.backend.constrain(variable, done)
-        return done
+            result = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))
+            for variable in variables if not skips(self.definition) else ():  # after the moving averages, as in stock
+                self.backend.constrain(variable, result)
+        return result
 
     def minimize(self, loss, *args, **kwargs):
-        return self.each_stage(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
+        return self.run_stages(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
 
     def compute_gradients(self, loss, var_list, tape=None):
         with tape if tape is not None else self.backend.after(()):
@@ -142,7 +152,7 @@ class UpdateStepTarget(NewStyleTarget):
         return super(UpdateStepTarget, self).compute_gradients(loss, var_list, tape)
 
     def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
-        """The list-level step, which the base class calls across replicas."""
+        """Runs the engine's step on all pairs. The base class calls this across replicas."""
         pairs = list(grads_and_vars)
         self.take_step(pairs)
         if self.use_ema:
@@ -164,7 +174,8 @@ class UpdateStepTarget(NewStyleTarget):
     def _average_of(self, variable):
         return self._model_variables_moving_average[self._index_dict[self._var_key(variable)]]
 
-    # These two go by place in TF 2.11, and mix up variables that come in another order.
+    # TF 2.11 finds averages by position, and mixes up variables that come in another order. The next two methods find
+    # them by variable.
 
     def _update_model_variables_moving_average(self, var_list):
         def move(average, value):
@@ -181,7 +192,11 @@ class UpdateStepTarget(NewStyleTarget):
             )
 
     def update_step(self, gradient, variable):
-        """For those who hand over single variables and count themselves, once `build` has had all of them."""
+        """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves.
+
+        Raises:
+            VariableError: `build` was not called, or not with this variable.
+        """
         if not self._is_built():
             raise VariableError("call build(trainable_variables) of {} first".format(type(self).__name__))
         pairs = [(gradient, variable)]
@@ -189,7 +204,7 @@ class UpdateStepTarget(NewStyleTarget):
         self.take_step(pairs, count=False)
 
     def _clip_gradients(self, grads):
-        # The base class clips the values of a sparse gradient, equal rows apart.
+        # The base class clips equal rows of a sparse gradient one by one, so they are summed first.
         if self.clipnorm or self.global_clipnorm or self.clipvalue:
             grads = [without_duplicates(self.backend, grad) for grad in grads]
         return super(UpdateStepTarget, self)._clip_gradients(grads)
