@@ -410,7 +410,7 @@ def test_a_schedule_is_no_variable(keras):
         lambda: K.set_value(optimizer.lr, 0.5),
         lambda: model.fit(x, y, verbose=0, callbacks=[keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)]),
     ):
-        with pytest.raises(AttributeError, match="schedule, which decides the value"):
+        with pytest.raises(AttributeError, match="schedule, which sets the value"):
             change()
     assert same(before, model.get_weights())
 

@@ -613,7 +613,8 @@ def test_serialize_and_deserialize(name, wrap):
     for load in (lambda: STOCK.get(json.loads(data[0])), lambda: saving.deserialize_keras_object(json.loads(data[1]))):
         with harness.unregistered(keras), pytest.raises((TypeError, ValueError)):
             load()
-        assert getattr(load(), "inner_optimizer", load()).definition == optimizer.definition
+        loaded = load()
+        assert getattr(loaded, "inner_optimizer", loaded).get_config() == optimizer.get_config()
 
 
 # Variables, counters and slots.
