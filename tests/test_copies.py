@@ -75,7 +75,7 @@ def test_settings_come_along(way):
     if way.target == "tf_train":
         pytest.skip("tf.train takes neither a bound nor a new rate")
     if way.target == "get_updates":
-        harness.start_anew(way.module)
+        harness.clear_session(way.module)
     native = {} if way.target == "arrays" else {"clipnorm": 0.5}
     optimizer = Adam(0.1).bind(way.module, **native)
     optimizer.learning_rate = 0.025

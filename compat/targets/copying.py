@@ -1,8 +1,8 @@
-"""Copies and pickles of a bound optimizer: its definition and settings as they are now, its counters and its slots.
+"""Copies and pickles of a bound optimizer: its definition and settings as they are now, its counters and slots.
 
-A deep copy goes on with the same variables, its slots apart from the original's. A pickle is loaded without variables,
-so it keeps the slots in the order of the variables until the first step brings some of the same shapes. Neither can
-take state out of a graph, where values live in a session: `everstep.capture` can.
+A deep copy trains the same variables, with its own slots. A pickle has no variables. It keeps the slots in the order of
+the variables, and gives them to the variables of its first step. Neither can read a graph, whose values live in a
+session. `everstep.capture` can.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -25,7 +25,7 @@ class Copying(Hypers):
     """Members that copy, pickle and show an optimizer."""
 
     def __copy__(self):
-        """A second optimizer with the same slots and counters, as a shallow copy of a stock one."""
+        """Returns an optimizer that shares slots and counters, as a shallow copy of a stock optimizer does."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.__dict__["lowerings"] = Lowerings(twin, self._native.get("lowering"))
@@ -49,32 +49,32 @@ class Copying(Hypers):
         self.keep_state(state)
 
     def copied_variable(self, variable, memo):
-        """The variable that a deep copy trains."""
+        """Returns the variable that a deep copy trains."""
         return variable
 
     def _maker(self):
-        """What makes an optimizer of this class: a user's own subclass of a native class, or target and base."""
+        """Returns (target class, native base), or (class,) for a user's subclass of a native class."""
         if "native_base" not in vars(type(self)):
             return (type(self),)
         return target_class_of(type(self)), self.native_base
 
     def present_definition(self):
-        """The definition with the hypers as they are now.
+        """Returns the definition with the hypers as they are now.
 
         Raises:
             UnsupportedError: a hyper is a tensor, which belongs to this process.
         """
         values = {}
         for name in self.hyper_declarations():
-            given = self.given_hyper(name)
-            if isinstance(given, float):
+            value = self.given_hyper(name)
+            if isinstance(value, float):
                 values[name] = self.write_hyper(name, self.read_hyper(name))
-            elif is_tensor(given):
+            elif is_tensor(value):
                 raise UnsupportedError(
-                    "{}.{} is a tensor, which a copy cannot take along; give a number, a function or an "
+                    "{}.{} is a tensor, which cannot be copied; give a number, a function or an "
                     "everstep.Schedule, or bind the definition again".format(type(self).__name__, name)
                 )
-        return with_hypers(self.definition, {name: v for name, v in values.items() if isinstance(v, float)})
+        return with_hypers(self.definition, values)
 
     def _present_native(self):
         native = dict(self._native)
@@ -85,14 +85,14 @@ class Copying(Hypers):
         return native
 
     def trained(self):
-        """The variables that this optimizer has state for."""
+        """Returns the variables that this optimizer has state for, in the order in which they were first seen."""
         return [each.variable for each in sorted(self._rules.values(), key=lambda known: known.record.index)]
 
     def state_to_copy(self):
-        """Counters, scalars and slots as arrays; None before the first step.
+        """Returns ({name: array} of counters and scalars, [(shape, {slot: array})]), or None before the first step.
 
         Raises:
-            UnsupportedError: they are in a graph.
+            UnsupportedError: the variables live in a graph.
         """
         variables = self.trained()
         if not variables:
@@ -100,19 +100,22 @@ class Copying(Hypers):
         with self.backend.inside([self.unwrap(variable) for variable in variables]):
             if not self.backend.eager:
                 raise UnsupportedError(
-                    "{} has slots in a graph, which a copy cannot take along (a stock optimizer's copy fails here "
-                    "too). Bind the definition again, and carry the state with everstep.capture and "
-                    "everstep.restore".format(type(self).__name__)
+                    "{} has slots in a graph, which cannot be copied (nor can a stock optimizer's). Bind the "
+                    "definition again, and move the state with everstep.capture and everstep.restore".format(type(self).__name__)
                 )
-        value = lambda held: np.array(self.backend.value(self.unwrap(held), None))  # noqa: E731
-        own = {name: value(held) for name, held in self.own_variables().items()}
+        shared = {name: self._array(variable) for name, variable in self.own_variables().items()}
         slots = []
         for variable in variables:
-            held = [(name, self.find_slot(variable, name)) for name in self.slot_names(variable)]
-            slots.append(
-                (self.record(variable).shape, OrderedDict((name, value(s)) for name, s in held if s is not None))
-            )
-        return own, slots
+            arrays = OrderedDict()
+            for name in self.slot_names(variable):
+                slot = self.find_slot(variable, name)
+                if slot is not None:
+                    arrays[name] = self._array(slot)
+            slots.append((self.record(variable).shape, arrays))
+        return shared, slots
+
+    def _array(self, variable):
+        return np.array(self.backend.value(self.unwrap(variable), None))
 
     def take_state(self, state, variables):
         """Gives `variables` the state that `state_to_copy` returned."""
@@ -120,35 +123,35 @@ class Copying(Hypers):
             return
         with self.backend.outside():
             self.make_state(variables)
-            own, slots = state
-            for name, held in self.own_variables().items():
-                self.backend.put(self.unwrap(held), own[name], None)
-            for variable, (_, values) in zip(variables, slots):
-                for name, value in values.items():
-                    self.backend.put(self.unwrap(self.find_slot(variable, name)), value, None)
+            shared, slots = state
+            for name, variable in self.own_variables().items():
+                self.backend.put(self.unwrap(variable), shared[name], None)
+            for variable, (_, arrays) in zip(variables, slots):
+                for name, array in arrays.items():
+                    self.backend.put(self.unwrap(self.find_slot(variable, name)), array, None)
 
     def keep_state(self, state):
-        """Keeps a state for the variables of the first step; counters that there are already take theirs now."""
+        """Keeps a state for the variables of the first step. Counters that exist get their values now."""
         self.__dict__["_carried"] = state
-        getattr(self, "iterations", None)  # an OptimizerV2 makes it when it is first read
+        getattr(self, "iterations", None)  # an OptimizerV2 creates it at the first read
         for name, counter in self.own_variables().items() if state and self.backend.eager else ():
             self.backend.put(self.unwrap(counter), state[0][name], None)
 
     def take_carried(self, variables):
-        """Gives the variables of the first step the state that came with a pickle.
+        """Gives the variables of the first step the state of the pickle.
 
         Raises:
-            StateError: they are not those that the pickled optimizer trained, by number and shapes.
+            StateError: their number or shapes differ from those that the pickled optimizer trained.
         """
         if self._carried is None:
             return
-        wanted = [shape for shape, _ in self._carried[1]]
+        expected = [shape for shape, _ in self._carried[1]]
         shapes = [self.record(variable).shape for variable in variables]
-        if shapes != wanted:
+        if shapes != expected:
             raise StateError(
                 "this {} was unpickled with the state of variables of shapes {}; got variables of shapes {}. Give it "
                 "the same ones in the same order, or bind the definition for a fresh optimizer".format(
-                    type(self).__name__, wanted, shapes
+                    type(self).__name__, expected, shapes
                 )
             )
         state, self.__dict__["_carried"] = self._carried, None
@@ -157,14 +160,14 @@ class Copying(Hypers):
     def __repr__(self):
         try:
             definition = self.present_definition()
-        except Exception:  # a tensor, or a graph whose session is closed: the settings as given
+        except Exception:  # a tensor, or a graph whose session is closed: show the settings as they were given
             definition = self.definition
         native = "".join(", {}={!r}".format(*each) for each in sorted(self._present_native().items()) if each[1])
         return "<{} bound to {}{}>".format(definition._short(), self.target, native)
 
 
 def rebuild(maker, definition, native):
-    """Makes the optimizer that a pickle describes."""
+    """Returns the optimizer that a pickle describes, without its state."""
     if len(maker) == 1:
         return maker[0].from_definition(definition, **native)
     target_class, base = maker
@@ -172,5 +175,5 @@ def rebuild(maker, definition, native):
 
 
 def copied_array(array, memo):
-    """The copy of an array that is copied along with what trains it; the array itself if the optimizer alone is."""
+    """Returns the array's copy if a larger object is copied, which may hold the array too; else the array itself."""
     return copy.deepcopy(array, memo) if memo else array

@@ -1,9 +1,9 @@
-"""Native classes: one for each definition class and native base, found by module and name, known to Keras's loaders.
+"""Makes native classes, one for each definition class and native base, and registers them with Keras.
 
 The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target.
-TF 2.0 and newer, and Keras 3, have a registry of classes by package; there it is `everstep>Adam`, which no stock class
-is called. Older Kerases write the bare class name to files and look it up in one table of custom objects; there it is
-`Adam` and `adam`, and a config that everstep did not write still becomes the stock optimizer that it names.
+TF 2.0 and newer, and Keras 3, have a registry of classes by package. The class is registered there as `everstep>Adam`,
+a name that no stock class has. Older Kerases write the bare class name to files and look it up in one table of custom
+objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -12,7 +12,7 @@ import sys
 import types
 
 PACKAGE = "everstep"  # the package name in Keras's registry
-# Where Kerases keep their registry, below the package that has the optimizers; the newest first.
+# Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
 _classes = {}  # type: dict  # by target class, definition class and native base
@@ -21,17 +21,17 @@ _registries = {}  # type: dict  # by module of the native base
 
 
 def native_class(target_class, definition_class, base):
-    """Returns the native class of a definition, made once."""
+    """Returns the native class of a definition. Creates it at the first call."""
     key = target_class, definition_class, base
     if key not in _classes:
-        made = _classes[key] = target_class.made_for(definition_class, base)
-        made.__module__ = _module_name(target_class, base)
-        setattr(_module(made.__module__), made.__name__, made)
+        new_class = _classes[key] = target_class.made_for(definition_class, base)
+        new_class.__module__ = _module_name(target_class, base)
+        setattr(_module(new_class.__module__), new_class.__name__, new_class)
     return _classes[key]
 
 
 def target_class_of(native_class):
-    """Returns the target that a native class was made of."""
+    """Returns the target class of a native class."""
     return next(base for base in native_class.__mro__ if base.__module__.startswith("everstep.compat.targets."))
 
 
@@ -40,16 +40,16 @@ def registered_name(native_class):
 
 
 def register(native_class):
-    """Makes a native class known to the loaders of its API. Returns False if the API has none."""
+    """Registers a native class with its Keras, so that files load. Returns False if the API has no registry."""
     registry = registry_of(native_class.native_base)
     if registry is None:
         return False
     table, name = registry.get_custom_objects(), registered_name(native_class)
     if hasattr(registry, "register_keras_serializable"):
         if native_class in _registered:
-            table[name] = native_class  # again: the end of a scope puts old Kerases' table back as it was
+            table[name] = native_class  # when a scope ends, older Kerases restore the table from before it
         else:
-            table.pop(name, None)  # of a definition that was defined anew
+            table.pop(name, None)  # the class of a definition that was redefined
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
             _registered.add(native_class)
         if hasattr(registry, "get_registered_name"):
@@ -57,7 +57,7 @@ def register(native_class):
     # Older Kerases, and HDF5 files of TF 2.0 to 2.2. Loaders look stock names up in lower case.
     bare = native_class.__name__
     for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
-        if name not in table or hasattr(table[name], "definition_class"):  # not another's class of that name
+        if name not in table or hasattr(table[name], "definition_class"):  # keep a user's own class of that name
             table[name] = native_class
     return True
 
@@ -68,13 +68,13 @@ def stock_class(native_class):
 
 
 def stock_class_named(base, name):
-    """Returns the stock class of a name, upper and lower case aside, below a native base; None if there is none."""
-    waiting = [base]
-    while waiting:
-        stock = waiting.pop(0)
+    """Returns the stock subclass of a native base with a name, ignoring case; None if there is none."""
+    candidates = [base]
+    while candidates:
+        stock = candidates.pop(0)
         if stock.__name__.lower() == name.lower() and _root(stock) == _root(base):
             return stock
-        waiting.extend(stock.__subclasses__())
+        candidates.extend(stock.__subclasses__())
     return None
 
 
@@ -88,16 +88,16 @@ def _module_name(target_class, base):
 
 
 def _module(name):
-    """The module of that name, made where there is none, each of its parents too."""
+    """Returns the module of a name. Creates it and its parents if needed."""
     if name not in sys.modules:
         parent, _, last = name.rpartition(".")
-        module = sys.modules[name] = types.ModuleType(str(name), "Classes that everstep's bind made.")
+        module = sys.modules[name] = types.ModuleType(str(name), "Native classes that everstep made.")
         setattr(_module(parent), last, module)
     return sys.modules[name]
 
 
 def registry_of(base):
-    """Returns the module with Keras's registry, of the same Keras as a native base; None if there is none."""
+    """Returns the module with the registry of a native base's Keras, or None."""
     if base.__module__ not in _registries:
         _registries[base.__module__] = _find_registry(base.__module__.split("."))
     return _registries[base.__module__]
@@ -105,9 +105,9 @@ def registry_of(base):
 
 def _find_registry(parents):
     for size in range(len(parents) - 1, 0, -1):
-        for place in _REGISTRIES:
+        for path in _REGISTRIES:
             try:
-                registry = importlib.import_module(".".join(parents[:size] + [place]))
+                registry = importlib.import_module(".".join(parents[:size] + [path]))
             except ImportError:
                 continue
             if hasattr(registry, "get_custom_objects"):
