@@ -19,8 +19,8 @@ class LAMB(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | Keras 3                     | the defaults; stock default: epsilon=1e-07; its weight_decay= stands        |
-    |                             | outside of the ratio                                                        |
+    | Keras 3                     | the defaults; stock default: epsilon=1e-07; its weight_decay= is not part   |
+    |                             | of the trust ratio                                                          |
     | TensorFlow Addons           | the defaults; join its lists of patterns with "|"                           |
 
     Advice:

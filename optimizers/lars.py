@@ -21,7 +21,7 @@ class LARS(Definition):
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt LARS         | the defaults; its skip_list is exclude_from_layer_adaptation; stock         |
-    |                             | LARSOptimizer does plain momentum where a gradient is sparse                |
+    |                             | LARSOptimizer does plain momentum for sparse gradients                      |
 
     Advice:
         Use it for large batches of image models. Exclude biases and batch normalization, such as

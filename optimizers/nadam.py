@@ -20,7 +20,7 @@ class Nadam(Definition):
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt Nadam        | momentum_schedule=False, sparse="variable_rows"; stock default:             |
     |                             | epsilon=1e-08                                                               |
-    | OptimizerV2                 | sparse="variable_rows"; its schedule_decay, in a config decay, is           |
+    | OptimizerV2                 | sparse="variable_rows"; its schedule_decay (in a config: decay) is          |
     |                             | momentum_decay                                                              |
     | Keras 2.0 to 2.3            | the defaults; stock default: learning_rate=0.002                            |
     | new-style Keras             | momentum_decay=1.0; stock new-style Nadam multiplies its momentum product   |

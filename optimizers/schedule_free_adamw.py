@@ -26,9 +26,8 @@ class ScheduleFreeAdamW(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | Keras 3                     | rate_power=0.0; its weight_decay= is taken off y alone; stock               |
-    |                             | ScheduleFreeAdamW takes its average from a slot that it has changed         |
-    |                             | already, except on JAX                                                      |
+    | Keras 3                     | rate_power=0.0; its weight_decay= decays y only; stock ScheduleFreeAdamW    |
+    |                             | takes its average from a slot that it has changed already, except on JAX    |
     | the authors' code           | the defaults (its r is averaging_power, its weight_lr_power rate_power);    |
     |                             | AdamWScheduleFreePaper: correction_in_rate=True                             |
 

@@ -126,7 +126,7 @@ def _tf_train():
             learning_rate=REQUIRED, momentum=0.9, use_nesterov=False, weight_decay=1e-4, eeta=0.001, epsilon=0.0
         ),
         fixed={"exclude_from_layer_adaptation": ""}, note="its skip_list is exclude_from_layer_adaptation",
-        differs="stock LARSOptimizer does plain momentum where a gradient is sparse",
+        differs="stock LARSOptimizer does plain momentum for sparse gradients",
     )
 
 
@@ -147,7 +147,7 @@ def _optimizer_v2():
     yield entry(
         Nadam, "m | v", counters="updates=iter momentum_product=momentum_cache",
         arguments=dict(_BETAS, decay=0.004), renamed={"decay": "momentum_decay"}, fixed={"momentum_schedule": True},
-        sparse="variable_rows", note="its schedule_decay, in a config decay, is momentum_decay",
+        sparse="variable_rows", note="its schedule_decay (in a config: decay) is momentum_decay",
     )
     yield entry(Ftrl, "accumulator linear", sparse="rows")
 
@@ -192,7 +192,7 @@ def _new_style(target):
 
     keras_3 = target == "keras3"
     counters = "updates=iteration learning_rate?" if keras_3 else "updates=iteration"
-    differs = "stock Keras 3 on TensorFlow takes equal rows of a sparse gradient apart" if keras_3 else None
+    differs = "stock Keras 3 on TensorFlow applies equal rows of a sparse gradient one by one" if keras_3 else None
     adaptive = {} if keras_3 else {"adaptive_epsilon": "epsilon is then times the root of the bias correction"}
     yield entry(SGD, "velocity" if keras_3 else "velocity*", fixed={"rate_in_velocity": True})
     yield entry(
@@ -227,13 +227,13 @@ def _new_style(target):
         yield entry(
             LAMB, "m v", "Lamb", arguments=_BETAS,
             fixed={"weight_decay": 0.0, "exclude_from_weight_decay": "", "exclude_from_layer_adaptation": ""},
-            note="its weight_decay= stands outside of the ratio",
+            note="its weight_decay= is not part of the trust ratio",
         )
         yield entry(
             ScheduleFreeAdamW, "z v",
             arguments=dict(learning_rate=0.0025, beta_1=0.9, beta_2=0.999, epsilon=1e-8, warmup_steps=0),
             fixed={"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
-            note="its weight_decay= is taken off y alone",
+            note="its weight_decay= decays y only",
             differs="stock ScheduleFreeAdamW takes its average from a slot that it has changed already, except on JAX",
         )
 

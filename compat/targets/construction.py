@@ -1,4 +1,4 @@
-"""Construction and config: a native class made of a definition, its arguments checked, and its config read back."""
+"""Construction and config: builds native classes, checks arguments, writes and reads native configs."""
 from __future__ import absolute_import, division, print_function
 
 import re
@@ -24,14 +24,14 @@ MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
-# What a target does not support: the error that asking for it raises, and its text; {optimizer} stands for the class.
+# A feature that a target does not support: its name, the error class and its text. {optimizer} is the class name.
 Unsupported = namedtuple("Unsupported", "what error text")
 _BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm")
-CONFIG_KEY = "everstep"  # no stock class takes it, so that loading our config as a stock one fails
+CONFIG_KEY = "everstep"  # stock classes refuse this key, so our config never becomes a stock optimizer
 
 
 def member(name, instead):
-    """Declares that there is no method of that name."""
+    """Declares that the target has no method of that name."""
     return Unsupported(name, UnsupportedMemberError, "{optimizer} on {target} has no " + name + ": " + instead)
 
 
@@ -54,14 +54,14 @@ def in_parts(variable):
 
 
 class Construction(Hypers):
-    """Members that make the native class and its instances."""
+    """Members that build the native class and its instances."""
 
     definition_class = None  # type: Any
     native_base = None  # type: Any
 
     @classmethod
     def made_for(cls, definition_class, base):
-        """The native class: this target over `base`, named like the definition."""
+        """Returns a new native class: this target over `base`, with the definition's name."""
         body = {name: getattr(definition_class, name) for name in ("__doc__", "__module__")}
         body.update(definition_class=definition_class, native_base=base, __signature__=NativeSignature())
         return type(str(definition_class.__name__), (cls, base), body)
@@ -84,23 +84,23 @@ class Construction(Hypers):
         self.check_native(definition, kwargs)
         self.check_gradients(gradients)
         native = dict(kwargs, gradients=gradients, lowering=lowering)
-        # Before the base class, whose attributes may have hooks.
+        # Before the base class runs: it may read these attributes.
         self.__dict__.update(
             definition=definition,
             lowerings=lowerings,
-            is_averaged=False,  # whether everstep.averaged has put averages into the variables
-            _scales=False,  # whether a loss was scaled, where the definition divides by that
-            takes_stages=False,  # whether who calls takes all the gradients of a batch, where the definition needs more
+            is_averaged=False,  # True inside everstep.averaged, while the variables hold averages
+            _scales=False,  # True once a loss was scaled
+            takes_stages=False,  # True if the caller takes all gradients of a batch, for definitions that need several
             _native={name: value for name, value in native.items() if value is not None},
-            _carried=None,  # state that came with a pickle, for the variables of the first step
-            _gradients=gradients,  # what takes the gradients of a loss, where that is not the API itself
-            _by_hand=False,  # whether it ever did
-            _checked=False,  # whether the variables of a first step were looked at
+            _carried=None,  # the state of a pickle, for the variables of the first step
+            _gradients=gradients,  # the user's function that takes the gradients of a loss, or None
+            _by_hand=False,  # True once that function was called
+            _checked=False,  # True once the variables of the first step were checked
             _hyper_names=attribute_names(definition),
-            _rules={},  # by key: the `Known` of a variable
-            _seen={},  # by id: the same. It holds the variable, so that the id stays its own
-            _made=(),  # the variables that slots were made for last
-            _calls={},  # by graph and replica: the variables of the first call, for definitions that count calls
+            _rules={},  # {key: `Known`}, for each variable
+            _seen={},  # {id: `Known`}. It holds the variable, so that Python does not reuse the id
+            _made=(),  # the variables of the last call that made slots
+            _calls={},  # {(graph, replica): variables of the first call}, for definitions that count calls
         )
         try:
             self.start(**kwargs)
@@ -125,7 +125,7 @@ class Construction(Hypers):
             )
 
     def refusal(self, what, **details):
-        """The error for something in `unsupported`; `details` fill its text."""
+        """Returns the error for an item of `unsupported`; `details` fill in its text."""
         item = next(item for item in self.unsupported if item.what == what)
         return item.error(item.text.format(optimizer=type(self).__name__, target=self.target, **details))
 
@@ -140,9 +140,9 @@ class Construction(Hypers):
             raise DefinitionError("gradients is a function of (loss, variables); got {!r}".format(gradients))
 
     def native_name(self, name):
-        """The name that variables on disk begin with: what was given, else that of the innermost rule."""
+        """Returns the prefix of variable names on disk: the given name, else the innermost rule's class name."""
         name = name or type(self.definition.base).__name__.lstrip("_")
-        if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # what TensorFlow takes for a scope
+        if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # the names that TensorFlow accepts for a scope
             raise DefinitionError(
                 "{!r} cannot stand before the names of variables: it must begin with a letter, a digit or a dot and "
                 "have but those, _, -, / after it; give another by bind(module, name=...)".format(name)
@@ -152,7 +152,7 @@ class Construction(Hypers):
     # Config.
 
     def definition_config(self):
-        """What a native config holds of a definition: live hypers by name, and its structure under one key."""
+        """Returns the definition's part of a native config: hypers by name, and its structure under one key."""
         config = {CONFIG_KEY: self.definition.get_config(strict=False)}
         for name in self.hyper_declarations():
             value = self.write_hyper(name, self.read_hyper(name))
@@ -162,19 +162,19 @@ class Construction(Hypers):
         return config
 
     def as_given(self, name, value):
-        """The number as it was given or set, where only float32 stands between that and `value`."""
+        """Returns the hyper as given if `value` is that number in float32; else `value`, shortened to float32."""
         given = self.given_hyper(name)
         if not isinstance(given, float):
             return value
         return given if np.float32(given) == value else float(str(np.float32(value)))
 
     def write_hyper(self, name, value):
-        """A hyper's present value as a config holds it."""
+        """Returns a hyper's current value in the form that a config holds."""
         return value
 
     @classmethod
     def split_config(cls, config):
-        """(definition, native keywords) of a native config. Hypers beside the definition's structure win over it."""
+        """Returns (definition, native keywords) of a native config. Hypers at its top level override the structure."""
         config = dict(config)
         if CONFIG_KEY not in config:
             raise ConfigError(
@@ -196,17 +196,17 @@ class Construction(Hypers):
 
     @classmethod
     def class_for(cls, definition):
-        """The native class of a definition that a config held: of two definitions of one name Keras knows the last."""
+        """Returns the native class of a config's definition. Keras finds classes by name, and two may share one."""
         if type(definition) is cls.definition_class:
             return cls
         return native_class(target_class_of(cls), type(definition), cls.native_base)
 
     @classmethod
     def stock_for(cls, config):
-        """The stock class of this name if everstep did not write the config, so that it hides no stock class."""
+        """Returns the stock class of this name if everstep did not write the config; else None."""
         return None if CONFIG_KEY in config else stock_class(cls)
 
     @classmethod
     def parse_hyper(cls, value):
-        """A hyper's value from a config."""
+        """Returns a hyper's value from a config."""
         return Schedule.from_config(value) if isinstance(value, dict) and Schedule.kind in value else value

@@ -101,7 +101,9 @@ class Copying(Hypers):
             if not self.backend.eager:
                 raise UnsupportedError(
                     "{} has slots in a graph, which cannot be copied (nor can a stock optimizer's). Bind the "
-                    "definition again, and move the state with everstep.capture and everstep.restore".format(type(self).__name__)
+                    "definition again, and move the state with everstep.capture and everstep.restore".format(
+                        type(self).__name__
+                    )
                 )
         shared = {name: self._array(variable) for name, variable in self.own_variables().items()}
         slots = []

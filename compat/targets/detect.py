@@ -1,4 +1,4 @@
-"""Finds the optimizer API that a module speaks by the hooks of its classes, and the target for it.
+"""Finds the optimizer API that a module speaks, and its target, by the methods of the module's optimizer classes.
 
 `module.optimizers.Optimizer` misleads (the `keras` 2.10 package keeps an old class there, every OptimizerV2 has a
 `get_updates` too), so the class behind the module's own Adam or SGD decides, in the order of `TARGETS`.
@@ -12,8 +12,8 @@ from collections import namedtuple
 from everstep.compat.targets.native_classes import native_class
 from everstep.errors import TargetError
 
-# name: of the target; path: module and class of the target, in this folder; speaks: tells the API's optimizer classes;
-# looked_for: the hooks that tell, for people.
+# name: the target's name; path: the target's module and class, in this folder; speaks: returns True for an optimizer
+# class of the API; looked_for: the methods that it looks for, for error messages.
 Api = namedtuple("Api", "name path speaks looked_for")
 
 
@@ -36,7 +36,7 @@ def _is_get_updates(optimizer):
 
 
 def _is_update_step(optimizer):
-    # The last one is not in the experimental optimizers of TF 2.10, which lack a good deal more.
+    # The experimental optimizers of TF 2.10 lack the last one, and much else.
     return _has(optimizer, "update_step", "build", "_distributed_apply_gradients_fn", "exclude_from_weight_decay")
 
 
@@ -44,7 +44,7 @@ def _is_keras3(optimizer):
     return _has(optimizer, "update_step", "build", "stateless_apply", "_backend_update_step")
 
 
-# The first that speaks is taken: an OptimizerV2 has get_updates as well.
+# The first match wins: an OptimizerV2 has get_updates too.
 TARGETS = (
     Api("tf_train", "tf_train.TrainTarget", _is_train,
         "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
@@ -67,20 +67,20 @@ WHAT_WORKS = (
 
 
 class Found(namedtuple("Found", "target target_class base module")):
-    """What a module speaks: the `Api`, the class of its target, and the native base class."""
+    """The API that a module speaks: the `Api`, its target class, the native base class and the module."""
 
     def native_class(self, definition_class):
         return native_class(self.target_class, definition_class, self.base)
 
 
 def load(target):
-    """Imports the class of a target."""
+    """Imports and returns the class of a target."""
     module, name = target.path.split(".")
     return getattr(importlib.import_module("everstep.compat.targets." + module), name)
 
 
 def find(module):
-    """Finds the API that a module speaks: a `Found`.
+    """Returns the `Found` of a module: the API that it speaks.
 
     Raises:
         TargetError: nothing that everstep knows; the message lists what was looked for.
@@ -111,7 +111,7 @@ def find(module):
 
 
 def _is_tensorflow(module):
-    """The whole of TensorFlow: it has several optimizer APIs, and from 2.0 on an `optimizers` that is one of them."""
+    """Returns whether a module is TensorFlow itself, which has several optimizer APIs. `tf.optimizers` is only one."""
     return all(hasattr(module, part) for part in ("Variable", "train", "keras"))
 
 
@@ -131,19 +131,19 @@ def _hint(module, name):
 
 
 def _optimizer_class(module):
-    """The class whose hooks tell: the module's Adam or SGD, else its Optimizer."""
+    """Returns the class whose methods identify the API: the module's Adam or SGD, else its Optimizer."""
     holder = getattr(module, "optimizers", module)
     for name in ("Adam", "SGD", "AdamOptimizer"):
-        found = getattr(holder, name, None)
-        if isinstance(found, type):
-            return found
+        optimizer = getattr(holder, name, None)
+        if isinstance(optimizer, type):
+            return optimizer
     if isinstance(holder, types.ModuleType) and hasattr(holder, "get") and hasattr(holder, "deserialize"):
         return type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
     return None
 
 
 def known_modules():
-    """(name, module or None) of the modules that may speak a target here, for the doctor; imports what is installed."""
+    """Yields (name, module or None) for each module that may speak an API. Imports the installed ones."""
     names = "tensorflow:train tensorflow:compat.v1.train tensorflow:keras tensorflow:keras.optimizers.legacy keras "
     names += "keras:optimizers.legacy tf_keras tf_keras:optimizers.legacy numpy"
     for name in names.split():
