@@ -31,6 +31,12 @@ kerases = pytest.mark.parametrize("name", KERASES)
 rules = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule._short())
 
 
+def started(name):
+    """Returns a Keras with a new session."""
+    harness.clear_session(NAMED[name])
+    return NAMED[name]
+
+
 def grads(step):
     random = np.random.RandomState(step)
     return {name: random.randn(*value.shape).astype("float32") for name, value in sorted(START.items())}
