@@ -308,7 +308,7 @@ def test_bad_calls():
         optimizer.catch_up(table, [0])
     optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 3)), [2]), table)])
     before = table.copy()
-    for rows, message in (([1.5], "numbers of rows"), ([40], "no row 40"), ([-1], "no row -1")):
+    for rows, message in (([1.5], "row numbers"), ([40], "no row 40"), ([-1], "no row -1")):
         with pytest.raises(GradientError, match=message):
             optimizer.catch_up(table, rows)
     assert np.array_equal(table, before)
