@@ -252,10 +252,12 @@ def trained_model(keras, optimizer):
 
 
 def described(model):
-    """Returns (class of the optimizer, its updates, number of its arrays)."""
+    """Returns (class of the optimizer, number of its variables)."""
     optimizer = model.optimizer
-    weights = optimizer.get_weights() if hasattr(optimizer, "get_weights") else list(optimizer.variables)
-    return type(optimizer).__name__, len(weights)
+    if hasattr(optimizer, "get_weights"):
+        return type(optimizer).__name__, len(optimizer.get_weights())
+    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables  # a method in TF 2.11
+    return type(optimizer).__name__, len(variables)
 
 
 def outcome(duplicate, model):
