@@ -19,7 +19,6 @@ from everstep.errors import FileError, StateError, UnsupportedError
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-_SLOT = "/.OPTIMIZER_SLOT/"
 
 
 def tensorflow_for(path):
@@ -78,7 +77,7 @@ class Tensors(object):
 
 # The footer of a table: offset and length of two blocks as varints, padding, and a magic number:
 # https://github.com/tensorflow/tensorflow/blob/v1.4.1/tensorflow/core/lib/io/format.h
-_FOOTER_SIZE, _MAGIC, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
+_FOOTER_SIZE, TABLE_END, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
 
 
 def check_index(path):
@@ -94,7 +93,7 @@ def check_index(path):
         with open(name, "rb") as file:
             file.seek(max(0, size - _FOOTER_SIZE))
             footer, position = bytearray(file.read()), 0
-        if not footer.endswith(_MAGIC):
+        if not footer.endswith(TABLE_END):
             return  # TensorFlow raises for a wrong magic number
         for _ in range(2):
             start, position = _read_varint(footer, position)

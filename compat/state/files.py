@@ -23,7 +23,6 @@ FORMATS = OrderedDict([
     ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
 ])
 _READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read, "bundle": bundle.read}
-_TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # the last bytes of a checkpoint of version 1
 
 Written = namedtuple("Written", "matches notes")  # [(name in the file, name in the state, how)], [sentence]
 
@@ -51,7 +50,7 @@ def find_format(path):
         return "keras-h5", path
     if start[:4] == b"PK\x03\x04":
         return ("keras" if _has_weights(path) else "everstep"), path
-    if end == _TABLE_END:
+    if end == bundle.TABLE_END:  # a checkpoint of version 1
         return "bundle", path
     raise FileError("{} is of no format that everstep knows: {}".format(
         path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
