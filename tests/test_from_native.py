@@ -190,16 +190,16 @@ def keras_ways():
 def test_follows_use_ema(way):
     """The variables become their averages at each third update, so averages that differ would show in them."""
     arguments = {"momentum": 0.9, "use_ema": True, "ema_momentum": 0.8, "ema_overwrite_frequency": 3}
-    kinds = dict(KINDS, duplicates=harness.NONE)
+    kinds = dict.fromkeys(KINDS, harness.DENSE)  # in TF 2.11 stock mixes up averages if a variable has no gradient
     definition = migrate(make_stock(way, "SGD", 0.1, arguments))
     assert (definition.average_decay, definition.overwrite_every) == (0.8, 3)
     assert migrate(definition.to_native_config(way.module), way.module) == definition
     stock = run(way, lambda: make_stock(way, "SGD", 0.1, arguments), 20, kinds)
     ours = run(way, lambda: migrate(make_stock(way, "SGD", 0.1, arguments)).bind(way.module), 20, kinds)
     plain = run(way, lambda: make_stock(way, "SGD", 0.1, {"momentum": 0.9}), 20, kinds)
-    for name in KIND_OF:
-        assert kinds[name] == harness.NONE or oracle.distance(ours[name], stock[name]) <= BOUND, name
-        assert kinds[name] == harness.NONE or oracle.distance(plain[name], stock[name]) > 0.01, name
+    for name in KINDS:
+        assert oracle.distance(ours[name], stock[name]) <= BOUND, name
+        assert oracle.distance(plain[name], stock[name]) > 0.01, name
 
 
 CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]
