@@ -137,6 +137,33 @@ def test_trained_and_pickled(way, rule):
 
 @ways
 @rules
+def test_a_pickle_before_its_first_step(way, rule):
+    """capture sees its state, a second copy has it too, and restore replaces it."""
+    if not eager(way):
+        pytest.skip("graphs: see test_trained_and_pickled")
+    run = way.run(lambda: rule.bind(way.module), START, KINDS)
+    fresh = everstep.capture(rule.bind(way.module), [run.variables[name] for name in run.names])
+    for step in range(3):
+        run.step(grads(step))
+    variables = [run.variables[name] for name in run.names]
+    trained = everstep.capture(run.optimizer, variables)
+    for twin in (pickled(run.optimizer), copy.deepcopy(pickled(run.optimizer)), pickled(pickled(run.optimizer))):
+        assert_same_state(everstep.capture(twin, variables), trained)
+    twin = pickled(run.optimizer)
+    everstep.restore(twin, fresh, variables)
+    assert_same_state(everstep.capture(twin, variables), fresh)
+
+
+def assert_same_state(state, expected):
+    assert (state.updates, state.steps, state.pending) == (expected.updates, expected.steps, expected.pending)
+    assert dict(state.scalars) == dict(expected.scalars)
+    for name in expected.slots:
+        for slot in expected.slots[name]:
+            assert np.array_equal(state.slots[name][slot], expected.slots[name][slot]), (name, slot)
+
+
+@ways
+@rules
 def test_trained_and_deep_copied(way, rule):
     """The copy trains the same variables, and has its own slots."""
     if not eager(way):

@@ -116,6 +116,7 @@ def _averages(access):
                 optimizer.definition._short()
             )
         )
+    optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
     hypers = {name: _current_hyper(access, name) for name in flat(optimizer.definition, "hyper")}
     averages = []
     for name, whole in access.wholes.items():

@@ -40,6 +40,7 @@ def capture(optimizer, variables, session=None, weights=False):
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
     with open_access(optimizer, variables, session) as access:
+        optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
         optimizer_values = OrderedDict(
             (name, access.read(variable)) for name, variable in access.optimizer_variables().items()
         )

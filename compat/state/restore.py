@@ -76,6 +76,7 @@ def restore(
         optimizer_values = _optimizer_values(state, optimizer)
         hyper_values = _hyper_values(state, optimizer) if hypers else {}
         matching, values = _slot_values(state, access, rename, by_order, weights)
+        optimizer.keep_state(None)  # what it was loaded with is overwritten
         access.backend.start(optimizer.make_state(access.variables), access.session)
         writes = access.assignments(values)
         for name, variable in access.optimizer_variables().items():

@@ -92,7 +92,8 @@ class Target(Copying, Construction, Stepping, NativeOptimizer):
         trained(): returns a list of the variables that have state.
         copied_variable(variable, memo): returns the variable that a deep copy trains.
         state_to_copy(): returns counters, scalars and slots as arrays, or None.
-        take_state(state, variables), keep_state(state): sets the state now; keeps it for the first step's variables.
+        keep_state(state): keeps a state, or None, for the variables of the first step.
+        take_carried(variables): gives variables the state that was kept.
 
     Step:
         scale_loss(loss): returns the loss to differentiate.

@@ -35,7 +35,9 @@ class Copying(Hypers):
         rebuild, arguments, state = self.__reduce__()
         variables = [self.copied_variable(variable, memo) for variable in self.trained()]
         twin = memo[id(self)] = rebuild(*arguments)
-        twin.take_state(state, variables)
+        twin.keep_state(state)
+        if variables:
+            twin.take_carried(variables)
         return twin
 
     def __reduce__(self):
@@ -119,35 +121,24 @@ class Copying(Hypers):
     def _array(self, variable):
         return np.array(self.backend.value(self.unwrap(variable), None))
 
-    def take_state(self, state, variables):
-        """Gives `variables` the state that `state_to_copy` returned."""
-        if state is None:
-            return
-        with self.backend.outside():
-            self.make_state(variables)
-            shared, slots = state
-            for name, variable in self.own_variables().items():
-                self.backend.put(self.unwrap(variable), shared[name], None)
-            for variable, (_, arrays) in zip(variables, slots):
-                for name, array in arrays.items():
-                    self.backend.put(self.unwrap(self.find_slot(variable, name)), array, None)
-
     def keep_state(self, state):
-        """Keeps a state for the variables of the first step. Counters that exist get their values now."""
+        """Keeps a state, or None, for the variables of the first step. Counters that exist get their values now."""
         self.__dict__["_carried"] = state
+        if state is None or not self.backend.eager:
+            return
         getattr(self, "iterations", None)  # an OptimizerV2 creates it at the first read
-        for name, counter in self.own_variables().items() if state and self.backend.eager else ():
-            self.backend.put(self.unwrap(counter), state[0][name], None)
+        self._set_shared(state[0])
 
     def take_carried(self, variables):
-        """Gives the variables of the first step the state of the pickle.
+        """Gives variables the state that was kept for them.
 
         Raises:
-            StateError: their number or shapes differ from those that the pickled optimizer trained.
+            StateError: their number or shapes differ from those that the copied optimizer trained.
         """
         if self._carried is None:
             return
-        expected = [shape for shape, _ in self._carried[1]]
+        shared, slots = self._carried
+        expected = [shape for shape, _ in slots]
         shapes = [self.record(variable).shape for variable in variables]
         if shapes != expected:
             raise StateError(
@@ -156,8 +147,17 @@ class Copying(Hypers):
                     type(self).__name__, expected, shapes
                 )
             )
-        state, self.__dict__["_carried"] = self._carried, None
-        self.take_state(state, variables)
+        self.__dict__["_carried"] = None
+        with self.backend.outside():
+            self.make_state(variables)
+            self._set_shared(shared)
+            for variable, (_, arrays) in zip(variables, slots):
+                for name, array in arrays.items():
+                    self.backend.put(self.unwrap(self.find_slot(variable, name)), array, None)
+
+    def _set_shared(self, shared):
+        for name, variable in self.own_variables().items():
+            self.backend.put(self.unwrap(variable), shared[name], None)
 
     def __repr__(self):
         try:

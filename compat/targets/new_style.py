@@ -270,7 +270,6 @@ class NewStyleTarget(SinceV2Target):
     # State.
 
     def make_state(self, variables):
-        self.__dict__["_waiting"] = None  # the caller overwrites it anyway
         self.build(variables)
         return []
 
@@ -289,15 +288,14 @@ class NewStyleTarget(SinceV2Target):
             return self._waiting
         return [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
 
-    def take_state(self, state, variables):
-        self.keep_state(state)
-        if variables:
-            self.build(variables)
-
     def keep_state(self, state):
         self.__dict__["_waiting"] = state
         for variable, value in zip(self._variables, state or ()):  # the counters and hypers, which come first
             variable.assign(self.backend.cast(self.backend.tensor(value), self.backend.dtype(self.unwrap(variable))))
+
+    def take_carried(self, variables):
+        if self._waiting is not None:
+            self.build(variables)
 
     # The step.
 

@@ -324,7 +324,8 @@ class Stepping(Hypers):
         if not self._checked:
             self.definition.check_variables([self.record(variable) for variable in variables])
             self.__dict__["_checked"] = True
-            self.take_carried(variables)
+            if self._carried is not None:  # new-style targets keep theirs for `build`, which calls this
+                self.take_carried(variables)
 
     def check_repeat(self, variables):
         """Raises UnsupportedError for a call that would break the definition.
