@@ -25,9 +25,9 @@ def _definitions(package):
                 yield value
 
 
-_found = sorted(_chain(_definitions(__name__), _definitions(__name__ + ".wrappers")), key=lambda made: made.__name__)
-globals().update((made.__name__, made) for made in _found)
-__all__ = [made.__name__ for made in _found]
+_shipped = {each.__name__: each for each in _chain(_definitions(__name__), _definitions(__name__ + ".wrappers"))}
+globals().update(_shipped)
+__all__ = [name for name in sorted(_shipped)]
 
 
 def __dir__():  # completion offers algorithms, not their modules; Python 2.7 and 3.6 do not ask

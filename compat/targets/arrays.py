@@ -226,8 +226,7 @@ class ArraysTarget(Target):
 
     @classmethod
     def from_config(cls, config):
-        definition, native = cls.split_config(config)
-        return cls.class_for(definition).from_definition(definition, **native)
+        return cls.of_config(config)
 
 
 def _checked_grad(grad, variable):

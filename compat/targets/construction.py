@@ -195,11 +195,15 @@ class Construction(Hypers):
         return with_hypers(definition, changed), config
 
     @classmethod
-    def class_for(cls, definition):
-        """Returns the native class of a config's definition. Keras finds classes by name, and two may share one."""
-        if type(definition) is cls.definition_class:
-            return cls
-        return native_class(target_class_of(cls), type(definition), cls.native_base)
+    def of_config(cls, config):
+        """Returns the optimizer of a config that everstep wrote, of another class if that has the definition.
+
+        Keras finds classes by name, and two definitions may share one.
+        """
+        definition, native = cls.split_config(config)
+        if type(definition) is not cls.definition_class:
+            cls = native_class(target_class_of(cls), type(definition), cls.native_base)
+        return cls.from_definition(definition, **native)
 
     @classmethod
     def stock_for(cls, config):

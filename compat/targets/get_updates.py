@@ -285,7 +285,4 @@ class GetUpdatesTarget(Target):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         stock = cls.stock_for(config)
-        if stock is not None:
-            return stock.from_config(config)
-        definition, native = cls.split_config(config)
-        return cls.class_for(definition).from_definition(definition, **native)
+        return cls.of_config(config) if stock is None else stock.from_config(config)

@@ -78,8 +78,7 @@ class SinceV2Target(Target):
             for name, value in config.items()
             if isinstance(value, dict) and "class_name" in value
         }
-        definition, native = cls.split_config(dict(config, **native_schedules))
-        return cls.class_for(definition).from_definition(definition, **native)
+        return cls.of_config(dict(config, **native_schedules))
 
 
 def module_of(base):
