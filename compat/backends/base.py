@@ -7,7 +7,10 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import functools
 
-from everstep.errors import UnknownOpError, UnsupportedError
+import numpy as np
+
+from everstep.errors import GradientError, UnknownOpError, UnsupportedError
+from everstep.optimizers.contract.checks import is_tensor
 
 # The ops that rules may use on every backend, with NumPy's names and meaning.
 NAMES = frozenset(
@@ -45,6 +48,22 @@ def ops_table(module, renamed, special):
     return table
 
 
+def numbers_of(value):
+    """Returns a number, list or array as an array of real numbers; None for anything else."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, NotImplementedError, RuntimeError):  # a ragged list; a tensor of a graph
+        return None
+    return array if array.dtype.kind in "fiu" or array.dtype.name == "bfloat16" else None
+
+
+def check_rows(rows, count, name):
+    """Raises GradientError if a variable of `count` rows lacks one of some rows, an array. `name` is the variable's."""
+    if rows.size and (rows.min() < 0 or rows.max() >= count):
+        missing = rows[(rows < 0) | (rows >= count)].reshape(-1)[0]
+        raise GradientError("{} of {} rows has no row {}".format(name, count, missing))
+
+
 def required(verb):
     """Marks a verb without a default. A backend defines it, or lists it in `unsupported`; it then raises this error."""
     REQUIRED.append(verb.__name__)
@@ -59,7 +78,9 @@ def required(verb):
 # Required verbs that only TensorFlow has.
 GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
 # Required verbs that a backend without sparse gradients lacks.
-ROWS = tuple("no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split())
+ROWS = ("sparse", "existing_rows") + tuple(
+    "no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
+)
 
 
 class Backend(object):
@@ -143,10 +164,45 @@ class Backend(object):
     def all_or_nothing(self):
         """Returns a context that undoes all writes in it if its body raises."""
 
+    # Gradients, checked before a step: see compat/engine/pairs.py.
+
+    def gradient(self, value, dtype):
+        """Returns a tensor as it is, and numbers, lists and arrays in a dtype; None for anything else."""
+        if is_tensor(value) and not isinstance(value, (np.ndarray, np.generic)):
+            return value
+        array = numbers_of(value)
+        return None if array is None else self.constant(array, dtype)
+
+    def is_foreign(self, value):
+        """Returns whether a value or variable belongs to another graph than the code that runs."""
+        return False
+
+    def fitting(self, grad, variable, name):
+        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable.
+
+        Args:
+            name: the variable's, for the error.
+
+        Raises:
+            GradientError: in eager code, the gradient has rows that the variable lacks.
+        """
+        return grad
+
     # Rows. `rows` is a vector of row numbers.
 
     def slices(self, grad):
         """Returns (values, indices) of a sparse gradient; None for a dense one."""
+
+    @required
+    def sparse(self, values, rows, like):
+        """Returns a sparse gradient of given values and row numbers, both array-like; `like` is the one to replace.
+
+        Returns None if the values are no real numbers or the rows no vector of whole numbers.
+        """
+
+    @required
+    def existing_rows(self, rows, variable, name):
+        """Returns rows of a variable. Raises GradientError, or in a graph fails when it runs, if it lacks one."""
 
     @required
     def no_rows(self, variable):

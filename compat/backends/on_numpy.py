@@ -5,8 +5,9 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
+from everstep.compat.backends.base import GRAPHS, NAMES, Backend, check_rows, numbers_of, ops_table, unknown_op
 from everstep.errors import GradientError
+from everstep.optimizers.contract.checks import compute_dtype
 
 
 class IndexedSlices(object):
@@ -31,6 +32,8 @@ class IndexedSlices(object):
 
     def __init__(self, values, indices):
         self.values, self.indices = np.asarray(values), np.asarray(indices)
+        if not self.indices.size:  # NumPy takes an empty list for floats
+            self.indices = self.indices.astype(np.int64)
         if self.indices.ndim != 1 or self.indices.dtype.kind not in "iu":
             raise GradientError("indices must be a list of whole numbers; got {!r}".format(indices))
         if self.values.shape[:1] != self.indices.shape:
@@ -122,8 +125,24 @@ class NumpyBackend(Backend):
         finally:
             self._written = []
 
+    def gradient(self, value, dtype):
+        array = numbers_of(value)
+        return None if array is None else self.cast(array, compute_dtype(dtype))
+
+    def fitting(self, grad, variable, name):
+        if isinstance(grad, IndexedSlices):
+            self.existing_rows(grad.indices, variable, name)
+        return grad
+
     def slices(self, grad):
         return (grad.values, grad.indices) if isinstance(grad, IndexedSlices) else None
+
+    def sparse(self, values, rows, like):
+        return IndexedSlices(values, self.cast(rows, "int64"))
+
+    def existing_rows(self, rows, variable, name):
+        check_rows(rows, len(variable), name)
+        return rows
 
     def no_rows(self, variable):
         return IndexedSlices(np.zeros((0,) + variable.shape[1:], variable.dtype), np.zeros(0, np.int64))

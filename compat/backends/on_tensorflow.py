@@ -7,12 +7,13 @@ import numpy as np
 from packaging.version import Version
 
 from everstep.compat.backends.base import ops_table
+from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing
 from everstep.errors import StateError, VariableError
 
 
-class TensorFlowBackend(TensorFlowLowering, TensorFlowPlacing):
+class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlacing):
     """TensorFlow 1.4 and newer: graphs and eager code, ref and resource variables.
 
     Args:

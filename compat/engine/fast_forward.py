@@ -136,6 +136,12 @@ class Missed(object):
 
     # Both rules are traced once, on leaves that read `self.bindings`; `_evaluate` sets those.
 
+    def trace(self):
+        """Traces both rules, for their errors."""
+        self._trace_step()
+        if defines(self.without_grad, "fast_forward"):
+            self._trace_fast_forward()
+
     def _trace_step(self):
         """Traces one update with a zero gradient. Returns (change, changed slots)."""
         with running_rule():

@@ -17,15 +17,15 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
-from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView, agree
-from everstep.errors import GradientError, RuleError, StateError, UnsupportedError
-from everstep.optimizers.contract.checks import SIXTEEN_BITS, is_tensor
+from everstep.compat.engine.pairs import check_pairs, with_gradients
+from everstep.compat.engine.rehearsal import checked_update
+from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
+from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 from everstep.optimizers.contract.verbs import defines, measures_only_on_update
 
-_FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 ENGINE_SLOTS = (LAST_WINDOW,) + CATCH_UP  # all that the engine may keep beside a variable's own slots
 
 
@@ -65,47 +65,6 @@ def engine_slot_names(rule, moves_rows):
     return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
 
 
-def as_pairs(grads_and_vars):
-    """Returns a list of (gradient, variable) tuples. Raises GradientError for anything else."""
-    pairs = list(grads_and_vars)
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise GradientError("a step takes pairs of a gradient and its variable; got {!r}".format(pair))
-    return [tuple(pair) for pair in pairs]
-
-
-def check_pairs(backend, pairs):
-    """Returns the pairs that have a gradient. Raises GradientError before anything is built or changed."""
-    pairs = as_pairs(pairs)
-    kept = [(grad, variable) for grad, variable in pairs if grad is not None]
-    if not kept:
-        names = ", ".join(str(getattr(v, "name", "array")) for _, v in pairs) or "an empty list was given"
-        raise GradientError("no gradients provided for any variable: {}".format(names))
-    for grad, variable in kept:
-        name = getattr(variable, "name", "array")
-        grad, dtype = backend.local(grad), backend.dtype(variable)
-        if dtype not in _FLOATS:
-            raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))
-        slices, expected = backend.slices(grad), tuple(backend.shape(variable))
-        if not slices and not is_tensor(grad):
-            raise GradientError(
-                "the gradient of {} is {!r}; needed is a tensor, or IndexedSlices of the module that is trained "
-                "with".format(name, grad)
-            )
-        if slices and not expected:
-            raise GradientError("{} is a single number and has no rows for a sparse gradient".format(name))
-        actual = backend.shape(slices[0] if slices else grad)
-        if slices and actual is not None:
-            actual, expected = actual[1:], expected[1:]
-        if actual is not None and not agree(actual, expected):
-            raise GradientError(
-                "the gradient of {} has {} of shape {}; the variable needs {}".format(
-                    name, "rows" if slices else "values", tuple(actual), expected
-                )
-            )
-    return kept
-
-
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
 # decay: the share of the variable that the base class's weight decay subtracts, or None.
 Traced = namedtuple("Traced", "assigned change slots decay")
@@ -121,7 +80,8 @@ class Step(object):
         self.lowerings = host.lowerings
         if host.is_averaged and self.backend.eager:
             raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
-        self.pairs, self.before = check_pairs(self.backend, pairs) if checked else pairs, list(before)
+        pairs = check_pairs(self.backend, pairs, host.casts_gradients) if checked else pairs
+        self.pairs, self.before = with_gradients(pairs), list(before)
         self.skips = skips(self.definition)
         self.predicate, self.accepted = True, None  # whether the step updates, is accepted (None: always)
         self.counts = {}  # {counter: value before the step}
@@ -342,9 +302,7 @@ class Step(object):
         """Traces `update` on a view, and computes the step-wide parts outside of any branch. Returns `Traced`."""
         with running_rule():
             returned = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
-        if not isinstance(returned, tuple) or len(returned) != 2 or isinstance(returned, assign):
-            raise RuleError("{}.update must return (change, slots); it returned {!r}".format(view.owner, returned))
-        change, slots = returned
+        change, slots = checked_update(view, returned)
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
         slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))

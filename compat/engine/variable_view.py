@@ -21,8 +21,9 @@ def agree(actual, expected):
 
 
 def broadcasts(actual, expected):
-    """Returns whether a shape broadcasts to the expected shape."""
-    return len(actual) <= len(expected) and all(a in (1, e) for a, e in zip(reversed(actual), reversed(expected)))
+    """Returns whether a shape broadcasts to the expected shape, as far as both are known."""
+    sizes = zip(reversed(actual), reversed(expected))
+    return len(actual) <= len(expected) and all(a in (1, None, e) or e is None for a, e in sizes)
 
 
 def fitted(backend, native, like, name, about, expected=None):
@@ -41,13 +42,18 @@ def fitted(backend, native, like, name, about, expected=None):
     actual, expected = backend.shape(native), backend.shape(like) if expected is None else expected
     if actual is None or expected is None or agree(actual, expected):
         return native
-    if broadcasts(actual, expected):
-        return native + backend.ops["zeros_like"](like)
-    raise RuleError(
-        "{}.update gave {} shape {} for {}, which needs {}".format(
-            about[0], "the change" if name in (None, VAR) else "slot " + name, actual, about[1], tuple(expected)
+    check_fits(actual, expected, name, about)
+    return native + backend.ops["zeros_like"](like)
+
+
+def check_fits(actual, expected, name, about):
+    """Raises RuleError if a shape does not broadcast to the expected one. None: not known. The rest: see `fitted`."""
+    if actual is not None and expected is not None and not broadcasts(actual, expected):
+        raise RuleError(
+            "{}.update gave {} shape {} for {}, which needs {}".format(
+                about[0], "the change" if name in (None, VAR) else "slot " + name, actual, about[1], tuple(expected)
+            )
         )
-    )
 
 
 class Scope(object):
@@ -155,7 +161,7 @@ class VariableView(object):
                 if name in self.slot_values:
                     self.slot_values[name] = self.ops.leaf(lambda native=native: native, shape=self._slot_shape(name))
             return self
-        if self._row_rule and not defines(self.rule, "collect"):
+        if self.row_rule and not defines(self.rule, "collect"):
             return self
         return self._on(lambda: self.backend.rows_equal(self._marks(), self.accumulation_window()))
 
@@ -186,7 +192,8 @@ class VariableView(object):
         return self._on(self._window_and_present)
 
     @property
-    def _row_rule(self):
+    def row_rule(self):
+        """Whether a sparse update needs some rows of the variable only."""
         by_rows = self.rule.sparse in ("rows", "catch_up") or self.rule.zero_grad_is_noop
         return by_rows and self.rule.locality != "variable"
 
@@ -200,7 +207,7 @@ class VariableView(object):
         def whole_grad():
             return self.backend.scatter_to_dense(summed, present, self.backend.rows_of(self.variable))
 
-        if not self._row_rule:
+        if not self.row_rule:
             view = VariableView(self.step, self.variable, whole_grad)
             view.is_sparse = True
             if self.rule.sparse == "variable_rows" and not self.rule.zero_grad_is_noop:

@@ -5,10 +5,13 @@ Tests, examples and the dry run of a new definition use this target. A step that
 """
 from __future__ import absolute_import, division, print_function
 
+import contextlib
+
 import numpy as np
 
-from everstep.compat.backends.on_numpy import IndexedSlices, NumpyBackend
-from everstep.compat.engine.step import as_pairs, check_pairs, counters
+from everstep.compat.backends.on_numpy import NumpyBackend
+from everstep.compat.engine.pairs import as_pairs, with_gradients
+from everstep.compat.engine.step import counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, in_parts, member
 from everstep.compat.targets.copying import copied_array
@@ -179,21 +182,26 @@ class ArraysTarget(Target):
             GradientError: an array is given twice, no pair has a gradient, or one does not fit its array.
             UnsupportedError: a definition that counts calls got other variables than in its first call.
         """
-        pairs = as_pairs(grads_and_vars)
+        with self.forgetting_failures():
+            pairs = self._check(as_pairs(grads_and_vars))
+            variables = [variable for _, variable in pairs]
+            self.take_carried(variables)
+            self.make_state(variables)
+            self._read_hypers()
+            with self.backend.all_or_nothing():
+                self.take_step(pairs, checked=False)
+
+    def _check(self, pairs):
+        """Returns the pairs that have a gradient. Raises all errors of a call before it creates slots."""
         for _, variable in pairs:
             self.check_variable(variable)
-        pairs = [(_checked_grad(grad, variable), variable) for grad, variable in pairs]
         keys = [self.variable_key(variable) for _, variable in pairs]
         if len(set(keys)) < len(keys):
             raise GradientError("one array is given twice in one call; add its gradients up")
-        pairs = check_pairs(self.backend, pairs)
-        variables = [variable for _, variable in pairs]
-        self.check_first(variables)
-        self.check_repeat(variables)
-        self.make_state(variables)
-        self._read_hypers()
-        with self.backend.all_or_nothing():
-            self.take_step(pairs, checked=False)
+        pairs = with_gradients(self.check_grads(pairs))
+        self.check_first([variable for _, variable in pairs])
+        self.check_repeat([variable for _, variable in pairs])
+        return pairs
 
     def update(self, variable, function, grad):
         return function(variable, grad)
@@ -211,8 +219,18 @@ class ArraysTarget(Target):
         rows = np.asarray(rows)
         if rows.dtype.kind not in "iu":
             raise GradientError("catch_up takes row numbers, integers; got {!r}".format(rows))
-        _check_rows(rows.reshape(-1), variable)
         super(ArraysTarget, self).catch_up(variable, rows)
+
+    @contextlib.contextmanager
+    def forgetting_failures(self):
+        keys = set(self._slots)
+        with super(ArraysTarget, self).forgetting_failures():
+            try:
+                yield
+            except BaseException:
+                for key in set(self._slots) - keys:
+                    del self._slots[key]
+                raise
 
     # Config.
 
@@ -227,28 +245,3 @@ class ArraysTarget(Target):
     @classmethod
     def from_config(cls, config):
         return cls.of_config(config)
-
-
-def _checked_grad(grad, variable):
-    """Returns a gradient as an array or `IndexedSlices`. Raises GradientError for other values or missing rows."""
-    if grad is None:
-        return None
-    if isinstance(grad, IndexedSlices):
-        _check_rows(grad.indices, variable)
-        values = grad.values
-    else:
-        try:
-            grad = values = np.asarray(grad)
-        except (TypeError, ValueError, NotImplementedError) as error:  # a ragged list; a tensor of a graph
-            raise GradientError("{!r} is not a gradient for an array: {}".format(grad, error))
-    if values.dtype.kind not in "fiu":
-        raise GradientError(
-            "a gradient for bind(numpy) is an array of numbers or everstep.IndexedSlices; got {!r}".format(grad)
-        )
-    return grad
-
-
-def _check_rows(indices, variable):
-    wrong = indices[(indices < 0) | (indices >= len(variable))] if variable.ndim else ()
-    if len(wrong):
-        raise GradientError("an array of {} rows has no row {}".format(len(variable), wrong[0]))

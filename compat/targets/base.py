@@ -3,10 +3,11 @@
 A target is a mixin: it precedes the native base class in the method resolution order. Targets define their members in
 the order of the list in `Target`, under the same headings. The API's own methods (minimize, compute_gradients,
 apply_gradients, get_updates, ...) follow `scale_loss`. They check their arguments, then call `take_step`.
-`construction`, `hypers` and `stepping` hold the code that targets share.
+`checking`, `construction`, `hypers` and `stepping` hold the code that targets share.
 """
 from __future__ import absolute_import, division, print_function
 
+from everstep.compat.targets.checking import Checking
 from everstep.compat.targets.construction import Construction
 from everstep.compat.targets.copying import Copying
 from everstep.compat.targets.stepping import Stepping
@@ -21,7 +22,7 @@ REQUIRED = "target works_on unsupported base_class start hyper read_hyper set_hy
 REQUIRED += "check_variable make_state update".split()
 
 
-class Target(Copying, Construction, Stepping, NativeOptimizer):
+class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
     """The members of a target.
 
     A `variable` argument is the object that the user passes. Names of hypers, scalars and slots are flat, see
@@ -33,6 +34,7 @@ class Target(Copying, Construction, Stepping, NativeOptimizer):
         unsupported: `Unsupported` records, in the order of the README's table. `refusal(what)` makes the error.
         moved_natively: names of the counters that the base class increments itself.
         takes_gradients: True if this API's optimizers compute gradients of a loss.
+        casts_gradients: True if this API takes gradients of another precision than their variable's.
         sets_hypers: True if hypers can be set after construction.
         has_slots: when slots exist, in words for an error message.
         is_fused: True if this API's own optimizers run fused kernels.
@@ -69,6 +71,7 @@ class Target(Copying, Construction, Stepping, NativeOptimizer):
         unwrap(variable): returns the native variable that the backend works on.
         record(variable): returns the `Variable` record that rules see.
         rule(variable): returns the definition, specialized for the variable.
+        rehearsed(variable): returns the set of the kinds of gradients for which the rule was rehearsed.
         collections(variable): returns the names of the graph collections that contain it.
         slot_names(variable): returns a list, with the engine's own slots.
         slot_declaration(variable, name): returns (initial value or VARIABLE, shape, dtype).
@@ -104,6 +107,9 @@ class Target(Copying, Construction, Stepping, NativeOptimizer):
         catch_up(variable, rows): brings rows up to date; returns an operation, or None in eager code.
         constrain(variable, write): returns the operation `write`, followed by the variable's constraint.
         native_decay(variable): returns the base class's weight decay for a variable, or None.
+        check_first(variables): checks the definition against the variables of the first step.
+        check_grads(pairs): returns the pairs, checked before anything is created or written.
+        forgetting_failures(): returns a context that forgets variables and calls first seen in it if its body raises.
         check_repeat(variables): raises UnsupportedError for a call that would break a definition that counts calls.
 
     Config:
@@ -120,6 +126,7 @@ class Target(Copying, Construction, Stepping, NativeOptimizer):
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]
     takes_gradients = False
+    casts_gradients = False
     sets_hypers = True
     has_slots = "once apply_gradients has run"
     is_fused = True

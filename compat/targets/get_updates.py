@@ -206,6 +206,7 @@ class GetUpdatesTarget(Target):
                 "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
                 "round, ...)".format(", ".join(missing))
             )
+        grads = [grad for grad, _ in self.check_grads(list(zip(grads, params)))] if params else []
         bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
         return clip(self.backend, grads, *bounds, one_norm=self._one_norm)
 
@@ -216,17 +217,19 @@ class GetUpdatesTarget(Target):
 
     def get_updates(self, loss, params):
         """Returns the operations of one step. Their order is fixed: see `compat/engine/step.py`."""
-        self._check_arguments(loss, params)
-        self.check_first(params)
-        self.check_repeat(params)
-        symbolic = getattr(self._keras, "symbolic", None)  # Keras 2.3 and newer: enters the Keras graph under TF 2
-        return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
+        with self.forgetting_failures():
+            self._check_arguments(loss, params)
+            self.check_first(params)
+            self.check_repeat(params)
+            symbolic = getattr(self._keras, "symbolic", None)  # Keras 2.3 and newer: enters the Keras graph under TF 2
+            return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
 
     def _get_updates(self, loss, params):
         self.updates = self.failing_updates(params)
         if self.updates:
             return self.updates
         grads = self.get_gradients(loss, params)
+        self.take_carried(params)
         self._create_slots(params)
         # As with stock optimizers, a model may have nothing to train.
         self.updates = self.take_step(list(zip(grads, params)), before=[loss]) if params else []

@@ -39,7 +39,8 @@ import numpy as np
 
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import Step, as_pairs, skips
+from everstep.compat.engine.pairs import as_pairs, check_rows
+from everstep.compat.engine.step import Step, skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.native_clipping import without_duplicates
@@ -60,6 +61,7 @@ class Keras3Target(NewStyleTarget):
     )
     entries = ("apply_gradients", "apply")
     moved_natively = ("updates",)
+    casts_gradients = True
 
     @classmethod
     def runs_on_tensorflow(cls, base):
@@ -222,8 +224,14 @@ class Keras3Target(NewStyleTarget):
                     len(grads), len(variables), "" if self.built else "; call build(trainable_variables) first"
                 )
             )
-        self.check_step(list(zip(grads, variables)))
-        self.build(variables)  # may load the counters of a file
+        with self.forgetting_failures():
+            grads = [grad for grad, _ in self.check_step(list(zip(grads, variables)))]
+            self.build(variables)  # may load the counters of a file
+            # The base class counts the step itself, which must wait for gradients that may fail.
+            with self.backend.after([self.backend.barrier(grads)] if self.backend.without_strategy() else ()):
+                self._apply(grads, variables)
+
+    def _apply(self, grads, variables):
         if not skips(self.definition):
             super(Keras3Target, self).apply(grads, variables)
             return
@@ -285,7 +293,7 @@ class Keras3Target(NewStyleTarget):
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
-        self.take_step([(gradient, self.unwrap(variable))], count=False)
+        self.take_step(check_rows(self.backend, [(gradient, self.unwrap(variable))]), count=False)
 
     def _clip_gradients(self, grads):
         return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates

@@ -10,7 +10,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import check_pairs, counters, skips
+from everstep.compat.engine.step import counters, skips
 from everstep.compat.engine.trace import Tracer
 from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
@@ -300,15 +300,11 @@ class NewStyleTarget(SinceV2Target):
     # The step.
 
     def check_step(self, pairs):
-        """Checks the arguments of a step, before anything is created or changed."""
+        """Returns the (gradient, variable) pairs of a step, checked before anything is created or changed."""
         self._check_eager()
         for _, variable in pairs:
             self.check_variable(variable)
-        check_pairs(self.backend, [(grad, self.unwrap(variable)) for grad, variable in pairs])
-        self.check_first([variable for _, variable in pairs])
-        self.check_repeat([variable for _, variable in pairs])
         if self._is_built():
-            self._take_waiting()
             unknown = [variable for _, variable in pairs if self.variable_key(variable) not in self._trained]
             if unknown:
                 raise VariableError(
@@ -317,6 +313,12 @@ class NewStyleTarget(SinceV2Target):
                         type(self).__name__, ", ".join(self.variable_name(variable) for variable in unknown)
                     )
                 )
+        pairs = self.check_grads(pairs)
+        self.check_first([variable for _, variable in pairs])
+        self.check_repeat([variable for _, variable in pairs])
+        if self._is_built():
+            self._take_waiting()
+        return pairs
 
     def constrain(self, variable, write):
         return write  # the base class applies constraints after the step

@@ -42,7 +42,8 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import as_pairs, check_pairs, counters, engine_slots
+from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
+from everstep.compat.engine.step import counters, engine_slots
 from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
@@ -304,18 +305,21 @@ class OptimizerV2Target(SinceV2Target):
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()
-        variables = [variable for _, variable in pairs]
-        for variable in () if self.has_slots_for(variables) else variables:
-            self.check_variable(variable)
-        self.check_first(variables)
-        self.check_repeat([variable for _, variable in check_pairs(self.backend, pairs)])
-        self._variables_of_call = variables
-        try:
-            # Includes the pairs without a gradient: the base class warns about them.
-            with self.backend.at_once():
-                return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
-        finally:
-            self._variables_of_call = []
+        with self.forgetting_failures():
+            variables = [variable for _, variable in pairs]
+            for variable in () if self.has_slots_for(variables) else variables:
+                self.check_variable(variable)
+            self.check_first(variables)
+            pairs = self.check_grads(pairs)
+            self.check_repeat([variable for _, variable in with_gradients(pairs)])
+            self.take_carried(variables)
+            self._variables_of_call = variables
+            try:
+                # Includes the pairs without a gradient: the base class warns about them.
+                with self.backend.at_once():
+                    return super(OptimizerV2Target, self).apply_gradients(pairs, name=name, **native)
+            finally:
+                self._variables_of_call = []
 
     def get_gradients(self, loss, params):
         """Returns gradients as the base class does, but not clipped; None if the loss does not depend on a variable."""
@@ -390,7 +394,7 @@ class OptimizerV2Target(SinceV2Target):
 
     def _apply_one(self, grad, variable):
         """Updates one variable. For optimizers that wrap this one, share its `iterations` and loop over variables."""
-        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
+        return self.backend.tf.group(*self.take_step(check_rows(self.backend, [(grad, variable)]), count=False))
 
     # Config.
 

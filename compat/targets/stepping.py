@@ -14,8 +14,8 @@ from everstep.optimizers.contract import Definition, Variable, defines, flat, is
 
 # The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
 Place = namedtuple("Place", "slices whole")
-# The facts about one variable, cached by its key. slots: `{name: native variable}`.
-Known = namedtuple("Known", "rule record variable key slot_names slots")
+# The facts about one variable, cached by its key. slots: `{name: native variable}`; rehearsed: kinds of gradients.
+Known = namedtuple("Known", "rule record variable key slot_names rehearsed slots")
 
 
 class Stepping(Hypers):
@@ -64,6 +64,9 @@ class Stepping(Hypers):
     def rule(self, variable):
         return self._known(variable).rule
 
+    def rehearsed(self, variable):
+        return self._known(variable).rehearsed
+
     def _known(self, variable):
         known = self._seen.get(id(variable))
         if known is not None and known.variable is variable:
@@ -75,7 +78,7 @@ class Stepping(Hypers):
             record = Variable(name, shape, dtype, len(self._rules), self.collections(variable), variable)
             rule = self._specialized(record)
             names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
-            self._rules[key] = Known(rule, record, variable, key, names, {})
+            self._rules[key] = Known(rule, record, variable, key, names, set(), {})
         if len(self._seen) > 64 * len(self._rules):  # `weights.T` is a new array view, with a new id, each time
             self._seen.clear()
         known = self._seen[id(variable)] = self._rules[key]._replace(variable=variable, slots={})
@@ -295,6 +298,7 @@ class Stepping(Hypers):
 
         Raises:
             SlotError: the optimizer has no slots for the variable yet.
+            GradientError: the variable has no such row. In a graph the operation fails instead.
         """
         catch_up_rows = self.backend.plain(self._catch_up_rows)
         return self.backend.group(catch_up_rows([(variable, rows)]))
@@ -307,10 +311,14 @@ class Stepping(Hypers):
                 continue
             self.get_slot(variable, ROWS)  # raises an error that tells the user what to do first
             with self.backend.at(self.unwrap(variable)):
-                unique = None if rows is None else self.backend.unique(rows)
+                unique = None if rows is None else self._existing(rows, variable)
                 missed = Missed(self, variable, None if rows is None else lambda unique=unique: unique)
                 operations.extend(missed.take())
         return operations
+
+    def _existing(self, rows, variable):
+        """Returns each of some rows once. Raises GradientError if the variable lacks one."""
+        return self.backend.existing_rows(self.backend.unique(rows), self.unwrap(variable), self.record(variable).name)
 
     def constrain(self, variable, write):
         """Returns the operation `write`, followed by the variable's constraint."""
@@ -324,8 +332,6 @@ class Stepping(Hypers):
         if not self._checked:
             self.definition.check_variables([self.record(variable) for variable in variables])
             self.__dict__["_checked"] = True
-            if self._carried is not None:  # new-style targets keep theirs for `build`, which calls this
-                self.take_carried(variables)
 
     def check_repeat(self, variables):
         """Raises UnsupportedError for a call that would break the definition.

@@ -29,7 +29,8 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
+from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
+from everstep.compat.engine.step import Step, counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
 from everstep.compat.targets.stepping import Place
@@ -264,10 +265,11 @@ class TrainTarget(Target):
         Returns:
             In a graph, the operation that runs the step. In eager code None; the step has run.
         """
-        pairs = self._check(grads_and_vars, global_step)
-        if self._hooks_are_replaced():
-            return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
-        return self.backend.plain(self._apply)(pairs, global_step, name)
+        with self.forgetting_failures():
+            pairs = self._check(grads_and_vars, global_step)
+            if self._hooks_are_replaced():
+                return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
+            return self.backend.plain(self._apply)(pairs, global_step, name)
 
     def update(self, variable, function, grad):
         with self.backend.at(variable):
@@ -281,7 +283,7 @@ class TrainTarget(Target):
         for variable in ([] if already_checked else variables) + ([] if global_step is None else [global_step]):
             self._check_variable(variable, "counts in" if variable is global_step else "trains")
         self.check_first(variables)
-        pairs = check_pairs(self.backend, pairs)
+        pairs = with_gradients(self.check_grads(pairs))
         for _, variable in pairs:
             if _part(variable) and self.rule(variable).locality == "variable":
                 raise UnsupportedError(
@@ -294,6 +296,7 @@ class TrainTarget(Target):
         for name in self.hyper_declarations():
             self._check_graph_of(name, self.given_hyper(name))
         self.check_repeat([variable for _, variable in pairs])
+        self.take_carried(variables)
         return pairs
 
     def _check_graph_of(self, name, hyper):
@@ -351,7 +354,7 @@ class TrainTarget(Target):
 
     def _apply_one(self, grad, variable):
         """Updates one variable. For optimizers that wrap this one and loop over variables; they call `_finish` last."""
-        return self.backend.tf.group(*self.take_step([(grad, variable)], count=False))
+        return self.backend.tf.group(*self.take_step(check_rows(self.backend, [(grad, variable)]), count=False))
 
     _apply_dense = _resource_apply_dense = _apply_sparse = _apply_sparse_duplicate_indices = _apply_one
 

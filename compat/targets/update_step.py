@@ -31,7 +31,8 @@ Base class arguments:
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import as_pairs, skips
+from everstep.compat.engine.pairs import as_pairs
+from everstep.compat.engine.step import skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
@@ -127,7 +128,10 @@ class UpdateStepTarget(NewStyleTarget):
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.iterations
-        self.check_step(pairs)
+        with self.forgetting_failures():
+            return self._apply(self.check_step(pairs), name, skip_gradients_aggregation, native)
+
+    def _apply(self, pairs, name, skip_gradients_aggregation, native):
         if native.get("experimental_aggregate_gradients", not skip_gradients_aggregation):
             pairs = self.aggregate_gradients(pairs)
         self._compute_current_learning_rate()
@@ -199,9 +203,8 @@ class UpdateStepTarget(NewStyleTarget):
         """
         if not self._is_built():
             raise VariableError("call build(trainable_variables) of {} first".format(type(self).__name__))
-        pairs = [(gradient, variable)]
-        self.check_step(pairs)
-        self.take_step(pairs, count=False)
+        with self.forgetting_failures():
+            self.take_step(self.check_step([(gradient, variable)]), count=False)
 
     def _clip_gradients(self, grads):
         # The base class clips equal rows of a sparse gradient one by one, so they are summed first.

@@ -1,0 +1,94 @@
+"""TensorFlow's verbs for gradients: what a step takes, and checks of values that only a running graph knows."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.backends.base import Backend, check_rows, numbers_of
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
+
+class TensorFlowGradients(Backend):
+    """The verbs of TensorFlowBackend for gradients."""
+
+    tf = None  # type: Any  # TensorFlowBackend sets it
+    _eager_class = None  # type: Any  # the class of eager tensors
+
+    def is_foreign(self, value):
+        if isinstance(value, self.tf.Tensor):
+            if self.eager:
+                if self._eager_class is None:
+                    self._eager_class = type(self.tf.constant(0))
+                return not isinstance(value, self._eager_class)
+            return self.in_session() and getattr(value, "graph", None) is not self.tf.get_default_graph()
+        in_graph = getattr(value, "_in_graph_mode", None)  # only resource variables have it
+        if self.eager:
+            return in_graph is True
+        graph = getattr(value, "graph", None)
+        other = graph is not None and graph is not self.tf.get_default_graph()
+        return self.in_session() and (in_graph is False or other)
+
+    def fitting(self, grad, variable, name):
+        if grad is None or self.local(grad) is not grad:  # None, or one value for each replica
+            return grad
+        slices = self.slices(grad)
+        if self.eager:
+            if slices:
+                self.existing_rows(slices[1], variable, name)
+            return grad
+        with self.tf.name_scope("fitting"):
+            if not slices:
+                return self._of_shape(grad, variable, name)
+            values, rows = slices[0], self.existing_rows(slices[1], variable, name)
+            counts, shape = self.shape(rows), self.shape(values)
+            if None in (counts or (None,)) + (shape or (None,))[:1]:
+                values = self._if_equal(values, self.tf.shape(rows), self.tf.shape(values)[:1], name)
+            return self.tf.IndexedSlices(values, rows, grad.dense_shape)
+
+    def _of_shape(self, grad, variable, name):
+        """Returns a dense gradient; it fails if its shape, unknown so far, is not the variable's."""
+        shapes = self.shape(grad), self.shape(variable)
+        if not any(shape is None or None in shape for shape in shapes):
+            return grad
+        return self._if_equal(grad, self.tf.shape(grad), self.tf.shape(variable), name)
+
+    def _if_equal(self, value, actual, expected, name):
+        """Returns a value that fails if two shapes differ."""
+        if self.shape(actual) == self.shape(expected):  # shapes of unequal length cannot be compared
+            same = self.tf.reduce_all(self.tf.equal(actual, expected))
+        else:
+            same = self.tf.equal(self.tf.size(actual), self.tf.size(expected))
+        message = "the gradient of {} does not fit it: its shape, and the needed one, are".format(name)
+        with self.after([self._assert(same, [message, actual, expected])]):
+            return self.tf.identity(value)
+
+    def sparse(self, values, rows, like):
+        rows = rows if isinstance(rows, self.tf.Tensor) else numbers_of(rows)
+        if isinstance(rows, np.ndarray):
+            if rows.size and rows.dtype.kind not in "iu":
+                return None
+            rows = self.constant(rows, "int64")
+        shape = like.dense_shape
+        return self.tf.IndexedSlices(values, rows, None if shape is None else self.tensor(shape))
+
+    def existing_rows(self, rows, variable, name):
+        count = self.rows_of(variable)
+        if self.eager:
+            check_rows(rows.numpy(), int(count), name)
+            return rows
+        # Of no rows the smallest is the largest number there is, and the other way round: that passes.
+        smallest, largest = (
+            self.cast(reduce(rows), "int64") for reduce in (self.tf.reduce_min, self.tf.reduce_max)
+        )
+        exist = self.tf.logical_and(smallest >= 0, largest < self.cast(self.tensor(count), "int64"))
+        message = "{} has rows 0 to n - 1; n, and the smallest and largest row of its gradient, are".format(name)
+        with self.after([self._assert(exist, [message, count, smallest, largest])]):
+            return self.tf.identity(rows)
+
+    def _assert(self, condition, data):
+        """Returns an operation that fails with the data. `tf.Assert` would add a branch, to format it only then."""
+        from tensorflow.python.ops import gen_logging_ops
+
+        return gen_logging_ops._assert(condition, [self.tf.convert_to_tensor(value) for value in data], summarize=10)

@@ -1,0 +1,77 @@
+"""Finds the shapes of traced values before they are computed."""
+from __future__ import absolute_import, division, print_function
+
+import functools
+
+import numpy as np
+
+from everstep.compat.engine.trace import REDUCTIONS
+from everstep.errors import RuleError
+
+
+def result_shape(value):
+    """Returns the shape of a value before it is computed, None for each unknown size; None if its rank is unknown.
+
+    Raises:
+        RuleError: an op does not take values of these shapes.
+    """
+    shapes = {}  # by id; a chain of ops can be longer than Python's stack is deep
+    waiting = [value]
+    while waiting:
+        node = waiting[-1]
+        left = [arg for arg in node.args if id(arg) not in shapes]
+        if not left:
+            shapes[id(waiting.pop())] = _shape_of(node, [shapes[id(arg)] for arg in node.args])
+        waiting.extend(left)
+    return shapes[id(value)]
+
+
+def _shape_of(value, shapes):
+    if not value.op:
+        return value.leaf_shape
+    if None in shapes:
+        return None
+    try:
+        if value.op in REDUCTIONS:
+            return _reduced(shapes[0], value.options.get("axis"), value.options.get("keepdims"))
+        if value.op == "reshape":
+            return _reshaped(shapes[0], value.options["to"])
+        return functools.reduce(_broadcast, shapes, ())
+    except ValueError as error:
+        raise RuleError(
+            "ops.{} cannot take values of shapes {}{}: {}".format(
+                value.op,
+                " and ".join(map(str, shapes)),
+                " with {}".format(value.options) if value.options else "",
+                error,
+            )
+        )
+
+
+def _broadcast(left, right):
+    rank, shape = max(len(left), len(right)), []
+    for a, b in zip((1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right):
+        if a != b and None not in (a, b) and 1 not in (a, b):
+            raise ValueError("they do not broadcast")
+        shape.append(b if a == 1 or a is None and b != 1 else a)
+    return tuple(shape)
+
+
+def _reduced(shape, axis, keepdims):
+    axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if any(not -len(shape) <= place < len(shape) for place in axes):
+        raise ValueError("there is no axis {}".format(axis))
+    gone = {place % len(shape) for place in axes}
+    kept = [1 if place in gone else size for place, size in enumerate(shape) if keepdims or place not in gone]
+    return tuple(kept)
+
+
+def _reshaped(shape, to):
+    to = tuple(to) if isinstance(to, (tuple, list)) else (to,)
+    known = None if None in shape else int(np.prod(shape, dtype=np.int64))
+    fixed = int(np.prod([size for size in to if size != -1], dtype=np.int64))
+    fits = known is None or (known == fixed if -1 not in to else fixed and known % fixed == 0)
+    if not fits or to.count(-1) > 1:
+        raise ValueError("the number of elements differs")
+    rest = None if known is None or not fixed else known // fixed
+    return tuple(rest if size == -1 else size for size in to)
