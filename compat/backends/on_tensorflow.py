@@ -149,8 +149,14 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         return self.tf.gather(variable, rows)
 
     def rows_of(self, variable):
-        count = self.shape(variable)[0]
+        count = (self.shape(variable) or (None,))[0]
         return self.tf.shape(variable)[0] if count is None else count
+
+    def filled(self, shape, number, dtype, variable):
+        """Returns a value full of a number. A shape that is not known is the variable's."""
+        if shape is None or None in shape:
+            shape = self.tf.shape(self.start_value(variable, self.dtype(variable)))
+        return self.tf.fill(shape, self.tf.cast(number, dtype))
 
     def iota(self, count):
         return self.tf.range(count)

@@ -20,7 +20,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted
+from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, kernel_of
 from everstep.optimizers.contract.declarations import running_rule
@@ -203,6 +203,7 @@ class Lowerings(object):
         return (
             backend.is_here(variable)
             and backend.slices(grad) is None
+            and is_known(record.shape)
             and backend.shape(grad) == record.shape
             and np.prod(record.shape) < SMALL
             and rule.locality == "element"
@@ -260,6 +261,8 @@ class Lowerings(object):
             return None, self._rejection("compiled")
         if view.is_on_rows:
             return None, "not compiled: the update is on some rows only"
+        if not is_known(view.record.shape):
+            return None, "not compiled: the variable's shape is not known"
         if not forced and _elements(view) < SMALL:
             return None, "not compiled: the variable is small"
         why = self.host.backend.cannot_compile(view.variable, forced)
@@ -286,6 +289,8 @@ class Lowerings(object):
         shape = view.record.shape
         if self._rejection("chunks"):
             return None, self._rejection("chunks")
+        if not is_known(shape):
+            return None, "not chunks: the variable's shape is not known"
         large = _elements(view) * np.dtype(view.dtype).itemsize > LARGE
         program = self._in_session(view, traced, collected) if large or self._forces("chunks") else None
         if program is None or not shape or not program.is_elementwise():

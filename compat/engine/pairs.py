@@ -7,7 +7,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.engine.variable_view import agree
+from everstep.compat.engine.variable_view import agree, is_known
 from everstep.errors import GradientError, VariableError
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, compute_dtype, is_tensor
 
@@ -72,8 +72,10 @@ def _checked(backend, grad, variable, any_float):
         )
     whole, grad = grad, _as_value(backend, grad, name, dtype)
     local = backend.local(grad)
-    slices, expected = backend.slices(local), tuple(backend.shape(variable))
-    if slices and not expected:
+    slices, expected = backend.slices(local), backend.shape(variable)
+    if backend.eager and not is_known(expected):
+        expected = backend.shape(backend.read(variable))
+    if slices and expected == ():
         raise GradientError("{} is a single number and has no rows for a sparse gradient".format(name))
     values = slices[0] if slices else local
     _check_dtype(backend, values, name, dtype, any_float)
@@ -84,9 +86,8 @@ def _checked(backend, grad, variable, any_float):
     actual = backend.shape(values)
     if slices:
         _check_indices(backend, values, slices[1], name)
-        if actual is not None:
-            actual, expected = actual[1:], expected[1:]
-    if actual is not None and not agree(actual, expected):
+        actual, expected = (shape and shape[1:] for shape in (actual, expected))
+    if not agree(actual, expected):
         raise GradientError(
             "the gradient of {} has {} of shape {}; the variable needs {}".format(
                 name, "rows" if slices else "values", tuple(actual), expected

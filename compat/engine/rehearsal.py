@@ -8,8 +8,8 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
 from everstep.compat.engine.shapes import result_shape
-from everstep.compat.engine.variable_view import Scope, VariableView, check_fits
-from everstep.errors import RuleError
+from everstep.compat.engine.variable_view import Scope, VariableView, check_fits, is_known, shape_needed
+from everstep.errors import RuleError, VariableError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
 from everstep.optimizers.contract.schedule import Schedule
@@ -22,8 +22,18 @@ def rehearse(host, pairs):
     for grad, variable in pairs:
         is_sparse = host.backend.slices(host.backend.local(grad)) is not None
         if is_sparse not in host.rehearsed(variable):
-            Rehearsal(host).run(variable, is_sparse)
+            _rehearse_one(host, variable, is_sparse)
             host.rehearsed(variable).add(is_sparse)
+
+
+def _rehearse_one(host, variable, is_sparse):
+    record = host.record(variable)
+    try:
+        Rehearsal(host).run(variable, is_sparse)
+    except (RuleError, TypeError, IndexError) as error:
+        if is_known(record.shape):
+            raise
+        raise VariableError("{} ({})".format(shape_needed(host.rule(variable), record), error))
 
 
 def checked_update(view, returned):
@@ -83,7 +93,7 @@ class Rehearsal(object):
     def _check(view, values):
         """Checks the shapes of new slots or, by the name None, of the change."""
         for name, value in values.items():
-            expected = view.var.shape if name is None else view.slot_values[name].shape
+            expected = (view.var if name is None else view.slot_values[name]).leaf_shape
             check_fits(result_shape(view.as_value(value)), expected, name, view.about)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
 from everstep.compat.engine.trace import Program, Tracer, Value
-from everstep.errors import RuleError
+from everstep.errors import RuleError, VariableError
 from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
 GRAD, VAR = ("grad",), ("var",)  # a program's inputs beside the slots; tuples, so that no slot has such a name
@@ -16,8 +16,24 @@ LAST_WINDOW = "touched"  # the slot with the last accumulation window in which a
 
 
 def agree(actual, expected):
-    """Returns whether two shapes are equal as far as both are known."""
+    """Returns whether two shapes are equal as far as both are known. None: not even the rank is."""
+    if actual is None or expected is None:
+        return True
     return len(actual) == len(expected) and all(a is None or e is None or a == e for a, e in zip(actual, expected))
+
+
+def is_known(shape):
+    """Returns whether a shape has a rank and all its sizes."""
+    return shape is not None and None not in shape
+
+
+def shape_needed(rule, record):
+    """Returns the message for a variable whose shape must be known and is not."""
+    shape = "not known" if record.shape is None else record.shape
+    return (
+        "{} needs the shape of {}, which is {}. Create the variable with a fixed shape, without validate_shape=False "
+        "or shape=".format(rule._short(), record.name, shape)
+    )
 
 
 def broadcasts(actual, expected):
@@ -40,7 +56,7 @@ def fitted(backend, native, like, name, about, expected=None):
         RuleError: the result has another shape.
     """
     actual, expected = backend.shape(native), backend.shape(like) if expected is None else expected
-    if actual is None or expected is None or agree(actual, expected):
+    if agree(actual, expected):
         return native
     check_fits(actual, expected, name, about)
     return native + backend.ops["zeros_like"](like)
@@ -268,6 +284,7 @@ class VariableView(object):
 
     def _row_number(self):
         """Returns each element's row number in the whole variable, of which this may be a part."""
+        self._require_shape()
         if not self.record.shape:
             return self.backend.constant(0, "int32")
         place, rows = self.step.host.place(self.variable), self.rows
@@ -277,6 +294,7 @@ class VariableView(object):
 
     def _place_in_row(self):
         """Returns each element's index in its row of the whole variable, counted in C order."""
+        self._require_shape()
         place, index, stride = self.step.host.place(self.variable), self.backend.constant(0, "int32"), 1
         for axis in range(len(self.record.shape) - 1, 0, -1):
             number = self.backend.iota(self.record.shape[axis]) + (place.slices[axis].start if place else 0)
@@ -284,6 +302,10 @@ class VariableView(object):
             index = index + self.backend.ops["reshape"](number * stride, tuple(along_axis))
             stride *= (place.whole if place else self.record.shape)[axis]
         return index
+
+    def _require_shape(self):
+        if not is_known(self.record.shape):
+            raise VariableError(shape_needed(self.rule, self.record))
 
     @property
     def hypers_before(self):
@@ -298,9 +320,13 @@ class VariableView(object):
     def gathered(self, name):
         """Returns whether a slot is read and written by rows: its first dimension is the variable's."""
         shape = self.record.shape if name == LAST_WINDOW else self.declared[name][1].shape_for(self.record)
+        if shape is None or self.record.shape is None:
+            return shape is None  # as unknown as the variable's
         return bool(shape) and shape[0] == self.record.shape[0]
 
     def _shape(self, shape):
+        if shape is None:
+            return None
         return (None,) + tuple(shape[1:]) if self.by_rows else tuple(shape)
 
     def _slot_shape(self, name):
@@ -361,7 +387,7 @@ class VariableView(object):
         native = self.lower(value)
         if value.dtype != self.dtype:
             native = backend.cast(native, self.dtype)
-        actual, expected = backend.shape(native), like.shape
-        if actual is not None and not agree(actual, expected):
+        actual, expected = backend.shape(native), like.leaf_shape
+        if not agree(actual, expected):
             native = fitted(backend, native, self.lower(like), name, self.about, expected)
         return backend.copy(native, self.variable) if value.is_buffer else native

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.variable_view import agree, is_known
 from everstep.compat.state.values import TEXT, bfloat16_to_float32
 from everstep.compat.targets.base import Target
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
@@ -74,7 +75,7 @@ class _WholeVariable(object):
         self.places = [optimizer.place(part) for part in parts]
         record = optimizer.record(self.first)
         self.record = record._replace(shape=self.places[0].whole) if self.places[0] else record
-        self.shape, self.dtype = tuple(self.record.shape), self.record.dtype
+        self.shape, self.dtype = self.record.shape, self.record.dtype
         self.slot_names = optimizer.slot_names(self.first)
         if self.places[0] and sum(map(_part_size, self.places)) != _size(self.shape):
             raise VariableError("only some parts of {} are given; give all of list(variable)".format(name))
@@ -83,7 +84,7 @@ class _WholeVariable(object):
         return self.optimizer.slot_declaration(self.first, slot, self.record)
 
     def slot_shape(self, slot):
-        return tuple(self._declaration(slot)[1])
+        return self._declaration(slot)[1]
 
     def slot_dtype(self, slot):
         return self._declaration(slot)[2]
@@ -165,8 +166,12 @@ class _Access(object):
 
     def _initial_value(self, whole, slot):
         """Returns the value that a slot will start with."""
-        initial, _, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
-        return self.read_whole(whole).astype(dtype) if initial is VARIABLE else whole.initial_slot(slot)
+        initial, shape, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
+        if initial is VARIABLE:
+            return self.read_whole(whole).astype(dtype)
+        if not is_known(shape):
+            return np.full(self.read_whole(whole).shape, initial, dtype)
+        return whole.initial_slot(slot)
 
     def assignments(self, values):
         """Returns [(variable, function that returns its value)].
@@ -183,7 +188,7 @@ class _Access(object):
                     self._check_initial_value(whole, slot, value)
                     continue
                 place = self.optimizer.place(variable)
-                if place is None and tuple(self.backend.shape(self.optimizer.unwrap(variable))) != value.shape:
+                if place is None and not agree(self.backend.shape(self.optimizer.unwrap(variable)), value.shape):
                     raise StateError(
                         "{}: each part of the variable has a separate value, and the state has only one".format(
                             value.name

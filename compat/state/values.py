@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
+from everstep.compat.engine.variable_view import agree
 from everstep.errors import StateError
 
 TEXT = (str, type(u""))
@@ -12,7 +13,7 @@ class Checked(object):
     """A value of a state: checked when this is constructed, and read again on each call."""
 
     def __init__(self, name, handle, shape, dtype):
-        self.name, self.handle, self.shape, self.dtype = name, handle, tuple(shape), dtype
+        self.name, self.handle, self.shape, self.dtype = name, handle, shape, dtype
         self()
 
     def __call__(self):
@@ -27,7 +28,7 @@ class Checked(object):
 def numeric_array(name, value, shape):
     """Returns the value as a NumPy array of numbers of the given shape, or raises StateError."""
     actual_shape = shape_of(name, value)
-    if actual_shape != shape:
+    if not agree(actual_shape, shape):
         raise StateError("{}: the state has shape {}; needed is {}".format(name, actual_shape, shape))
     try:
         value = np.asarray(value)
@@ -36,7 +37,7 @@ def numeric_array(name, value, shape):
     except Exception as error:  # a handle raises what its file library raises
         raise StateError("{}: the state cannot be read: {}".format(name, error))
     value = bfloat16_to_float32(value)
-    if value.dtype.kind not in "fiu" or value.shape != shape:
+    if value.dtype.kind not in "fiu" or not agree(value.shape, shape):
         raise StateError("{}: the state has values of {}; needed are numbers".format(name, value.dtype))
     return value
 

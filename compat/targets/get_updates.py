@@ -132,13 +132,12 @@ class GetUpdatesTarget(Target):
         self.weights = list(self._counters.values()) + slots_in_use
 
     def _make_slot(self, variable, name):
-        tf = self.backend.tf
         initial, shape, dtype = self.slot_declaration(variable, name)
         with self.backend.outside():
             if initial is VARIABLE:
                 value = self.backend.start_value(variable, dtype)
             else:
-                value = tf.fill(shape, tf.cast(initial, dtype))
+                value = self.backend.filled(shape, initial, dtype, variable)
             return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
 
     def get_slot(self, var, name):

@@ -12,6 +12,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.engine.trace import Tracer
+from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
@@ -188,6 +189,8 @@ class NewStyleTarget(SinceV2Target):
 
     def start_value(self, initial, shape, dtype, variable):
         """Returns the first value of a slot or another variable of the optimizer."""
+        if initial is not VARIABLE and not is_known(shape):
+            return self.backend.filled(shape, initial, dtype, variable)
         if initial is not VARIABLE:
             return np.full(shape, initial, dtype if dtype != "bfloat16" else "float32")
         variable = self.unwrap(variable)

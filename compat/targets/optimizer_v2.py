@@ -226,7 +226,7 @@ class OptimizerV2Target(SinceV2Target):
 
         def value():
             if initial is not VARIABLE:
-                return tf.fill(shape, tf.cast(initial, dtype))
+                return self.backend.filled(shape, initial, dtype, var)
             return self.backend.start_value(var, dtype)
 
         with self.backend.scope_of(var), tf.distribute.get_strategy().extended.colocate_vars_with(var):

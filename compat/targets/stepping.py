@@ -7,9 +7,10 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
-from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, skips
+from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, remembers_rows, skips
+from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
-from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
+from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import Definition, Variable, defines, flat, is_tensor
 
 # The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
@@ -74,15 +75,27 @@ class Stepping(Hypers):
         key = self.find_key(variable)
         if key not in self._rules:
             name, native = self.variable_name(variable), self.unwrap(variable)
-            shape, dtype = tuple(self.backend.shape(native)), self.backend.dtype(native)
+            shape, dtype = self.backend.shape(native), self.backend.dtype(native)
             record = Variable(name, shape, dtype, len(self._rules), self.collections(variable), variable)
-            rule = self._specialized(record)
+            rule = self._specialized(record) if is_known(shape) else self._without_shape(record)
             names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
             self._rules[key] = Known(rule, record, variable, key, names, set(), {})
         if len(self._seen) > 64 * len(self._rules):  # `weights.T` is a new array view, with a new id, each time
             self._seen.clear()
         known = self._seen[id(variable)] = self._rules[key]._replace(variable=variable, slots={})
         return known
+
+    def _without_shape(self, record):
+        """Returns the rule of a variable whose shape is not known. Raises VariableError if the rule needs it."""
+        try:
+            rule = self._specialized(record)
+            shapes = [slot.shape_for(record) for _, slot in flat(rule, "slot").values()]
+            if all(is_known(shape) or shape == record.shape for shape in shapes):
+                if not remembers_rows(rule) and not catches_up(self.backend.moves_rows, rule):
+                    return rule
+        except (DefinitionError, TypeError, IndexError, ValueError):  # `len(None)` and the like
+            rule = self.definition
+        raise VariableError(shape_needed(rule, record))
 
     def _specialized(self, record):
         rule = self.definition.specialize(record)

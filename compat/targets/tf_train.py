@@ -31,6 +31,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
 from everstep.compat.engine.step import Step, counters
+from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
 from everstep.compat.targets.stepping import Place
@@ -153,6 +154,9 @@ class TrainTarget(Target):
         op_name = "{}/{}".format(self._name, name)
         if initial is VARIABLE:
             slot = self._get_or_make_slot(variable, self.backend.start_value(variable, dtype), name, op_name)
+        elif not is_known(shape):
+            start = self.backend.filled(shape, initial, dtype, variable)
+            slot = self._get_or_make_slot(variable, start, name, op_name)
         else:
             start = tf.constant_initializer(initial)
             slot = self._get_or_make_slot_with_initializer(
@@ -265,15 +269,18 @@ class TrainTarget(Target):
         Returns:
             In a graph, the operation that runs the step. In eager code None; the step has run.
         """
-        with self.forgetting_failures():
-            pairs = self._check(grads_and_vars, global_step)
-            if self._hooks_are_replaced():
-                return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
-            return self.backend.plain(self._apply)(pairs, global_step, name)
+        return self.backend.plain(self._apply_checked)(grads_and_vars, global_step, name)
 
     def update(self, variable, function, grad):
         with self.backend.at(variable):
             return list(function(variable, grad))
+
+    def _apply_checked(self, grads_and_vars, global_step, name):
+        with self.forgetting_failures():
+            pairs = self._check(grads_and_vars, global_step)
+            if self._hooks_are_replaced():
+                return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
+            return self._apply(pairs, global_step, name)
 
     def _check(self, grads_and_vars, global_step):
         """Returns the pairs that have a gradient. Raises all errors of a call before it builds anything."""

@@ -315,13 +315,14 @@ class Slot(Declaration):
             record: the variable, an `everstep.Variable`.
 
         Returns:
-            A tuple of ints.
+            A tuple of ints. The shape of a variable whose shape is not known has None for each unknown size, or is
+            None.
 
         Raises:
             DefinitionError: the function given as `shape` returned something else.
         """
         if self.shape is None:
-            return tuple(record.shape)
+            return record.shape
         if self.shape == "row":
             return tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
         shape = self.shape(record) if callable(self.shape) else self.shape
