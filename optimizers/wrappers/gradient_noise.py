@@ -7,7 +7,8 @@ import zlib
 from everstep.errors import DefinitionError, RuleError
 from everstep.optimizers.contract import Wrapper, defines, hyper, option
 
-# The largest prime for which (2 * PRIME)^2 fits into int32, which every API has, and x -> x^3 is one-to-one.
+# The largest prime for which (2 * PRIME)^2 fits into int32, which every API has, and x -> x^3 is one-to-one. PRIME^4 is
+# above 2^53, the largest t.
 PRIME = 23159
 ROUNDS = 6
 
@@ -78,8 +79,9 @@ class GradientNoise(Wrapper):
 
     def normal(self, ops, row, place, t, dtype):
         keys = [self.key(number) for number in range(ROUNDS)]
-        step = ops.cast(t, "int32")
-        left, right = _mixed(step % PRIME, step // PRIME, keys)
+        digits = [ops.cast(t // PRIME**power % PRIME, "int32") for power in range(4)]
+        of_t = [(key + digit) % PRIME for key, digit in zip(keys, digits[2:])]
+        left, right = _mixed(digits[0], digits[1], of_t + keys[2:])
         keys = [(left * self.key(ROUNDS + number) + right * key) % PRIME for number, key in enumerate(keys)]
         left, right = _mixed(row % PRIME, place % PRIME, keys[: ROUNDS // 2])
         left, right = (left + row // PRIME) % PRIME, (right + place // PRIME) % PRIME
