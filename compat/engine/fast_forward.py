@@ -184,10 +184,11 @@ class Missed(object):
         node = tree(self.without_grad)
         hypers = {name: self._hyper(place, name) for place, name in enumerate(_history_names(self.rule))}
         hypers["pending"] = self._as_value(1.0)  # zero gradients, however many, add up to zero
+        hypers["updates"] = self._t() - 1
         return (
             self.tracer.leaf(lambda: self.bindings[None], shape=shape),
             Names(node, slots),
-            Names(node, hypers, ("pending",)),
+            Names(node, hypers, ("pending", "updates")),
         )
 
     def _hyper(self, place, name):
