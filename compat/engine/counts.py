@@ -50,7 +50,7 @@ def counted(tracer, op, args):
         return _compared(tracer, op, wholes, numbers_[1])
     if op in _BOUNDS:
         return _combined(tracer, op, [whole or _whole(tracer, number) for whole, number in zip(wholes, numbers_)])
-    return _divided(tracer, op, wholes[0], numbers_[1]) if wholes[0] else None
+    return _divided(tracer, op, args[0], numbers_[1]) if wholes[0] else None
 
 
 def _number(arg):
@@ -91,21 +91,22 @@ def _combined(tracer, op, wholes):
     return tracer.count(_integer(tracer, op, wholes), low, high) if fits else None
 
 
-def _divided(tracer, op, whole, number):
-    """Returns `count % number` or `count // number`; for 5 / 2, n // (5 / 2) is 2 * n // 5."""
+def _divided(tracer, op, count, number):
+    """Returns `count % number` or `count // number`. A number may be a fraction, such as 5 / 2."""
     if number is None or number <= 0:
         return None
     fraction = Fraction(int(number) if number == math.floor(number) else float(number))
     divisor, factor = fraction.numerator, fraction.denominator
-    if max(-whole.low, whole.high) * factor > MOST[tracer.integer] or divisor > MOST[tracer.integer]:
+    if divisor * factor > MOST[tracer.integer]:
         return None
     if factor > 1:
-        whole = _combined(tracer, "multiply", [whole, _whole(tracer, factor)]).exact
-    integer = _integer(tracer, op, [whole, _whole(tracer, divisor)])
-    if op == "floor_divide":
-        return tracer.count(integer, whole.low // divisor, whole.high // divisor)
-    rest = tracer.count(integer, 0, divisor - 1)
-    return rest if factor == 1 else rest / factor
+        scaled = count % divisor * factor  # a small number: count * factor might overflow
+        quotient = op == "floor_divide"
+        return count // divisor * factor + scaled // divisor if quotient else scaled % divisor / factor
+    _, low, high = count.exact
+    integer = _integer(tracer, op, [count.exact, _whole(tracer, divisor)])
+    bounds = (low // divisor, high // divisor) if op == "floor_divide" else (0, divisor - 1)
+    return tracer.count(integer, *bounds)
 
 
 def _floor(tracer, arg):
@@ -113,4 +114,4 @@ def _floor(tracer, arg):
         return arg
     if getattr(arg, "op", None) != "divide" or not arg.args[0].exact:
         return None
-    return _divided(tracer, "floor_divide", arg.args[0].exact, _number(arg.args[1]))
+    return _divided(tracer, "floor_divide", arg.args[0], _number(arg.args[1]))

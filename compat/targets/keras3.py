@@ -168,7 +168,7 @@ class Keras3Target(NewStyleTarget):
                     "move the state to Keras on TensorFlow, which counts in int64 (everstep.capture), or set the "
                     "counter to a smaller number".format(name, self.name, value, self.backend.name, end)
                 )
-            self.__dict__["_unread"] = min(_UNREAD, end - value) - 1
+        self.__dict__["_unread"] = min(_UNREAD, end - max(map(int, values))) - 1
 
     # Variables and slots.
 
