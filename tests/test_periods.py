@@ -284,7 +284,7 @@ def noise(name, count, rows):
         return left, right
 
     keys, t = [key(number) for number in range(6)], count + 1
-    changed = [(keys[0] + t // prime**2) % prime, (keys[1] + t // prime**3) % prime] + keys[2:]
+    changed = [(keys[0] + t // prime**2) % prime] + keys[1:]
     left, right = mixed(t % prime, t // prime % prime, changed)
     keys = [(left * key(6 + number) + right * each) % prime for number, each in enumerate(keys)]
     for row in range(rows):
@@ -435,7 +435,7 @@ def test_the_sum_of_schedule_free_grows_by_each_weight(way):
             put(run, lambda optimizer: optimizer.scalar("weights_sum"), np.float32(count / 16.0))
             before = np.float32(count / 16.0)
             addends = 2 ** min(24, int(math.log(before / 2.0**9, 2) + 1e-9))  # one update of so many
-            set_updates(run, count - count % addends + addends - 2)
+            set_updates(run, count - count % addends - 2)
             for _ in range(2):
                 run.step(ONES)
             everstep_sum = everstep.capture(run.optimizer, variables_of(run), session=session_of(run))
