@@ -3,6 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.optimizers.contract import Definition, hyper, option, slot
 
+_TURN = 2**24  # `decays` holds the remainder by it: a float32 holds every integer up to there
+
 
 class AdagradDecay(Definition):
     """Adagrad (Duchi et al. 2011, https://jmlr.org/papers/v12/duchi11a.html) with accumulators that decay.
@@ -11,6 +13,7 @@ class AdagradDecay(Definition):
     https://github.com/DeepRec-AI/DeepRec/blob/main/docs/docs_en/AdagradDecay-Optimizer.md
 
     due = floor((t - 1) / decay_steps), the number of decays due; `decays` counts, for each row, those it has had
+    (`decays` holds the remainder by 2^24)
     accumulator := max(accumulator * decay_rate^(due - decays), initial_accumulator_value) if due > decays
     accumulator := accumulator + grad^2;  decays := due
     var := var - learning_rate * grad / sqrt(accumulator)
@@ -47,8 +50,9 @@ class AdagradDecay(Definition):
     decays = slot(shape="row", dtype="float32")
 
     def update(self, ops, grad, var, slots, hyper, t):
-        due = ops.floor((t - 1) / self.decay_steps)
+        due = (t - 1) // self.decay_steps % _TURN
         missed = due - slots.decays
+        missed = ops.where(missed < -_TURN / 2, missed + _TURN, missed)
         decayed = ops.maximum(slots.accumulator * hyper.decay_rate**missed, self.initial_accumulator_value)
         accumulator = ops.where(missed > 0, decayed, slots.accumulator) + grad * grad
         return hyper.learning_rate * grad / ops.sqrt(accumulator), {"accumulator": accumulator, "decays": due}

@@ -1,7 +1,12 @@
 """Schedule-Free AdamW: an average of the weights in place of a learning-rate schedule."""
 from __future__ import absolute_import, division, print_function
 
+import math
+
 from everstep.optimizers.contract import VARIABLE, Definition, hyper, option, scalar, slot
+
+_ADDENDS = 2**13  # a float32 sum of so many weights is right to about one part in ten thousand
+_TURN = 2**24  # a float32 holds every integer up to there
 
 
 class ScheduleFreeAdamW(Definition):
@@ -85,8 +90,14 @@ class ScheduleFreeAdamW(Definition):
         return t**hyper.averaging_power * greatest**hyper.rate_power
 
     def advance(self, ops, scalars, hyper, t):
-        greatest = ops.maximum(scalars.greatest_rate, self.rate(ops, hyper, t))
-        return {"greatest_rate": greatest, "weights_sum": scalars.weights_sum + self.weight(hyper, greatest, t)}
+        greatest, total = ops.maximum(scalars.greatest_rate, self.rate(ops, hyper, t)), scalars.weights_sum
+        weight = self.weight(hyper, greatest, t)
+        # A float32 sum of n weights rounds each of them to a multiple of n / 2^24 of it, and stands still from 2^24 on.
+        # So every `due`-th update adds `due` weights, a power of 2.
+        excess = ops.clip(total / ops.maximum(weight, 1e-30) / _ADDENDS, 1, _TURN)
+        due = ops.floor(2 ** ops.floor(ops.log(excess) / math.log(2)) + 0.5)
+        added = ops.where(ops.equal(t % _TURN % due, 0), due * weight, 0)
+        return {"greatest_rate": greatest, "weights_sum": total + added}
 
     def update(self, ops, grad, var, slots, hyper, t):
         v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad

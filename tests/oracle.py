@@ -31,7 +31,7 @@ def nested(values, shared):
     }))
 
 
-def trajectory(definition, start, batches, rates=None, accumulate=1):
+def trajectory(definition, start, batches, rates=None, accumulate=1, updates=0):
     """Trains and returns the weights and slots.
 
     Args:
@@ -41,6 +41,7 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
             returns this.
         rates: {step: learning rate set before that step}.
         accumulate: number of steps whose mean gradient makes one update.
+        updates: number of updates before the first step. Up to 2^53 a float64 counts exactly.
 
     Returns:
         ({name: weights}, {name: {slot: array}}), in float64.
@@ -53,7 +54,7 @@ def trajectory(definition, start, batches, rates=None, accumulate=1):
     rules = {name: definition.specialize(record) for name, record in records.items()}
     slots = {name: _slots(rules[name], record, weights[name]) for name, record in records.items()}
     scalars = _declared(definition, "scalar", lambda owner, declaration: declaration.init)
-    updates = pending = 0
+    pending = 0
     window = []
     for step, batch in enumerate(batches):
         if rates and step in rates:

@@ -21,6 +21,8 @@ NAMES = frozenset(
 OPERATORS = frozenset(
     "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
 )
+# The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
+END = {"int64": 2**53, "int32": 2**31 - 2**16}
 REQUIRED = []  # the names of verbs without a default, in order; `required` adds them
 
 
@@ -113,6 +115,10 @@ class Backend(object):
     def stored(self, dtype):
         """Returns the dtype that a variable gets here if this one is requested."""
         return dtype
+
+    def is_traced(self, value):
+        """Returns whether a value is of a jitted function of JAX, so that Python can neither read it nor raise."""
+        return False
 
     @required
     def dtype(self, variable):

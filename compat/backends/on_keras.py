@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.backends.base import GRAPHS, ROWS, Backend, ops_table
+from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
 
 
 class KerasBackend(Backend):
@@ -40,6 +40,13 @@ class KerasBackend(Backend):
         # On JAX and torch, counters have Keras's own integer dtype.
         return self.keras.backend.standardize_dtype("int" if dtype == "int64" else dtype)
 
+    def is_traced(self, value):
+        if self.name != "jax":
+            return False
+        import jax
+
+        return isinstance(value, jax.core.Tracer)
+
     def dtype(self, variable):
         return self.keras.backend.standardize_dtype(variable.dtype)
 
@@ -53,7 +60,10 @@ class KerasBackend(Backend):
         variable.assign(self.cast(value, self.dtype(variable)))
 
     def add(self, variable, value):
-        self.write(variable, self.read(variable) + value)
+        total, dtype = self.read(variable) + value, self.dtype(variable)
+        if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
+            total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))
+        self.write(variable, total)
 
     def subtract(self, variable, value, rows=None, share=None):
         self.write(variable, self.cast(self.read(variable), self.dtype(value)) - value)
@@ -68,7 +78,7 @@ class KerasBackend(Backend):
         return self.keras.ops.arange(count, dtype="int32")
 
     def branch(self, predicate, yes, no, variables):
-        if not self._is_traced(predicate):
+        if not self.is_traced(predicate):
             return super(KerasBackend, self).branch(predicate, yes, no, variables)
         old_values = [(variable, self.read(variable)) for variable in variables]
 
@@ -81,17 +91,10 @@ class KerasBackend(Backend):
         return [self.write(variable, value) for variable, value in zip(variables, new_values)]
 
     def values_if(self, predicate, values, dtypes):
-        if not self._is_traced(predicate):
+        if not self.is_traced(predicate):
             return super(KerasBackend, self).values_if(predicate, values, dtypes)
         zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
         return list(self.keras.ops.cond(predicate, values, zeros))
-
-    def _is_traced(self, value):
-        if self.name != "jax":
-            return False
-        import jax
-
-        return isinstance(value, jax.core.Tracer)
 
     def choose(self, predicate, yes, no):
         return self.keras.ops.where(predicate, yes, no)

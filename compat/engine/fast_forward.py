@@ -2,7 +2,8 @@
 
 A row misses an update that brings it no gradient. The engine keeps three slots beside a variable's own:
 - `catch_up/updates`: the number of updates of the variable. `catch_up/rows`: how many of them each row has taken.
-- `catch_up/history`: t, the hypers and the scalars of the last updates, so that a missed update uses its own rate.
+- `catch_up/history`: t, the hypers and the scalars of the last updates, so that a missed update uses its own rate. Of t
+  it has the remainder by a power of 2 up to which its dtype holds every integer.
 
 A row replays the first `max_replay_steps` missed updates one by one, each with a zero gradient. The definition's closed
 form, `fast_forward`, then takes the rest at once. Only the rows of this step are read and written.
@@ -22,6 +23,7 @@ from everstep.optimizers.contract.verbs import defines
 
 SLOTS = UPDATES, ROWS, HISTORY = "catch_up/updates", "catch_up/rows", "catch_up/history"
 LENGTH = 4096  # updates in the history; older ones use its oldest values
+_TURN = {"float32": 2**24, "float64": 2**53}  # what the t of the history is a remainder by
 
 
 def catches_up(moves_rows, rule):
@@ -66,6 +68,7 @@ class Missed(object):
         self.find_rows = find_rows
         self.tracer = Tracer(self.backend, self.dtype)
         self.bindings = {}  # {name: native value} that the leaves of the traced rule read
+        self.now = None  # the number of updates of the optimizer, of which t of a missed update is at most one more
 
     def values(self):
         """Returns `{name: value}` of the variable (None) and its slots after the missed updates, in compute dtype."""
@@ -77,12 +80,13 @@ class Missed(object):
         missed = updates - taken
         replayed = ops["minimum"](missed, self.max_replay_steps)
         start = [backend.cast(self._read(name, rows), self.dtype) for name in [None] + self.slots]
+        self.now = self.host.read_counter("updates")
 
         def replay(step, values):
             update = taken + step
             # Stays within the history, also for rows that have missed nothing.
             recorded = ops["minimum"](ops["maximum"](update, updates - LENGTH), updates - 1)
-            offset = backend.cast(recorded - update, self.dtype)  # above 0 if the history has lost the update
+            offset = recorded - update  # above 0 if the history has lost the update
             new = self._evaluate(replay_step, values, self._history_rows(history, recorded), offset=offset)
             is_missed = ops["less"](step, replayed)
             return [ops["where"](is_missed, after, value) for after, value in zip(new, values)]
@@ -95,7 +99,7 @@ class Missed(object):
         if defines(self.without_grad, "fast_forward"):
             newest = self._history_rows(history, ops["maximum"](updates - 1, 0))
             left = backend.cast(missed - replayed, self.dtype)
-            start = self._evaluate(self._trace_fast_forward(), start, newest, offset=0 * left, steps=left)
+            start = self._evaluate(self._trace_fast_forward(), start, newest, offset=0 * missed, steps=left)
         return OrderedDict(zip([None] + self.slots, start))
 
     def take(self):
@@ -110,8 +114,8 @@ class Missed(object):
             ]
 
     def history_row(self, scope):
-        """Returns t, the hypers and the scalars of this update, in the history's order."""
-        return [scope.t] + [scope.values[name] for name in _history_names(self.rule)]
+        """Returns t (its remainder), the hypers and the scalars of this update, in the history's order."""
+        return [scope.t % _TURN[self.dtype]] + [scope.values[name] for name in _history_names(self.rule)]
 
     def record_update(self, values, rows, earlier, predicate):
         """Writes the history's row for this update, and counts the update for the variable and its rows.
@@ -186,10 +190,11 @@ class Missed(object):
         node = tree(self.without_grad)
         hypers = {name: self._hyper(place, name) for place, name in enumerate(_history_names(self.rule))}
         hypers["pending"] = self._as_value(1.0)  # zero gradients, however many, add up to zero
+        hypers["updates"] = self._t() - 1
         return (
             self.tracer.leaf(lambda: self.bindings[None], shape=shape),
             Names(node, slots),
-            Names(node, hypers, ("pending",)),
+            Names(node, hypers, ("pending", "updates")),
         )
 
     def _hyper(self, place, name):
@@ -203,9 +208,12 @@ class Missed(object):
         """Returns t at the missed update: t in the history's row, less `offset` if that is a later update."""
 
         def read():
-            return self.backend.ops["maximum"](self._column(0) - self.bindings["offset"], 1.0)
+            backend, turn = self.backend, _TURN[self.dtype]
+            remainder = backend.cast(self._column(0), "int64")
+            turns = backend.ops["floor_divide"](backend.ops["maximum"](self.now - remainder, 0), turn)
+            return backend.ops["maximum"](remainder + turns * turn - self.bindings["offset"], 1)
 
-        return self.tracer.leaf(read)
+        return self.tracer.count_leaf(read)
 
     def _column(self, place):
         """Returns one column of the history, one value for each row of the variable."""

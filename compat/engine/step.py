@@ -142,6 +142,8 @@ class Step(object):
 
     def pending(self):
         """Returns the number of steps since the last update, including this one."""
+        if not self.skips:
+            return self.backend.constant(self.arrived, self.backend.stored("int64"))
         return self.count("pending") + self.arrived
 
     def _should_update(self, shared):

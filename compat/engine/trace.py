@@ -10,7 +10,8 @@ import numbers
 
 import numpy as np
 
-from everstep.compat.backends.base import NAMES, unknown_op
+from everstep.compat.backends.base import END, NAMES, unknown_op
+from everstep.compat.engine.counts import OPS, Whole, counted
 from everstep.errors import RuleError, UnknownOpError
 
 REDUCTIONS = ("sum", "mean", "max", "min", "any", "all")
@@ -46,13 +47,17 @@ _FROM_BOOL = frozenset(
 
 
 class Value(object):
-    """A node of a rule's expression: an op on other values, or a leaf that `read()` returns when it is needed."""
+    """A node of a rule's expression: an op on other values, or a leaf that `read()` returns when it is needed.
 
-    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "read", "leaf_shape")
+    `exact` is the integer of a count, see `compat/engine/counts.py`; None for all other values.
+    """
 
-    def __init__(self, tracer, op, args, options, dtype, step_wide, read=None, leaf_shape=None):
+    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "read", "leaf_shape", "exact")
+
+    def __init__(self, tracer, op, args, options, dtype, step_wide, read=None, leaf_shape=None, exact=None):
         self.tracer, self.op, self.args, self.options = tracer, op, args, options
         self.dtype, self.step_wide, self.read, self.leaf_shape = dtype, step_wide, read, leaf_shape
+        self.exact = exact
 
     @property
     def shape(self):
@@ -129,6 +134,7 @@ class Tracer(object):
 
     def __init__(self, backend, dtype):
         self._backend, self._dtype = backend, dtype
+        self.integer = backend.stored("int64")  # the dtype of counters
         self._shared = {}  # {structure of a step-wide value: the value}
         self._lowered = {}  # {id of a step-wide value: (the value, its native value)}
 
@@ -141,12 +147,31 @@ class Tracer(object):
         """Returns a value that `read()` computes, in this tracer's dtype or in `dtype`."""
         return Value(self, None, (), {}, dtype or self._dtype, step_wide, read, shape)
 
+    def count_leaf(self, read, step_wide=False, shape=None):
+        """Returns a count that `read()` computes, an integer of any dtype that is not negative."""
+        integer = self.leaf(lambda: self._backend.cast(read(), self.integer), step_wide, shape, self.integer)
+        return self.count(integer, 0, END[self.integer], shape)
+
+    def count(self, integer, low, high, shape=None):
+        """Returns a count: `integer`, a value of the counters' dtype, as a float that knows this integer."""
+        options, exact = {"to": self._dtype}, Whole(integer, low, high)
+        value = Value(self, "cast", (integer,), options, self._dtype, integer.step_wide, None, shape, exact)
+        return self._shared.setdefault(("count", id(integer)), value) if integer.step_wide else value
+
     def apply(self, op, args, options=None):
         args, options = _arguments(op, args, options or {})
+        value = counted(self, op, args) if op in OPS else None
+        if value is not None:
+            return value
+        if op == "cast" and getattr(args[0], "exact", None):
+            args = (args[0].exact.integer,)
         like = self._common_dtype(op, args)
         values = tuple(a if isinstance(a, Value) else self.constant(a, like, op) for a in args)
+        return self.node(op, values, options, "bool" if op in _TO_BOOL else options["to"] if op == "cast" else like)
+
+    def node(self, op, values, options, dtype):
+        """Returns an op on values as a value. Equal ops on equal step-wide values are one value."""
         step_wide = all(value.step_wide for value in values)
-        dtype = "bool" if op in _TO_BOOL else options["to"] if op == "cast" else like
         value = Value(self, op, values, options, dtype, step_wide)
         if not step_wide:
             return value
@@ -197,7 +222,10 @@ class Tracer(object):
                 native = self._backend.constant(**value.options)
             else:
                 natives = [self.lower(arg, results) for arg in value.args]
-                native = computed(self._backend, value.op, natives, value.options)
+                if value.exact:  # perhaps the read of a ref variable, which needs the backend's own cast
+                    native = self._backend.cast(natives[0], value.dtype)
+                else:
+                    native = computed(self._backend, value.op, natives, value.options)
             store[id(value)] = (value, native)  # keeps the value alive, so that no other gets its id
         return store[id(value)][1]
 
@@ -222,170 +250,6 @@ class Tracer(object):
                 self.lower(value, {})
             else:
                 waiting.extend(value.args)
-
-
-class Program(object):
-    """A rule's maths as a flat list of operations on named inputs, free of references to a step.
-
-    Two variables have equal `key()`s if their rules do the same to the same inputs. Their results then differ only by
-    their inputs and by the values in `outside`.
-
-    Args:
-        values: the values to compute, in order.
-        inputs: `{id of a leaf: input name}`. Other leaves, and step-wide values, are computed outside.
-
-    Attributes:
-        nodes: a tuple of ("input", name), ("outside", place), ("constant", number, dtype) or (op, places, options). A
-            place is an index into `nodes`; after "outside", into `outside`.
-        inputs: the names of the inputs that the program reads.
-        results: the places of the values to compute; `dtypes` are their dtypes.
-        outside: the values that are computed before the program runs.
-    """
-
-    def __init__(self, values, inputs):
-        self.outside, self._places, nodes = [], {}, []
-        for value in values:
-            self._add(value, inputs, nodes)
-        self.nodes = tuple(nodes)
-        self.inputs = {node[1] for node in nodes if node[0] == "input"}
-        self.results = tuple(self._places[id(value)] for value in values)
-        self.dtypes = tuple(value.dtype for value in values)
-        del self._places
-
-    def _add(self, value, inputs, nodes):
-        if id(value) in self._places:
-            return
-        if id(value) in inputs:
-            node = ("input", inputs[id(value)])  # type: tuple
-        elif value.op == "constant":
-            node = ("constant", value.options["number"], value.dtype)
-        elif value.step_wide or value.read is not None:
-            node = ("outside", len(self.outside))
-            self.outside.append(value)
-        else:
-            for arg in value.args:
-                self._add(arg, inputs, nodes)
-            places = tuple(self._places[id(arg)] for arg in value.args)
-            node = (value.op, places, tuple(sorted(value.options.items())))
-        self._places[id(value)] = len(nodes)
-        nodes.append(node)
-
-    def key(self):
-        return self.nodes, self.results, self.dtypes
-
-    def is_elementwise(self):
-        """Returns whether each element of a result depends only on the same element of the inputs."""
-        elementwise = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
-        return elementwise and all(value.step_wide for value in self.outside)
-
-    def in_place_updates(self, names):
-        """Finds slot updates that can be done in place: `old + x` or `(1 - share) * old + share * x * ...`.
-
-        Args:
-            names: the slots that the results after the first are for, in order.
-
-        Returns:
-            `{name: (place of the result, places of the factors x, place of the share)}`. The share is None for
-            `old + x`. Leaves out slots of another form, and those whose old value or whose added value is used twice.
-        """
-        updates = {}
-        used = self._used()
-        for name, result in zip(names, self.results[1:]):
-            op, args = self.nodes[result][:2]
-            for old, added in (args, args[::-1]) if op == "add" else ():
-                parts = self._parts(name, old, added)
-                if parts and used.count(self._place_of(name)) == used.count(added) == 1:
-                    updates[name] = (result,) + parts
-        return updates
-
-    def scaled_change(self):
-        """Splits a first result of the form `scalar * x` or `scalar * x / y`.
-
-        Returns:
-            (place of the scalar, place of x, place of y or None); None for another form, or if the product or the
-            result is used more than once.
-        """
-        op, args = self.nodes[self.results[0]][:2]
-        product, divisor = args if op == "divide" else (self.results[0], None)
-        used = self._used()
-        if self.nodes[product][0] != "multiply" or used.count(product) > 1 or used.count(self.results[0]) > 1:
-            return None
-        for scalar, other in (self.nodes[product][1], self.nodes[product][1][::-1]):
-            node = self.nodes[scalar]
-            if node[0] == "constant" or node[0] == "outside" and self.outside[node[1]].step_wide:
-                return scalar, other, divisor
-        return None
-
-    def _place_of(self, name):
-        return next(place for place, node in enumerate(self.nodes) if node[:2] == ("input", name))
-
-    def _parts(self, name, old, added):
-        """Returns (factors, share) of a slot's `old + added`; None if it cannot be done in place."""
-        if self.nodes[old] == ("input", name):
-            return (added,), None
-        if self.nodes[old][0] != "multiply":
-            return None
-        kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("input", name)]
-        return self._split_share(added, kept[0]) if len(kept) == 1 else None
-
-    def _used(self):
-        """Returns a list of places, each as often as an operation or a result uses it."""
-        operations = [node for node in self.nodes if node[0] not in ("input", "outside", "constant")]
-        return [place for _, places, _ in operations for place in places] + list(self.results)
-
-    def _split_share(self, place, kept):
-        """Returns (other factors, share) of a product that has the factor `share = 1 - kept`; else None."""
-        factors, waiting = [], [place]
-        while waiting:
-            node = self.nodes[waiting[0]]
-            if node[0] == "multiply":
-                waiting[:1] = node[1]
-            else:
-                factors.append(waiting.pop(0))
-        for share in factors:
-            others = tuple(factor for factor in factors if factor != share)
-            if others and self._add_to_one(self.nodes[share], self.nodes[kept]):
-                return others, share
-        return None
-
-    def _add_to_one(self, share, kept):
-        if share[0] == kept[0] == "constant":
-            return abs(share[1] + kept[1] - 1) < 1e-9
-        share = self._outside_of(share)
-        if share is None or share.op != "subtract" or share.args[0].options.get("number") != 1:
-            return False
-        left = share.args[1]
-        return left.options.get("number") == kept[1] if kept[0] == "constant" else left is self._outside_of(kept)
-
-    def _outside_of(self, node):
-        return self.outside[node[1]] if node[0] == "outside" else None
-
-    def run(self, backend, inputs, outside, overrides=None):
-        """Returns the native results.
-
-        Args:
-            inputs: `{input name: native value}`.
-            outside: the native values of `self.outside`.
-            overrides: `{place: function}`. The function returns the native value of that place; it takes a function
-                that returns the native value of any other.
-        """
-        natives, overrides = {}, overrides or {}
-
-        def native(place):
-            if place not in natives:
-                natives[place] = overrides[place](native) if place in overrides else compute(*self.nodes[place])
-            return natives[place]
-
-        def compute(op, operand, options=None):
-            if op == "input":
-                return inputs[operand]
-            if op == "outside":
-                return outside[operand]
-            if op == "constant":
-                return backend.constant(operand, options)
-            return computed(backend, op, [native(place) for place in operand], dict(options))
-
-        return [native(place) for place in self.results]
 
 
 def computed(backend, op, natives, options):

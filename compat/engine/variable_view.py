@@ -7,7 +7,8 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
-from everstep.compat.engine.trace import Program, Tracer, Value
+from everstep.compat.engine.program import Program
+from everstep.compat.engine.trace import Tracer, Value
 from everstep.errors import RuleError, VariableError
 from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
@@ -80,12 +81,12 @@ class Scope(object):
     def __init__(self, step, dtype):
         self.step, self.dtype = step, dtype
         self.tracer = Tracer(step.backend, dtype)
-        updates = self._leaf(lambda: self._cast(step.count("updates")))
-        self.t = updates + 1.0
+        updates = self._count(lambda: step.count("updates"))
+        self.t = updates + 1
         self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
         self.values = dict(self.scalars)
         self.values["updates"] = updates
-        self.values["pending"] = self._leaf(lambda: self._cast(step.pending()))
+        self.values["pending"] = self._count(lambda: step.pending())
         self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
         self.learn(step.known)
 
@@ -116,6 +117,9 @@ class Scope(object):
 
     def _leaf(self, read):
         return self.tracer.leaf(read, step_wide=True, shape=())
+
+    def _count(self, read):
+        return self.tracer.count_leaf(read, step_wide=True, shape=())
 
     def _cast(self, native):
         return self.step.backend.cast(native, self.dtype)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.backends.base import END
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access
@@ -171,6 +172,15 @@ def _optimizer_values(state, optimizer):
         if not isinstance(values[name], numbers.Integral) or values[name] < 0:
             raise StateError("the state has {} = {!r}; {} needs a count".format(name, values[name], owner))
     values["updates"] *= optimizer.calls_per_update()
+    dtype = optimizer.backend.stored("int64")
+    for name, value in values.items():
+        if value > END[dtype]:
+            raise StateError(
+                "the state has {} = {}; a counter of {} is of {} on {} and ends at {}. Restore into an API with "
+                "counters of int64: all but Keras 3 on JAX and torch".format(
+                    name, value, owner, dtype, optimizer.backend.name, END[dtype]
+                )
+            )
     for name in scalars:
         values[name] = np.asarray(numeric_array(name, state.scalars[name], ()), np.float32)
     return values

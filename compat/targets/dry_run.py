@@ -6,6 +6,7 @@ import threading
 import numpy as np
 
 from everstep.compat.backends.on_numpy import IndexedSlices
+from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.trace import REDUCTIONS
 from everstep.compat.engine.variable_view import VariableView
@@ -72,8 +73,21 @@ def _check(definition):
     step.run()
     _check_returned(definition, VariableView.of_gradient(step, variable, grad))
     optimizer.apply_gradients([(IndexedSlices(grad[:2], [2, 2]), variable)])
+    if catches_up(optimizer.backend.moves_rows, definition):
+        _check_replay(definition, optimizer, (IndexedSlices(grad[:1], [0]), variable))
     if definition.zero_grad_is_noop and not defines(definition, "collect"):
         _check_noop(optimizer, variable)
+
+
+def _check_replay(definition, optimizer, pair):
+    """Runs a step on a row that has missed one. Raises RuleError if the rule needs what a missed step does not have."""
+    try:
+        optimizer.apply_gradients([pair])
+    except RuleError as error:
+        raise RuleError(
+            '{} cannot take sparse="catch_up", which replays updates that a row missed: {}. Use sparse="exact" or '
+            '"rows"'.format(definition._short(), error)
+        )
 
 
 def _check_returned(definition, view):

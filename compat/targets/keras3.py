@@ -29,7 +29,8 @@ Base class arguments:
   gradients sparse, and there schedules and `iterations` count updates.
 
 On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there. Counters and int64 slots are
-int32, Keras's own integer dtype.
+int32, Keras's own integer dtype. A counter ends at 2^31 - 2^16: the next eager step is an error, and jitted steps leave
+it there.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -37,19 +38,21 @@ import copy
 
 import numpy as np
 
+from everstep.compat.backends.base import END
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs, check_rows
-from everstep.compat.engine.step import Step, skips
+from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
-from everstep.errors import GradientError, UnsupportedError, VariableError
+from everstep.errors import GradientError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 
 _PREFIX = PACKAGE + ">"
+_UNREAD = 2**15  # steps between two looks at the counters; fewer than a counter has left after its end
 
 
 class Keras3Target(NewStyleTarget):
@@ -95,6 +98,7 @@ class Keras3Target(NewStyleTarget):
         with self.backend.first_replica():
             self.native_super().__init__(learning_rate=self._given_rate(), name=name, **native)
         self.__dict__["_applied"] = True  # True if the last call made an update
+        self.__dict__["_unread"] = 0  # the number of steps until the next look at the counters
 
     def _check_dense(self, accumulates):
         """Raises UnsupportedError if the definition needs sparse gradients and all gradients will be dense."""
@@ -148,6 +152,25 @@ class Keras3Target(NewStyleTarget):
     def read_counter(self, name):
         value, steps = super(Keras3Target, self).read_counter(name), self.gradient_accumulation_steps
         return value // steps if steps else value  # with steps, the base class counts calls
+
+    def _check_counters(self):
+        """Raises StateError if a counter has reached its end. Looks seldom: reading a value waits for the device."""
+        if self._unread:
+            self.__dict__["_unread"] -= 1
+            return
+        names = [name for name in counters(self.definition) if name != "pending"]
+        values = [self.backend.read(self.counter(name)) for name in names]
+        if any(self.backend.is_traced(value) for value in values):
+            return
+        end = END[self.backend.stored("int64")]
+        for name, value in zip(names, map(int, values)):
+            if not 0 <= value < end:
+                raise StateError(
+                    "the counter of {} of {} is {}; on {} Keras counts in int32, and everstep up to {}. To train on, "
+                    "move the state to Keras on TensorFlow, which counts in int64 (everstep.capture), or set the "
+                    "counter to a smaller number".format(name, self.name, value, self.backend.name, end)
+                )
+        self.__dict__["_unread"] = min(_UNREAD, end - max(map(int, values))) - 1
 
     # Variables and slots.
 
@@ -232,15 +255,19 @@ class Keras3Target(NewStyleTarget):
                 self._apply(grads, variables)
 
     def _apply(self, grads, variables):
-        if not skips(self.definition):
-            super(Keras3Target, self).apply(grads, variables)
-            return
         updates = self.counter("updates")  # the base class increments it at every call
-        before = self.backend.read(updates) + 0
+        on_tensorflow = isinstance(self.backend, TensorFlowBackend)
+        if not on_tensorflow:
+            self._check_counters()
+        if skips(self.definition):
+            before = self.backend.read(updates) + 0
         super(Keras3Target, self).apply(grads, variables)
-        self.backend.write(updates, before + self.backend.cast(self._applied, "int64"))
-        if not isinstance(self.backend, TensorFlowBackend):  # on TensorFlow, each replica still reads it
-            self.__dict__["_applied"] = True  # a traced value must not outlive its jitted function
+        if skips(self.definition):
+            self.backend.write(updates, before + self.backend.cast(self._applied, "int64"))
+            if not on_tensorflow:  # on TensorFlow, each replica still reads it
+                self.__dict__["_applied"] = True  # a traced value must not outlive its jitted function
+        if not on_tensorflow and self.backend.is_traced(self.backend.read(updates)):
+            self.backend.add(updates, 0)  # stops at the end of the counter
 
     def update(self, variable, function, grad):
         if not isinstance(self.backend, TensorFlowBackend):

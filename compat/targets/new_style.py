@@ -138,8 +138,7 @@ class NewStyleTarget(SinceV2Target):
         if not isinstance(rate, Schedule):
             return self.backend.tensor(rate() if callable(rate) and not is_tensor(rate) else rate)
         tracer = Tracer(self.backend, "float32")
-        updates = self.backend.cast(self.read_counter("updates"), "float32")
-        value = rate.value(tracer, tracer.leaf(lambda: updates, shape=()))
+        value = rate.value(tracer, tracer.count_leaf(lambda: self.read_counter("updates"), shape=()))
         return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
 
     # Counters and scalars.

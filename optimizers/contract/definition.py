@@ -79,10 +79,12 @@ class Definition(Configured):
                  variable's, it has the same rows as grad.
         hyper    `hyper.NAME` for each hyper and scalar, and for each sum that `measure` returned; schedules are
                  evaluated before. `hyper.updates` is the number of updates so far. `hyper.pending` is the number of
-                 steps since the last update, this one included. Each is a single number.
+                 steps since the last update, this one included. Each is a single number. See t for counts.
                  `measure` and `update` also have `hyper.row_number` and `hyper.place_in_row` (int32): the number of
                  each row in the whole variable, shape (n, 1, ..., 1), and of each element in its row.
-        t        The number of this update: 1.0 at the first, a single number.
+        t        The number of this update: 1.0 at the first, a single number. t, `hyper.updates` and `hyper.pending`
+                 know their integer, up to 2^53. With whole numbers `+ - * % // < <= > >=`, `ops.equal`, minimum and
+                 maximum are exact, and so is `ops.floor(t / 6)`: use them for periods. With other values t is a float.
         scalars  `scalars.NAME` for each scalar: its value before this step, a single number.
 
     All are of the compute dtype: float32 for variables of float16 and bfloat16, else the variable's own dtype. In
@@ -265,7 +267,7 @@ class Definition(Configured):
         Called for each variable that has a gradient, after `advance` and `collect`. The results are kept if the step
         updates; with `stages`, at each step. With `sparse="catch_up"` it also replays the updates that rows missed,
         with a zero gradient. Then t and hyper have one number for each row, shape (n, 1, ..., 1), and hyper has only
-        hypers, scalars and `pending`, which is 1.
+        hypers, scalars, `updates` and `pending`, which is 1.
 
         Args:
             ops: the operations, see `everstep.Definition`.

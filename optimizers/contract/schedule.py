@@ -44,7 +44,8 @@ class Schedule(Configured):
 
         Args:
             ops: the operations, see `everstep.Definition`.
-            updates: the number of updates so far, from 0.0: a single float.
+            updates: the number of updates so far, from 0.0: a single float, which knows its integer: see `t` of
+                `everstep.Definition`.
 
         Returns:
             A single float.

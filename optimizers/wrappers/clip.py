@@ -30,7 +30,7 @@ class Clip(Wrapper):
 
     Args:
         inner: The definition that updates.
-        norm: Bound of each variable's norm, at least 0. Default None: no bound.
+        norm: Bound of each variable's norm, at least 0. Default None: no bound. One of the three bounds is needed.
         global_norm: Bound of the norm over all variables, at least 0; not together with norm. Default None: no bound.
         value: Bound of each element, at least 0. Default None: no bound.
         value_first: True to clip elements before the norm, False to clip them after it. Default False.
@@ -44,14 +44,22 @@ class Clip(Wrapper):
     """
 
     prefix = "clip"
-    forwarded_verbs = frozenset(["collect"])
     norm = option(None, minimum=0)
     global_norm = option(None, minimum=0)
     value = option(None, minimum=0)
     value_first = option(False)
 
+    @property
+    def forwarded_verbs(self):  # type: ignore[override]
+        return frozenset(["collect"] if self._norms() else ["collect", "measure"])
+
+    def _norms(self):
+        return [bound for bound in (self.norm, self.global_norm) if bound is not None]
+
     def _check(self):
-        if self.norm is not None and self.global_norm is not None:
+        if not self._norms() and self.value is None:
+            raise DefinitionError("clip needs a bound: give norm, global_norm or value")
+        if len(self._norms()) > 1:
             raise DefinitionError("clip takes norm or global_norm, not both")
         if defines(self.inner, "measure"):
             raise DefinitionError(
@@ -65,8 +73,6 @@ class Clip(Wrapper):
         return self.inner.without_grad
 
     def measure(self, ops, grad, var, slots, hyper):
-        if self.norm is None and self.global_norm is None:
-            return {}
         square_sum = ops.sum(ops.square(self._bounded(ops, grad) if self.value_first else grad))
         return {"square_sum": square_sum if self.global_norm is None else total(square_sum)}
 
@@ -82,8 +88,7 @@ class Clip(Wrapper):
     def _clipped(self, ops, grad, hyper):
         if self.value_first:
             grad = self._bounded(ops, grad)
-        bound = self.norm if self.norm is not None else self.global_norm
-        if bound is not None:
+        for bound in self._norms():
             norm = ops.sqrt(hyper.square_sum)
             grad = grad * ops.where(norm > bound, bound / ops.maximum(norm, 1e-30), 1.0)
         return grad if self.value_first else self._bounded(ops, grad)
@@ -100,7 +105,8 @@ def clip(definition, norm=None, global_norm=None, value=None, value_first=False)
         An `everstep.optimizers.Clip`.
 
     Raises:
-        DefinitionError: Both norms are given, or the definition measures gradients, which would not be clipped.
+        DefinitionError: No bound or both norms are given, or the definition measures gradients, which would not be
+            clipped.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
     """
     return Clip(definition, norm, global_norm, value, value_first)

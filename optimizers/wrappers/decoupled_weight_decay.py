@@ -146,7 +146,8 @@ def decoupled_weight_decay(
         An `everstep.optimizers.DecoupledWeightDecay`.
 
     Raises:
-        DefinitionError: Arguments exclude each other, or the definition has no one learning rate.
+        DefinitionError: Arguments exclude each other or let no variable decay, or the definition has no one learning
+            rate.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
 
     >>> import everstep
@@ -161,5 +162,10 @@ def decoupled_weight_decay(
     if by_rule:
         pairs.extend(DecoupledWeightDecay.factors.check("decoupled_weight_decay", weight_decay))
     pairs.extend((rule, 1.0) for rule in rules_of(include))
+    if by_rule and not weight_decay or include is not None and not rules_of(include):
+        raise DefinitionError(
+            "decoupled_weight_decay got no rule for the variables that decay, so it would change nothing: give one in "
+            "{}, or a number alone as weight_decay".format("weight_decay" if by_rule else "include")
+        )
     decay, otherwise = 1.0 if by_rule else weight_decay, 0.0 if by_rule or include is not None else 1.0
     return DecoupledWeightDecay(definition, decay, times_rate, base_rate, l1, tuple(pairs), otherwise, beside)

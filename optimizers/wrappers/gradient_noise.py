@@ -20,9 +20,9 @@ class GradientNoise(Wrapper):
 
     An element's noise is a function of integers: `seed`, the variable's name, t, and the element's row and place in it.
     It is therefore equal on every API up to rounding, a resumed run continues with the same noise, and the parts of a
-    partitioned variable get the noise of the whole. The function is a Feistel network of six rounds on two numbers
-    modulo 23159, with the cube as round function. The Box-Muller method makes its result normal, within 4.7 standard
-    deviations.
+    partitioned variable get the noise of the whole. It repeats after 23159^3 = 1.2e13 updates. The function is a
+    Feistel network of six rounds on two numbers modulo 23159, with the cube as round function. The Box-Muller method
+    makes its result normal, within 4.7 standard deviations.
 
     For a sparse gradient, "exact" adds noise to all rows, as for a dense gradient, and "rows" to those present.
     "catch_up" is refused, because rows would miss noise.
@@ -78,8 +78,8 @@ class GradientNoise(Wrapper):
 
     def normal(self, ops, row, place, t, dtype):
         keys = [self.key(number) for number in range(ROUNDS)]
-        step = ops.cast(t, "int32")
-        left, right = _mixed(step % PRIME, step // PRIME, keys)
+        left, right, high = (ops.cast(t // PRIME**power % PRIME, "int32") for power in range(3))
+        left, right = _mixed(left, right, [(keys[0] + high) % PRIME] + keys[1:])
         keys = [(left * self.key(ROUNDS + number) + right * key) % PRIME for number, key in enumerate(keys)]
         left, right = _mixed(row % PRIME, place % PRIME, keys[: ROUNDS // 2])
         left, right = (left + row // PRIME) % PRIME, (right + place // PRIME) % PRIME

@@ -81,7 +81,11 @@ def learning_rate_multipliers(definition, factors, otherwise=1.0):
         An `everstep.optimizers.LearningRateMultipliers`.
 
     Raises:
-        DefinitionError: The definition has no learning rate.
+        DefinitionError: The definition has no learning rate, or there is no factor other than `otherwise`=1.
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
     """
+    if isinstance(factors, (dict, list, tuple)) and not factors and otherwise == 1:
+        raise DefinitionError(
+            "learning_rate_multipliers got no factors, so it would change nothing: give {rule: factor}, or otherwise="
+        )
     return LearningRateMultipliers(definition, factors, otherwise)

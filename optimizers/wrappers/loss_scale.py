@@ -5,6 +5,7 @@ from everstep.errors import DefinitionError
 from everstep.optimizers.contract import Wrapper, defines, option, scalar, total
 
 _MOST = 2.0**126  # so that a growth by 2 stays finite in float32
+_COUNTED = 2**23  # the most updates that the scalar `finite`, a float32, counts one by one
 
 
 class LossScale(Wrapper):
@@ -37,7 +38,8 @@ class LossScale(Wrapper):
     Args:
         inner: The definition that updates.
         initial_scale: The first scale, at least 1. Default 2^15.
-        growth_interval: Number of updates before the scale grows; 0 for a constant scale. Default 2000.
+        growth_interval: Number of updates before the scale grows; 0 for a constant scale. Above 2^23 it is counted to
+            within one part in 4 million. Default 2000.
         growth: The factor by which the scale grows, at least 1. Default 2.
         backoff: The factor by which the scale falls, 0 to 1. Default 0.5.
 
@@ -91,9 +93,13 @@ class LossScale(Wrapper):
         new = dict(super(LossScale, self).advance(ops, scalars, hyper, t), used=scalars.factor)
         if not self.growth_interval:
             return dict(new, factor=scalars.factor, finite=scalars.finite)
-        due = scalars.finite + 1 >= self.growth_interval
+        finite = scalars.finite + 1
+        every = -(-self.growth_interval // _COUNTED)
+        if every > 1:  # count one update in `every`
+            finite = ops.where(ops.equal(t % every, 0), finite, scalars.finite)
+        due = finite * every >= self.growth_interval
         grown = ops.minimum(scalars.factor * self.growth, _MOST / self.initial_scale)
-        return dict(new, factor=ops.where(due, grown, scalars.factor), finite=ops.where(due, 0.0, scalars.finite + 1))
+        return dict(new, factor=ops.where(due, grown, scalars.factor), finite=ops.where(due, 0.0, finite))
 
     def reject(self, ops, scalars, hyper):
         new = super(LossScale, self).reject(ops, scalars, hyper)

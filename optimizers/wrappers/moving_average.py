@@ -70,10 +70,14 @@ class MovingAverage(Averages, Wrapper):
 
     def _check(self):
         no_closed_form = self.warm_up != "none" or self.start > self.max_replay_steps or self.overwrite_every
-        if self.sparse == "catch_up" and no_closed_form or self.sparse == "variable_rows":
+        why = None
+        if self.sparse == "variable_rows":
+            why = "absent rows never take the values that would be averaged"
+        elif self.sparse == "catch_up" and no_closed_form:
+            why = "rows would miss updates of their averages, for which these settings have no closed form"
+        if why:
             raise RuleError(
-                '{} cannot take sparse="{}": rows would miss updates of their averages, for which these settings have '
-                'no closed form. Use sparse="exact" or "rows"'.format(self._short(), self.sparse)
+                '{} cannot take sparse="{}": {}. Use sparse="exact" or "rows"'.format(self._short(), self.sparse, why)
             )
         super(MovingAverage, self)._check()
 

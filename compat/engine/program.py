@@ -1,0 +1,168 @@
+"""Programs: the maths of a traced rule, free of references to a step, so that variables can share it."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.engine.trace import REDUCTIONS, computed
+
+
+class Program(object):
+    """A rule's maths as a flat list of operations on named inputs, free of references to a step.
+
+    Two variables have equal `key()`s if their rules do the same to the same inputs. Their results then differ only by
+    their inputs and by the values in `outside`.
+
+    Args:
+        values: the values to compute, in order.
+        inputs: `{id of a leaf: input name}`. Other leaves, and step-wide values, are computed outside.
+
+    Attributes:
+        nodes: a tuple of ("input", name), ("outside", place), ("constant", number, dtype) or (op, places, options). A
+            place is an index into `nodes`; after "outside", into `outside`.
+        inputs: the names of the inputs that the program reads.
+        results: the places of the values to compute; `dtypes` are their dtypes.
+        outside: the values that are computed before the program runs.
+    """
+
+    def __init__(self, values, inputs):
+        self.outside, self._places, nodes = [], {}, []
+        for value in values:
+            self._add(value, inputs, nodes)
+        self.nodes = tuple(nodes)
+        self.inputs = {node[1] for node in nodes if node[0] == "input"}
+        self.results = tuple(self._places[id(value)] for value in values)
+        self.dtypes = tuple(value.dtype for value in values)
+        del self._places
+
+    def _add(self, value, inputs, nodes):
+        if id(value) in self._places:
+            return
+        if id(value) in inputs:
+            node = ("input", inputs[id(value)])  # type: tuple
+        elif value.op == "constant":
+            node = ("constant", value.options["number"], value.dtype)
+        elif value.step_wide or value.read is not None:
+            node = ("outside", len(self.outside))
+            self.outside.append(value)
+        else:
+            for arg in value.args:
+                self._add(arg, inputs, nodes)
+            places = tuple(self._places[id(arg)] for arg in value.args)
+            node = (value.op, places, tuple(sorted(value.options.items())))
+        self._places[id(value)] = len(nodes)
+        nodes.append(node)
+
+    def key(self):
+        return self.nodes, self.results, self.dtypes
+
+    def is_elementwise(self):
+        """Returns whether each element of a result depends only on the same element of the inputs."""
+        elementwise = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
+        return elementwise and all(value.step_wide for value in self.outside)
+
+    def in_place_updates(self, names):
+        """Finds slot updates that can be done in place: `old + x` or `(1 - share) * old + share * x * ...`.
+
+        Args:
+            names: the slots that the results after the first are for, in order.
+
+        Returns:
+            `{name: (place of the result, places of the factors x, place of the share)}`. The share is None for
+            `old + x`. Leaves out slots of another form, and those whose old value or whose added value is used twice.
+        """
+        updates = {}
+        used = self._used()
+        for name, result in zip(names, self.results[1:]):
+            op, args = self.nodes[result][:2]
+            for old, added in (args, args[::-1]) if op == "add" else ():
+                parts = self._parts(name, old, added)
+                if parts and used.count(self._place_of(name)) == used.count(added) == 1:
+                    updates[name] = (result,) + parts
+        return updates
+
+    def scaled_change(self):
+        """Splits a first result of the form `scalar * x` or `scalar * x / y`.
+
+        Returns:
+            (place of the scalar, place of x, place of y or None); None for another form, or if the product or the
+            result is used more than once.
+        """
+        op, args = self.nodes[self.results[0]][:2]
+        product, divisor = args if op == "divide" else (self.results[0], None)
+        used = self._used()
+        if self.nodes[product][0] != "multiply" or used.count(product) > 1 or used.count(self.results[0]) > 1:
+            return None
+        for scalar, other in (self.nodes[product][1], self.nodes[product][1][::-1]):
+            node = self.nodes[scalar]
+            if node[0] == "constant" or node[0] == "outside" and self.outside[node[1]].step_wide:
+                return scalar, other, divisor
+        return None
+
+    def _place_of(self, name):
+        return next(place for place, node in enumerate(self.nodes) if node[:2] == ("input", name))
+
+    def _parts(self, name, old, added):
+        """Returns (factors, share) of a slot's `old + added`; None if it cannot be done in place."""
+        if self.nodes[old] == ("input", name):
+            return (added,), None
+        if self.nodes[old][0] != "multiply":
+            return None
+        kept = [place for place in self.nodes[old][1] if self.nodes[place] != ("input", name)]
+        return self._split_share(added, kept[0]) if len(kept) == 1 else None
+
+    def _used(self):
+        """Returns a list of places, each as often as an operation or a result uses it."""
+        operations = [node for node in self.nodes if node[0] not in ("input", "outside", "constant")]
+        return [place for _, places, _ in operations for place in places] + list(self.results)
+
+    def _split_share(self, place, kept):
+        """Returns (other factors, share) of a product that has the factor `share = 1 - kept`; else None."""
+        factors, waiting = [], [place]
+        while waiting:
+            node = self.nodes[waiting[0]]
+            if node[0] == "multiply":
+                waiting[:1] = node[1]
+            else:
+                factors.append(waiting.pop(0))
+        for share in factors:
+            others = tuple(factor for factor in factors if factor != share)
+            if others and self._add_to_one(self.nodes[share], self.nodes[kept]):
+                return others, share
+        return None
+
+    def _add_to_one(self, share, kept):
+        if share[0] == kept[0] == "constant":
+            return abs(share[1] + kept[1] - 1) < 1e-9
+        share = self._outside_of(share)
+        if share is None or share.op != "subtract" or share.args[0].options.get("number") != 1:
+            return False
+        left = share.args[1]
+        return left.options.get("number") == kept[1] if kept[0] == "constant" else left is self._outside_of(kept)
+
+    def _outside_of(self, node):
+        return self.outside[node[1]] if node[0] == "outside" else None
+
+    def run(self, backend, inputs, outside, overrides=None):
+        """Returns the native results.
+
+        Args:
+            inputs: `{input name: native value}`.
+            outside: the native values of `self.outside`.
+            overrides: `{place: function}`. The function returns the native value of that place; it takes a function
+                that returns the native value of any other.
+        """
+        natives, overrides = {}, overrides or {}
+
+        def native(place):
+            if place not in natives:
+                natives[place] = overrides[place](native) if place in overrides else compute(*self.nodes[place])
+            return natives[place]
+
+        def compute(op, operand, options=None):
+            if op == "input":
+                return inputs[operand]
+            if op == "outside":
+                return outside[operand]
+            if op == "constant":
+                return backend.constant(operand, options)
+            return computed(backend, op, [native(place) for place in operand], dict(options))
+
+        return [native(place) for place in self.results]

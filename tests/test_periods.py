@@ -1,0 +1,606 @@
+"""Periods and boundaries at large numbers of updates: each way counts right at 2^24, 2^31 and 2^40.
+
+A float32 holds every integer up to 2^24. Each test sets the counter, trains some steps across such a number, and
+compares with Python's integers, with numbers by hand, or with the float64 oracle, which counts exactly up to 2^53.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import math
+import zlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import oracle
+import test_battery as battery
+import test_wrappers_battery as wrappers
+from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.errors import DefinitionError, RuleError, StateError
+from everstep.optimizers import SGD, AdagradDecay, Adam, ScheduleFreeAdamW
+from test_battery import ids
+
+pytestmark = pytest.mark.shared
+WAYS = harness.all_ways()
+START = {"w": np.zeros(3, "float32")}
+ONES = {"w": np.ones(3, "float32")}
+LARGE = [2**24, 2**31, 2**40]
+INT32_END = 2**31 - 2**16  # of Keras 3 on JAX and torch
+
+
+def counts_in_int32(way):
+    return way.target == "keras3" and not way.sparse
+
+
+def counts(way):
+    """Returns numbers of updates to start from. Eight steps cross each of the large ones."""
+    if counts_in_int32(way):
+        return [0, 2**24 - 7, INT32_END - 100]
+    return [0] + [count - 7 for count in LARGE]
+
+
+def session_of(run):
+    if isinstance(run, harness.GetUpdatesRun):
+        return None if run.optimizer.backend.eager else run.keras.backend.get_session()
+    return getattr(run, "session", None)
+
+
+def make_state(run):
+    if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
+        run.optimizer.make_state([run.variables[name] for name in run.trained()])
+
+
+def in_graph(run):
+    """Returns the context in which tf.train finds its variables."""
+    return run.graph.as_default() if isinstance(run, harness.GraphRun) else run.optimizer.backend.after(())
+
+
+def put(run, find, value):
+    """Sets a variable of the optimizer, which `find(optimizer)` returns."""
+    with in_graph(run):
+        variable = run.optimizer.unwrap(find(run.optimizer))
+        run.optimizer.backend.put(variable, np.asarray(value), session_of(run))
+
+
+def set_updates(run, count):
+    put(run, lambda optimizer: optimizer.counter("updates"), count)
+
+
+def reset(run):
+    put(run, lambda _: run.variables["w"], np.zeros(3, "float32"))
+
+
+def started(way, definition, start=None, kinds=None):
+    kinds = kinds or {"w": harness.DENSE}
+    run = way.run(lambda: wrappers.bound(way, definition), start or START, kinds)
+    make_state(run)
+    return run
+
+
+def report(*cells):
+    print("TABLE | " + " | ".join(map(str, cells)))
+
+
+# Schedules.
+
+ODD = 5592405  # 3 * ODD = 2^24 - 1
+
+
+def by_hand():
+    """Yields (schedule, {updates: value}), worked out by hand."""
+    yield everstep.InverseTimeDecay(1.0, rate=0.5), {0: 1, 2: 0.5, 6: 0.25}
+    yield everstep.InverseTimeDecay(1.0, rate=2.0**-24), {2**24: 0.5, 2**31: 1 / 129, 2**40: 1 / 65537}
+    yield everstep.ExponentialDecay(1.0, 4, 0.5), {0: 1, 2: 0.7071067812, 8: 0.25}
+    yield everstep.ExponentialDecay(1.0, 4, 0.5, staircase=True), {0: 1, 3: 1, 4: 0.5, 7: 0.5, 8: 0.25}
+    yield everstep.ExponentialDecay(1.0, 2.5, 0.5, staircase=True), {2: 1, 3: 0.5, 4: 0.5, 5: 0.25}
+    yield everstep.ExponentialDecay(1.0, ODD, 0.5, True), {2**24 - 2: 0.25, 2**24 - 1: 0.125, 2**24: 0.125}
+    yield everstep.ExponentialDecay(1.0, 2**24 + 1, 0.5, True), {2**24: 1, 2**24 + 1: 0.5, 2**25: 0.5, 2**25 + 2: 0.25}
+    yield everstep.ExponentialDecay(1.0, 2**30, 0.5, True), {2**31 - 1: 0.5, 2**31: 0.25, 2**31 + 1: 0.25}
+    yield everstep.ExponentialDecay(1.0, 2**39, 0.5, True), {2**40 - 1: 0.5, 2**40: 0.25, 2**40 + 1: 0.25}
+    yield everstep.PolynomialDecay(1.0, 10, 0.5), {0: 1, 4: 0.8, 10: 0.5, 12: 0.5}
+    yield everstep.PolynomialDecay(1.0, 10, 0.0, power=2), {4: 0.36}
+    yield everstep.PolynomialDecay(1.0, 10, 0.0, cycle=True), {0: 1, 4: 0.6, 10: 0, 12: 0.4, 20: 0, 21: 0.3}
+    yield everstep.PolynomialDecay(1.0, 2**25, 0.0), {2**24: 0.5, 2**24 + 2**23: 0.25, 2**26: 0}
+    yield everstep.PolynomialDecay(1.0, 2**23, 0.0, cycle=True), {2**24: 0, 2**24 + 2**22: 1 / 6, 2**24 + 2**23: 0}
+    yield everstep.PolynomialDecay(1.0, 2**32, 0.0), {2**31: 0.5, 2**40: 0}
+    edges = {0: 1, 1: 1, 2: 1, 3: 0.5, 5: 0.5, 6: 0.1, 2**40: 0.1}
+    yield everstep.PiecewiseConstantDecay((2, 5), (1.0, 0.5, 0.1)), edges
+    for count in LARGE:
+        edges = {count - 1: 1, count: 1, count + 1: 0.5, count + 2: 0.1}
+        yield everstep.PiecewiseConstantDecay((count, count + 1), (1.0, 0.5, 0.1)), edges
+        warm = {count - count // 4: 0.75, count: 1, count + 5: 0.5, count + 10: 0, count + 11: 0}
+        yield everstep.CosineDecay(0.0, 10, warmup_target=1.0, warmup_steps=count), warm
+        late = everstep.PiecewiseConstantDecay((3,), (1.0, 0.25))
+        shifted = {count // 2: 0.5, count: 1, count + 3: 1, count + 4: 0.25}
+        yield everstep.Warmup(late, count, shift=True), shifted
+        yield everstep.Warmup(late, count), {count // 2: 0.5, count: 0.25}
+    yield everstep.CosineDecay(1.0, 10), {0: 1, 5: 0.5, 10: 0, 12: 0}
+    yield everstep.CosineDecay(1.0, 10, alpha=0.5), {5: 0.75, 10: 0.5}
+    yield everstep.CosineDecay(0.0, 10, warmup_target=1.0, warmup_steps=4), {1: 0.25, 4: 1, 9: 0.5, 14: 0}
+    # 2^24, 2^31 and 2^40 modulo 10 are 6, 8 and 6.
+    cosines = {0: 1, 5: 0.5, 10: 1, 15: 0.5, 2**24 + 4: 1, 2**24 + 9: 0.5, 2**31 + 2: 1, 2**31 + 7: 0.5, 2**40 + 9: 0.5}
+    yield everstep.CosineDecayRestarts(1.0, 10), cosines
+    yield everstep.CosineDecayRestarts(1.0, 10, done=5), {0: 0.5, 5: 1, 2**24 + 4: 0.5}
+    yield everstep.CosineDecayRestarts(1.0, 10, peak=0.5, alpha=0.2), {0: 1, 5: 0.6, 10: 0.6, 15: 0.4}
+    yield everstep.CosineDecayRestarts(1.0, 10, 2.0), {0: 1, 5: 0.5, 10: 1, 20: 0.5, 30: 1, 50: 0.5}
+    # The cosine from 2^23 - 1 on takes 2^23 updates, the one from 2^30 - 1 on 2^30.
+    middles = {2**23 - 1 + 2**22: 0.5, 2**24 - 1 + 2**23: 0.5, 2**30 - 1 + 2**29: 0.5, 2**40 - 1 + 2**39: 0.5}
+    yield everstep.CosineDecayRestarts(1.0, 1, 2.0), middles
+    yield everstep.Warmup(0.5, 4), {0: 0, 1: 0.125, 4: 0.5, 9: 0.5, 2**40: 0.5}
+    yield everstep.Warmup(0.5, 4, start=0.25), {0: 0.25, 2: 0.375}
+    yield everstep.Warmup(everstep.InverseTimeDecay(1.0, rate=1.0), 4, shift=True), {2: 0.5, 4: 1, 5: 0.5, 7: 0.25}
+    yield everstep.Warmup(everstep.InverseTimeDecay(1.0, rate=1.0), 4), {2: 0.5, 4: 0.2}
+
+
+SCHEDULES = list(by_hand())
+
+
+@pytest.mark.shared(False)
+def test_schedules_called_give_the_numbers_by_hand():
+    for schedule, values in SCHEDULES:
+        for updates, value in values.items():
+            assert abs(schedule(updates) - value) <= 1e-9, (schedule, updates)
+    assert {type(schedule) for schedule, _ in SCHEDULES} == {
+        each for each in vars(everstep).values()
+        if isinstance(each, type) and issubclass(each, everstep.Schedule) and each is not everstep.Schedule
+    }
+
+
+def of_each_way(cases, each_of):
+    """Returns [(case, way)]: part of the cases, each in one way, or every combination."""
+    if harness.FULL:
+        return [(case, way) for case in cases for way in WAYS]
+    return [(case, WAYS[place % len(WAYS)]) for place, case in enumerate(harness.share(cases, each_of), harness.TURN)]
+
+
+@pytest.mark.parametrize("case, way", of_each_way(SCHEDULES, 5), ids=ids)
+def test_schedules_in_a_step_give_the_numbers_by_hand(case, way):
+    schedule, values = case
+    end = INT32_END if counts_in_int32(way) else 2**53
+    run = started(way, SGD(schedule))
+    worst = 0.0
+    try:
+        for updates, value in sorted(values.items()):
+            if updates < end:
+                set_updates(run, updates)
+                before = run.weights()["w"].astype("float64")
+                run.step(ONES)
+                worst = max(worst, np.abs(before - run.weights()["w"] - value).max())
+    finally:
+        run.close()
+    report("schedule", schedule, way.name, max(values), "%.0e" % worst)
+    assert worst <= 2e-6  # cosines and powers in float32
+
+
+def test_a_schedule_of_a_user_counts_exactly():
+    class Blink(everstep.Schedule):
+        def value(self, ops, updates):
+            return ops.where(ops.equal(updates % 3, 0), 1.0, 0.5)
+
+    for way in harness.quickest():
+        run = started(way, SGD(Blink()))
+        try:
+            for count in counts(way):
+                set_updates(run, count)
+                before = run.weights()["w"][0]
+                for _ in range(6):
+                    run.step(ONES)
+                assert before - run.weights()["w"][0] == 4.0, (way.name, count)
+        finally:
+            run.close()
+
+
+# Rules with periods, against Python's integers. Each function trains from the update after `count` on.
+
+
+def lookahead(count, var, average, grads):
+    for t, grad in enumerate(grads, count + 1):
+        var = var - grad
+        if t % 6 == 0:
+            average = average + (var - average) / 2
+            var = average
+        yield var, average
+
+
+def swa(count, var, average, grads):
+    for t, grad in enumerate(grads, count + 1):
+        var, since = var - grad * 2.0**20, t - 1 - 5
+        if since < 0:
+            average = var
+        elif since % 6 == 0:
+            average = average + (var - average) / (since // 6 + 1)
+        yield var, average
+
+
+def overwritten(count, var, average, grads):
+    for t, grad in enumerate(grads, count + 1):
+        var = var - grad
+        average = average + (var - average) / 2
+        var = average if t % 6 == 0 else var
+        yield var, average
+
+
+def late_ramp(start):
+    def train(count, var, average, grads):
+        for t, grad in enumerate(grads, count + 1):
+            var, n = var - grad, t - 1 - start
+            average = var if n < 0 else average + (1 - min(0.5, (1 + n) / (10 + n))) * (var - average)
+            yield var, average
+
+    return train
+
+
+# {name: (definition for a count, slot, function)}
+PERIODS = {
+    "lookahead": lambda count: (everstep.lookahead(SGD(1.0), 6), "lookahead/slow", lookahead),
+    "swa": lambda count: (everstep.stochastic_weight_averaging(SGD(2.0**20), 5, 6), "swa/average", swa),
+    "overwritten": lambda count: (
+        everstep.moving_average(SGD(1.0), 0.5, overwrite_every=6), "moving_average/average", overwritten,
+    ),
+    "late ramp": lambda count: (
+        everstep.moving_average(SGD(1.0), 0.5, "ramp", start=count + 7), "moving_average/average", late_ramp(count + 7),
+    ),
+}
+
+
+@pytest.mark.parametrize("name, way", of_each_way(sorted(PERIODS), 1), ids=ids)
+def test_periods_are_those_of_integers(name, way):
+    for count in counts(way):
+        definition, slot, train = PERIODS[name](count)
+        steps = 60 if harness.FULL else 15
+        grads = [1.0] * steps
+        run = started(way, definition)
+        try:
+            set_updates(run, count)
+            actual = []
+            for _ in grads:
+                run.step(ONES)
+                actual.append((run.weights()["w"][0], run.slot("w", slot)[0]))
+        finally:
+            run.close()
+        expected = list(train(count, 0.0, 0.0, grads))
+        moves = [
+            sum(a[1] != b[1] for a, b in zip([(0.0, 0.0)] + list(values), values)) for values in (actual, expected)
+        ]
+        distance = oracle.distance(actual, expected)
+        report(name, way.name, count, "moves {} of {}".format(*moves), "%.0e" % distance)
+        assert distance <= 1e-5
+        assert moves[0] == moves[1]
+
+
+def noise(name, count, rows):
+    """Returns the noise of each element of a vector, by Python's integers. See everstep.optimizers.GradientNoise."""
+    prime = 23159
+
+    def key(number):
+        return (zlib.crc32("{}/0/{}".format(name, number).encode("utf-8")) & 0xFFFFFFFF) % prime
+
+    def mixed(left, right, keys):
+        for each in keys:
+            left, right = right, (left + (right + each) ** 3) % prime
+        return left, right
+
+    keys, t = [key(number) for number in range(6)], count + 1
+    changed = [(keys[0] + t // prime**2) % prime] + keys[1:]
+    left, right = mixed(t % prime, t // prime % prime, changed)
+    keys = [(left * key(6 + number) + right * each) % prime for number, each in enumerate(keys)]
+    for row in range(rows):
+        a, b = mixed(*(mixed(row, 0, keys[:3]) + (keys[3:],)))
+        yield math.sqrt(-2 * math.log((a + 0.5) / prime)) * math.cos((b + 0.5) * 2 * math.pi / prime)
+
+
+@pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS), ids=ids)
+def test_noise_is_another_at_each_update(way):
+    run = started(way, everstep.gradient_noise(SGD(1.0), 1.0, gamma=0.0))
+    try:
+        name = run.optimizer.record(run.optimizer.unwrap(run.variables["w"])).name
+        for count in counts(way):
+            set_updates(run, count)
+            for update in range(count, count + 9):
+                before = run.weights()["w"].astype("float64")
+                run.step({"w": np.zeros(3, "float32")})
+                added = before - run.weights()["w"]
+                expected = list(noise(name, update, 3))
+                assert np.abs(added - expected).max() <= 1e-4, (way.name, update)
+        report("noise", way.name, count, "9 of 9")
+    finally:
+        run.close()
+
+
+class Digits(everstep.Definition):
+    """A rule as a user writes it, with all operators that count."""
+
+    learning_rate = everstep.hyper(1.0)
+    boundary = everstep.option(0)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        digits = t % 7 + 10 * (t // 3 % 5) + 100 * (ops.floor((t + 2) / 4) % 3) + 1000 * (ops.floor(t / 2.5) % 4)
+        digits = digits + ops.where(t > self.boundary, 1e4, 0) + ops.where(self.boundary + 2 <= t, 2e4, 0)
+        digits = digits + ops.where(ops.equal(t, self.boundary + 1), 4e4, 0)
+        digits = digits + ops.where(t < self.boundary + 1.5, 8e4, 0)
+        digits = digits + 1e5 * (hyper.updates % 2) + 2e5 * ops.clip(t - self.boundary, 0, 2)
+        return (digits + 1e6 * (-t % 4) + 1e-9 * hyper.pending) * grad, {}
+
+
+def digits(t, boundary):
+    value = t % 7 + 10 * (t // 3 % 5) + 100 * ((t + 2) // 4 % 3) + 1000 * (int(t / Fraction(5, 2)) % 4)
+    value += 10**4 * (t > boundary) + 2 * 10**4 * (boundary + 2 <= t) + 4 * 10**4 * (t == boundary + 1)
+    value += 8 * 10**4 * (t < boundary + 1.5) + 10**5 * ((t - 1) % 2) + 2 * 10**5 * min(max(t - boundary, 0), 2)
+    return value + 10**6 * (-t % 4)
+
+
+@pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS, harness.TURN + 1), ids=ids)
+def test_rules_of_users_count_exactly(way):
+    for count in counts(way) + ([] if counts_in_int32(way) else [2**53 - 100]):
+        run = started(way, Digits(boundary=count + 6))
+        try:
+            for update in range(count, count + 14):
+                set_updates(run, update)
+                reset(run)
+                run.step(ONES)
+                assert -run.weights()["w"][0] == digits(update + 1, count + 6), (way.name, update)
+        finally:
+            run.close()
+
+
+# Every definition and wrapper, against the float64 oracle.
+
+STEPS = 8
+
+
+def every_definition():
+    for definition_class, settings in battery.CONFIGURED:
+        yield battery.label(definition_class, settings), battery.define(definition_class, settings)
+    yield "AdagradDecay of 3", AdagradDecay(0.1, decay_steps=3)
+
+
+def every_wrapper():
+    for name in sorted(wrappers.MADE):
+        yield name, wrappers.MADE[name](SGD(0.05, momentum=0.5), wrappers.is_dense)
+
+
+def check_from(way, definition, name):
+    start, batches = battery.start_values("float32"), battery.make_batches("float32", STEPS)
+    # The rule sees gradients of the unscaled loss; only targets that differentiate themselves scale it.
+    scaled = wrappers.scaled(batches) if "loss scale" in name else batches
+    fed = batches if way.target == "get_updates" else scaled
+    large = counts(way)[1:]
+    for count in large if harness.FULL else harness.share(large, len(large)):
+        expected, _ = oracle.trajectory(definition, start, scaled, updates=count)
+        run = way.run(lambda: wrappers.bound(way, definition), start, battery.KINDS)
+        try:
+            make_state(run)
+            if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
+                run.optimizer.scale_loss(1.0)
+            set_updates(run, count)
+            for batch in fed:
+                run.step(batch)
+            worst = max(oracle.distance(run.weights()[each], expected[each]) for each in run.trained())
+        finally:
+            run.close()
+        report("oracle", name, way.name, count, "%.0e" % worst)
+        assert worst <= 2 * battery.BOUNDS["float32"], (name, count)
+
+
+@pytest.mark.parametrize("case, way", of_each_way(list(every_definition()), 12), ids=ids)
+def test_every_definition_counts_exactly(case, way):
+    check_from(way, case[1], case[0])
+
+
+@pytest.mark.parametrize("case, way", of_each_way(list(every_wrapper()), 6), ids=ids)
+def test_every_wrapper_counts_exactly(case, way):
+    if case[0] == "noise":
+        pytest.skip("test_noise_is_another_at_each_update, for the names of variables differ")
+    check_from(way, case[1], case[0])
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in (WAYS if harness.FULL else harness.one_of_each_target(WAYS)) if way.sparse], ids=ids
+)
+def test_a_row_takes_the_periods_that_it_missed(way):
+    start = {"table": np.zeros((3, 2), "float32")}
+    for count in counts(way):
+        run = started(way, everstep.lookahead(SGD(1.0, sparse="catch_up"), 6), start, {"table": harness.SPARSE})
+        expected = {}
+        try:
+            set_updates(run, count)
+            taken = {0: [1.0] * 16, 1: [1.0] * 3 + [0.0] * 12 + [1.0], 2: [0.0] * 15 + [1.0]}
+            for step in range(16):
+                rows = np.array([row for row in range(3) if taken[row][step]], "int64")
+                run.step({"table": (np.ones((len(rows), 2), "float32"), rows)})
+            for row, grads in taken.items():
+                expected[row] = list(lookahead(count, 0.0, 0.0, grads))[-1][0]
+            actual = run.weights()["table"]
+        finally:
+            run.close()
+        report("catch_up", way.name, count, "%.0e" % max(abs(actual[row, 0] - expected[row]) for row in expected))
+        for row in expected:
+            assert abs(actual[row, 0] - expected[row]) <= 1e-5, (way.name, count, row)
+
+
+# Sums and counts in float32 scalars.
+
+
+@pytest.mark.parametrize("way", harness.quickest(), ids=ids)
+def test_the_sum_of_schedule_free_grows_by_each_weight(way):
+    """With a constant rate, the sum is the number of updates times the square of the rate."""
+    for count in counts(way)[1:] if harness.FULL else counts(way)[1:2]:
+        definition = ScheduleFreeAdamW(0.25)
+        run = started(way, definition)
+        try:
+            put(run, lambda optimizer: optimizer.scalar("greatest_rate"), np.float32(0.25))
+            put(run, lambda optimizer: optimizer.scalar("weights_sum"), np.float32(count / 16.0))
+            before = np.float32(count / 16.0)
+            addends = 2 ** min(24, int(math.log(before / 2.0**9, 2) + 1e-9))  # one update of so many
+            set_updates(run, count - count % addends - 2)
+            for _ in range(2):
+                run.step(ONES)
+            everstep_sum = everstep.capture(run.optimizer, variables_of(run), session=session_of(run))
+            grown = (float(everstep_sum.scalars["weights_sum"]) - float(before)) * 16
+        finally:
+            run.close()
+        assert abs(grown / addends - 1) <= 1e-3, (way.name, count, grown)
+
+
+def variables_of(run):
+    return [run.variables[name] for name in run.trained()]
+
+
+class Values(object):
+    learning_rate = greatest_rate = np.float32(0.3)
+    averaging_power, rate_power = np.float32(0), np.float32(2)
+    weights_sum = np.float32(0)
+
+
+def test_the_sum_of_schedule_free_stays_right():
+    """From the sum of 2^20 weights on: added one by one in float32, each would be rounded by 4%."""
+    definition, square = ScheduleFreeAdamW(0.3), float(np.float32(0.3)) ** 2
+    start = Values.weights_sum = np.float32(2**20 * square)
+    for t in range(2**20 + 1, 2**20 + 2**12 + 1):
+        new = definition.advance(numpy_ops, Values, Values, np.float64(t))
+        Values.weights_sum = np.float32(new["weights_sum"])
+    assert abs((float(Values.weights_sum) - float(start)) / (2**12 * square) - 1) <= 2e-3
+
+
+def test_a_long_growth_interval_is_counted():
+    optimizer = everstep.loss_scale(SGD(1.0), 8.0, growth_interval=2**26).bind(np)
+    weights = np.zeros(3, "float32")
+    optimizer.make_state([weights])
+    optimizer.scale_loss(1.0)
+    optimizer.scalar("loss_scale/finite")[...] = 2**23 - 1
+    optimizer.counter("updates")[...] = 2**40
+    scales = []
+    for _ in range(9):
+        optimizer.apply_gradients([(np.ones(3, "float32"), weights)])
+        scales.append(float(optimizer.scale_loss(1.0)))
+    assert scales == [8.0] * 7 + [16.0] * 2
+
+
+# The end of the counters of Keras 3 on JAX and torch.
+
+SHORT = [way for way in WAYS if counts_in_int32(way)]
+
+
+@pytest.mark.skipif(not SHORT, reason="every counter here is an int64")
+@pytest.mark.parametrize("wrap", [lambda rule: rule, lambda rule: everstep.accumulate(rule, 1)], ids=["plain", "skips"])
+def test_a_counter_of_int32_ends_with_an_error(wrap):
+    for way in SHORT:
+        run = started(way, wrap(Adam(0.1)))
+        try:
+            jitted = isinstance(run, harness.KerasJitRun)
+            set_updates(run, INT32_END - 2)
+            for _ in range(2):
+                run.step(ONES)
+            before = run.weights()["w"]
+            if jitted:  # nothing can raise there
+                for _ in range(5):
+                    run.step(ONES)
+                assert int(run.array(run.optimizer.iterations)) == INT32_END
+                assert np.all(run.weights()["w"] < before)
+                continue
+            with pytest.raises(StateError, match="the counter of updates .* is 2147418112; .* up to 2147418112"):
+                run.step(ONES)
+            assert np.array_equal(run.weights()["w"], before)
+            for wrong in (2**31 - 3, -5):
+                again = started(way, wrap(Adam(0.1)))
+                set_updates(again, wrong)
+                with pytest.raises(StateError, match="the counter of updates"):
+                    again.step(ONES)
+        finally:
+            run.close()
+
+
+@pytest.mark.skipif(not SHORT, reason="every counter here is an int64")
+def test_restoring_more_updates_than_an_int32_counts_is_an_error():
+    weights = np.zeros(3, "float32")
+    trained = Adam(0.1).bind(np)
+    trained.apply_gradients([(np.ones(3, "float32"), weights)])
+    trained.counter("updates")[...] = 2**31
+    state = everstep.capture(trained, {"w": weights})
+    run = started(SHORT[0], Adam(0.1))
+    with pytest.raises(StateError, match="updates = 2147483648; a counter .* of int32 on (jax|torch) and ends at"):
+        everstep.restore(run.optimizer, state, {"w": run.variables["w"]})
+    assert int(run.array(run.optimizer.iterations)) == 0
+
+
+# Arguments with which a wrapper would do nothing.
+
+
+@pytest.mark.parametrize("make, needle", [
+    (lambda: everstep.clip(Adam()), "needs a bound: give norm, global_norm or value"),
+    (lambda: everstep.clip(Adam(), value_first=True), "needs a bound"),
+    (lambda: everstep.learning_rate_multipliers(Adam(), {}), "got no factors"),
+    (lambda: everstep.decoupled_weight_decay(Adam(), {}), "got no rule for the variables that decay"),
+    (lambda: everstep.decoupled_weight_decay(Adam(), 0.1, include=[]), "got no rule for the variables that decay"),
+    (lambda: everstep.partition({}, default=Adam()), "a rule for each branch"),
+])
+def test_a_wrapper_without_an_effect_is_an_error(make, needle):
+    with pytest.raises(DefinitionError, match=needle):
+        make()
+
+
+def test_numbers_of_a_sweep_may_have_no_effect():
+    everstep.accumulate(Adam(), 1)
+    everstep.decoupled_weight_decay(Adam(), 0.0)
+    everstep.decoupled_weight_decay(Adam(), {"bias": 0.0})
+    everstep.gradient_noise(Adam(), 0.0)
+    everstep.learning_rate_multipliers(Adam(), {}, otherwise=0.5)
+
+
+@pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS), ids=ids)
+def test_clip_goes_around_a_clip_by_value(way):
+    """By hand: (3, 4) scaled to the norm 1 is (0.6, 0.8), of which at most 0.7 is left."""
+    definition = everstep.clip(everstep.clip(SGD(1.0), value=0.7), norm=1.0)
+    run = started(way, definition, {"w": np.zeros(2, "float32")})
+    try:
+        run.step({"w": np.array([3, 4], "float32")})
+        assert np.abs(run.weights()["w"] + [0.6, 0.7]).max() <= 1e-6
+    finally:
+        run.close()
+    with pytest.raises(DefinitionError, match="measures gradients before clip"):
+        everstep.clip(everstep.clip(SGD(1.0), norm=1.0), value=0.7)
+
+
+def test_variable_rows_of_a_moving_average_are_refused_for_their_own_reason():
+    with pytest.raises(RuleError, match='"variable_rows": absent rows never take the values that would be averaged'):
+        everstep.moving_average(Adam(sparse="variable_rows"))
+
+
+class ByRow(everstep.Definition):
+    learning_rate = everstep.hyper(1.0)
+    reads = everstep.option("row_number", choices=("row_number", "place_in_row"))
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * (grad + 0.5 * ops.cast(getattr(hyper, self.reads), grad.dtype)), {}
+
+
+@pytest.mark.parametrize("name", ["row_number", "place_in_row"])
+def test_catch_up_of_a_rule_by_rows_is_refused_when_it_is_built(name):
+    with pytest.raises(RuleError, match='cannot take sparse="catch_up", which replays .* no \'{}\' here'.format(name)):
+        ByRow(reads=name, sparse="catch_up")
+    ByRow(reads=name)
+
+
+class Every(everstep.Definition):
+    """Subtracts 1 at every third update, counted by `hyper.updates`."""
+
+    learning_rate = everstep.hyper(1.0)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad + ops.where(ops.equal(hyper.updates % 3, 0), 1.0, 0.0), {}
+
+
+@pytest.mark.parametrize("way", [way for way in harness.quickest() if way.sparse], ids=ids)
+def test_replayed_updates_have_their_number(way):
+    run = started(way, Every(sparse="catch_up"), {"t": np.zeros((2, 2), "float32")}, {"t": harness.SPARSE})
+    try:
+        set_updates(run, 2**24 - 4)
+        for row in (0, 1, 1, 1, 1, 1, 1, 0):
+            run.step({"t": (np.zeros((1, 2), "float32"), np.array([row], "int64"))})
+        # Updates 2^24 - 4 to 2^24 + 3, of which 2^24 - 4, 2^24 - 1 and 2^24 + 2 are multiples of 3.
+        assert run.weights()["t"][0].tolist() == [-3.0, -3.0]
+    finally:
+        run.close()
