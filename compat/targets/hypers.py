@@ -31,6 +31,7 @@ class Hypers(object):
         bound_value = self.given_hyper(name)
         if not isinstance(bound_value, float):
             kind = "a tensor" if is_tensor(bound_value) else "a callable"
+            kind = "a native schedule" if hasattr(bound_value, "get_config") else kind
             kind = "an everstep schedule" if isinstance(bound_value, Schedule) else kind
             raise HyperValueError(
                 "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
@@ -42,13 +43,21 @@ class Hypers(object):
         checked = declaration.check(type(owner).__name__, value)
         if not isinstance(checked, float):
             raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
-        missing = set(flat(with_hypers(self.definition, {name: checked}), "slot")) - set(flat(self.definition, "slot"))
+        self.definition_with(name, checked)
+        return checked
+
+    def definition_with(self, name, value):
+        """Returns the definition with another value of a hyper; raises HyperValueError if that needs more slots."""
+        definition = with_hypers(self.definition, {name: value})
+        missing = set(flat(definition, "slot")) - set(flat(self.definition, "slot"))
         if missing:
             raise HyperValueError(
                 "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
-                "another {1}".format(type(self).__name__, name, bound_value, ", ".join(sorted(missing)), checked)
+                "another {1}".format(
+                    type(self).__name__, name, self.given_hyper(name), ", ".join(sorted(missing)), value
+                )
             )
-        return checked
+        return definition
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_hyper_names", ()):
@@ -57,6 +66,11 @@ class Hypers(object):
             if item.what == name and issubclass(item.error, AttributeError):
                 raise self.refusal(name)
         raise AttributeError(self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __dir__(self):
+        inherited = getattr(super(Hypers, self), "__dir__", None)  # Python 2 has none
+        names = inherited() if inherited else dir(type(self)) + list(self.__dict__)
+        return sorted(set(names).union(self.__dict__.get("_hyper_names", ())))
 
     def __setattr__(self, name, value):
         if name in self.__dict__.get("_hyper_names", ()):

@@ -138,6 +138,18 @@ class Keras3Target(NewStyleTarget):
     def _schedule_step(self):
         return self._variables[0]
 
+    def _take_schedule(self, schedule):
+        rate, count = self._learning_rate, len(self._variables)
+        self.native_super().__setattr__("learning_rate", schedule)
+        self._tracker.untrack(rate)  # Keras 3.0 keeps the variable, and then cannot load what it saves
+        # A new list, since checkpoints of TensorFlow refuse one that lost an item.
+        is_variable, variables = self._tracker.config["variables"]
+        with module_of(self.native_base).base_optimizer.tracking.DotNotTrackScope():  # it is what tracking appends to
+            self._variables = list(variables)
+        self._tracker.config["variables"] = is_variable, self._variables
+        if self._is_built():
+            self.__dict__["_before_slots"] += len(self._variables) - count
+
     # Counters and scalars.
 
     def counter(self, name):
@@ -152,7 +164,9 @@ class Keras3Target(NewStyleTarget):
     def build(self, variables):
         variables = list(variables)
         if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
-            super(Keras3Target, self).build(variables)
+            # Outside of a function that is being traced: XLA takes no function that creates variables from tensors.
+            with self.backend.at_once(), self.backend.outside():
+                super(Keras3Target, self).build(variables)
 
     def __copy__(self):
         return copy.deepcopy(self)  # as stock, which Keras copies by saving and loading it
@@ -175,11 +189,18 @@ class Keras3Target(NewStyleTarget):
 
     def check_variable(self, variable):
         is_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
-        is_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
+        # A tf.Variable, also one that a strategy made: those have no common class in all versions.
+        is_tensorflow = isinstance(self.backend, TensorFlowBackend) and hasattr(variable, "read_value")
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
-        if not is_keras and not is_tensorflow:
-            raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
+        if not is_keras and (not is_tensorflow or self.backend.is_ref(variable)):
+            raise VariableError(
+                "{} trains keras.Variable{}; got {!r}".format(
+                    type(self).__name__,
+                    " and tf.Variable" if isinstance(self.backend, TensorFlowBackend) else "",
+                    variable,
+                )
+            )
 
     def calls_per_update(self):
         return self.gradient_accumulation_steps or 1

@@ -116,9 +116,18 @@ class NewStyleTarget(SinceV2Target):
         return self._learning_rate if name == "learning_rate" else self._hypers[name]
 
     def set_hyper(self, name, value):
-        if "_hypers" in self.__dict__:  # before, the base class sets its default for an attribute of that name
+        if "_hypers" not in self.__dict__:
+            return  # the base class sets its default for an attribute of that name
+        if name == "learning_rate" and self._is_native_schedule(value):
+            self.replace_by_schedule(name, value)
+            self._take_schedule(value)
+        else:
             checked = self.check_hyper(name, value)
             self.backend.write(self.unwrap(self.read_hyper(name)), self.backend.constant(checked, "float32"))
+
+    def _take_schedule(self, schedule):
+        """Makes a native schedule the base class's learning rate."""
+        raise NotImplementedError
 
     def _given_rate(self):
         """Returns the learning rate in the form that the base class takes: a number or a native schedule."""
