@@ -148,6 +148,10 @@ class Backend(object):
     def slices(self, grad):
         """Returns (values, indices) of a sparse gradient; None for a dense one."""
 
+    def dense(self, grad):
+        """Returns a dense gradient if this one is sparse and the backend cannot compute with that; else itself."""
+        return grad
+
     @required
     def no_rows(self, variable):
         """Returns an empty sparse gradient of a variable."""

@@ -28,7 +28,7 @@ Base class arguments:
   count calls; `t` counts updates. Clipping and decay happen once per update. `everstep.accumulate` keeps sparse
   gradients sparse, and there schedules and `iterations` count updates.
 
-On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there. Counters and int64 slots are
+On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there; sparse ones are made dense. Counters and int64 slots are
 int32, Keras's own integer dtype.
 """
 from __future__ import absolute_import, division, print_function
@@ -233,7 +233,7 @@ class Keras3Target(NewStyleTarget):
 
     def apply(self, grads, trainable_variables=None):
         """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
-        grads = list(grads)
+        grads = [self.backend.dense(grad) for grad in grads]
         if not grads:  # a model with nothing to train
             return
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)

@@ -18,6 +18,7 @@ from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
 from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
+from everstep.optimizers.contract.undecayed import undecayed
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(
@@ -329,6 +330,10 @@ class NewStyleTarget(SinceV2Target):
 
     def constrain(self, variable, write):
         return write  # the base class applies constraints after the step
+
+    def _specialized(self, record):
+        rule = super(NewStyleTarget, self)._specialized(record)
+        return rule if self._use_weight_decay(record.native) else undecayed(rule)
 
     def native_decay(self, variable):
         if "weight_decay" in self.hyper_declarations() or not self.weight_decay:
