@@ -5,8 +5,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.errors import HyperValueError
+from everstep.errors import HyperTypeError, HyperValueError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
+from everstep.optimizers.contract.checks import TEXT, check_number
 
 _RATE = ("learning_rate", "lr")
 
@@ -58,6 +59,18 @@ class Hypers(object):
                 )
             )
         return definition
+
+    def call_hyper(self, name, function):
+        """Returns what a callable hyper gives; raises HyperTypeError unless it is a number or a scalar tensor."""
+        value = function()
+        what = "{}.{}, a callable that returns {!r},".format(type(self).__name__, name, value)
+        if is_tensor(value):
+            self.hyper_declarations()[name][1].check_tensor(what, value)
+        elif isinstance(value, TEXT):
+            raise HyperTypeError("{} takes a number".format(what))
+        else:
+            check_number(what, value)
+        return value
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_hyper_names", ()):

@@ -28,8 +28,8 @@ Base class arguments:
   count calls; `t` counts updates. Clipping and decay happen once per update. `everstep.accumulate` keeps sparse
   gradients sparse, and there schedules and `iterations` count updates.
 
-On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there; sparse ones are made dense. Counters and int64 slots are
-int32, Keras's own integer dtype.
+On JAX and torch sparse gradients (BCOO, COO) are made dense, so `sparse="rows"` needs `dense_ok=True` there. Counters
+and int64 slots are int32, Keras's own integer dtype.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -16,7 +16,7 @@ from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
-from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
+from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
 from everstep.optimizers.contract.undecayed import undecayed
 
@@ -108,7 +108,8 @@ class NewStyleTarget(SinceV2Target):
         value = self.read_hyper(name)
         if self._is_native_schedule(value):
             return value(self._schedule_step())
-        return value() if callable(value) and not isinstance(value, Schedule) and not is_tensor(value) else value
+        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
+        return self.call_hyper(name, value) if is_function else value
 
     def read_hyper(self, name):
         value = self.given_hyper(name)
@@ -145,7 +146,13 @@ class NewStyleTarget(SinceV2Target):
         """Returns the present value of a learning rate that is not a number, for callers of the base class."""
         rate = self.given_hyper("learning_rate")
         if not isinstance(rate, Schedule):
-            return self.backend.tensor(rate() if callable(rate) and not is_tensor(rate) else rate)
+            try:
+                rate = self.call_hyper("learning_rate", rate) if callable(rate) and not is_tensor(rate) else rate
+            except HyperTypeError:
+                if "_hypers" in self.__dict__:
+                    raise
+                rate = 0.0  # while it is bound; the first step raises the error
+            return self.backend.tensor(rate)
         tracer = Tracer(self.backend, "float32")
         updates = self.backend.cast(self.read_counter("updates"), "float32")
         value = rate.value(tracer, tracer.leaf(lambda: updates, shape=()))
@@ -217,11 +224,12 @@ class NewStyleTarget(SinceV2Target):
         """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
         Raises:
+            NotBuiltError: `build` was not called.
             SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
                 log a line and continue with a fresh optimizer.
         """
         if not self._is_built():
-            raise SlotError(
+            raise NotBuiltError(
                 "{} has no slots yet; call build(trainable_variables) before set_weights".format(type(self).__name__)
             )
         self._give(list(weights))

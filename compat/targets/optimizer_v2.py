@@ -47,7 +47,7 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
-from everstep.errors import HyperTypeError, HyperValueError, SlotError, VariableError
+from everstep.errors import HyperTypeError, HyperValueError, NotBuiltError, SlotError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
@@ -105,7 +105,7 @@ class OptimizerV2Target(SinceV2Target):
             return value
         if self._is_native_schedule(value):
             return value(self.backend.tf.cast(self.iterations, "float32"))
-        return value() if callable(value) else value
+        return self.call_hyper(name, value) if callable(value) and not is_tensor(value) else value
 
     def read_hyper(self, name):
         return self._hyper[attribute(name)]
@@ -270,6 +270,7 @@ class OptimizerV2Target(SinceV2Target):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
+            NotBuiltError: there are no weights before the first step.
             SlotError: the number of weights or a shape differs. It is not a ValueError: Keras's `load_model` catches
                 that, logs a line and continues with a fresh optimizer.
         """
@@ -277,7 +278,7 @@ class OptimizerV2Target(SinceV2Target):
         expected = [self.backend.shape(weight) for weight in self.weights]
         if shapes != expected:
             names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, expected)]
-            raise SlotError(
+            raise (SlotError if expected else NotBuiltError)(
                 "{} has {} weights, {}; got {} of shapes {}{}".format(
                     type(self).__name__,
                     len(expected),

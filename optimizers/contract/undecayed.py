@@ -6,7 +6,7 @@ from everstep.optimizers.contract.trees import flat
 
 
 class Undecayed(Wrapper):
-    """Shows `inner` a `weight_decay` of 0, at all levels. The engine uses it; its slots and hypers are those of `inner`.
+    """Shows `inner` a `weight_decay` of 0, at all levels. Its slots and hypers are those of `inner`.
 
     Args:
         inner: The definition that updates.
