@@ -26,7 +26,6 @@ A hyper that is a callable is called when a train function is built.
 """
 from __future__ import absolute_import, division, print_function
 
-import functools
 import sys
 from collections import OrderedDict
 
@@ -99,9 +98,7 @@ class GetUpdatesTarget(Target):
     # Hypers.
 
     def hyper(self, name):
-        value = self._hypers[name]
-        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
-        return functools.partial(self.call_hyper, name, value) if is_function else value
+        return self.lazy_hyper(name, self._hypers[name])
 
     def read_hyper(self, name):
         return self._hypers[name]

@@ -1,6 +1,7 @@
 """Reads and sets the hypers of a bound optimizer, by flat name or as attributes (`optimizer.beta_1 = 0.8`)."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 from collections import OrderedDict
 
 import numpy as np
@@ -72,6 +73,11 @@ class Hypers(object):
             check_number(what, value)
         return value
 
+    def lazy_hyper(self, name, value):
+        """Returns a hyper's value for graphs: a callable is called, and checked, when the engine reads it."""
+        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
+        return functools.partial(self.call_hyper, name, value) if is_function else value
+
     def __getattr__(self, name):
         if name in self.__dict__.get("_hyper_names", ()):
             return self.read_hyper(self._hyper_names[name])
@@ -97,7 +103,12 @@ class Hypers(object):
         hypers = self.__dict__.get("_hyper_names", ()) if name in _RATE else ()
         rates = [hyper for hyper in hypers if hypers[hyper].endswith("/learning_rate")]
         if rates and "learning_rate" not in hypers:
-            return "{} has no one learning rate; it has {}".format(type(self).__name__, ", ".join(rates))
+            return (
+                "{} has no one learning rate; it has {}. Set each, in a callback too: LambdaCallback(on_epoch_begin="
+                "lambda epoch, logs: setattr(optimizer, {!r}, 0.1))".format(
+                    type(self).__name__, ", ".join(rates), rates[0]
+                )
+            )
         return None
 
 
