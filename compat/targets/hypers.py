@@ -6,9 +6,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.errors import HyperTypeError, HyperValueError
+from everstep.errors import HyperValueError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
-from everstep.optimizers.contract.checks import TEXT, check_number
+from everstep.optimizers.contract.checks import check_number
 
 _RATE = ("learning_rate", "lr")
 
@@ -67,8 +67,6 @@ class Hypers(object):
         what = "{}.{}, a callable that returns {!r},".format(type(self).__name__, name, value)
         if is_tensor(value):
             self.hyper_declarations()[name][1].check_tensor(what, value)
-        elif isinstance(value, TEXT):
-            raise HyperTypeError("{} takes a number".format(what))
         else:
             check_number(what, value)
         return value
