@@ -39,6 +39,7 @@ from everstep.optimizers.contract.schedule import (
     Warmup,
 )
 from everstep.optimizers.contract.types import HyperValue, NativeOptimizer
+from everstep.optimizers.contract.undecayed import Undecayed
 from everstep.optimizers.wrappers.accumulate import accumulate
 from everstep.optimizers.wrappers.centralize import centralize
 from everstep.optimizers.wrappers.clip import clip
@@ -117,7 +118,8 @@ def register(module):
 
 def _native_classes(module):
     api = find(module)
-    return [api.native_class(each) for each in Definition.registered() if each not in (Composite, Wrapper)]
+    internal = Composite, Wrapper, Undecayed
+    return [api.native_class(each) for each in Definition.registered() if each not in internal]
 
 
 __all__ = [

@@ -18,6 +18,10 @@ class DefinitionError(EverstepError, TypeError):
     """The class of a definition is declared wrongly, or a definition is built with arguments that do not fit."""
 
 
+class NativeArgumentError(DefinitionError, ValueError):
+    """The native base class refuses the value of a keyword, such as two bounds for clipping."""
+
+
 class HyperTypeError(EverstepError, TypeError):
     """The value of a hyper or option is of the wrong type."""
 
@@ -60,6 +64,10 @@ class VariableError(EverstepError, TypeError):
 
 class SlotError(EverstepError, KeyError):
     """A slot does not exist, or does not exist yet."""
+
+
+class NotBuiltError(SlotError, ValueError):
+    """Weights were set before the slots exist."""
 
 
 class ConfigError(EverstepError, ValueError):

@@ -11,11 +11,13 @@ import importlib
 import json
 import logging
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 import everstep
+import harness
 from everstep.compat.targets import detect
 from everstep.errors import (
     ConfigError,
@@ -26,7 +28,21 @@ from everstep.errors import (
     TargetError,
     VariableError,
 )
-from everstep.optimizers import SGD, Adam, QHAdam
+from everstep.optimizers import (
+    LAMB,
+    LARS,
+    SGD,
+    SGDW,
+    Adam,
+    AdamW,
+    Lion,
+    NadamW,
+    NovoGrad,
+    QHAdam,
+    RAdam,
+    ScheduleFreeAdamW,
+)
+from everstep.optimizers.contract import flat, with_hypers
 
 
 def available_modules(*names):
@@ -41,6 +57,13 @@ def available_modules(*names):
             bases.add(api.base)
             modules.setdefault(api.target.name, []).append((name, module))
     return modules
+
+
+def package_of(name, module):
+    """Returns the package with the layers of a module, which `name` names as detect.known_modules does."""
+    if detect.find(module).target.name == "keras3":
+        return module
+    return importlib.import_module("tf_keras") if name.startswith("tf_keras") else sys.modules["tensorflow"].keras
 
 
 def difference(some, others):
@@ -65,6 +88,7 @@ class Api(object):
     compile_options = {}  # extra arguments of `compile` in comparisons with stock
     native = {}  # keywords of `bind` that the config keeps, beside those that every Keras has
     wrong_native = []  # (keywords that `bind` refuses, words of the error), beside decay and nonsense
+    refuses_two_bounds = False  # whether stock refuses clipnorm with global_clipnorm
     initial_epoch = {}  # arguments that `fit` needs after BackupAndRestore
 
     def __init__(self, module, keras):
@@ -132,9 +156,7 @@ class Keras2(Api):
 
     def __init__(self, name, module):
         self.tf = importlib.import_module("tensorflow")
-        super(Keras2, self).__init__(
-            module, importlib.import_module("tf_keras") if name.startswith("tf_keras") else self.tf.keras
-        )
+        super(Keras2, self).__init__(module, package_of(name, module))
         self.K, self.eager = self.keras.backend, self.tf.executing_eagerly()
 
     def build(self, dense=False, **output):
@@ -296,6 +318,53 @@ class SharedTests(object):
         optimizer = SGD(0.1, momentum=0.9).bind(self.api.module)
         optimizer.momentum = 0.0
         assert self.api.number(optimizer.momentum) == 0.0
+
+    def test_a_rate_that_becomes_a_native_schedule(self):
+        """As stock, through fit, in the config and in the list of variables."""
+        api, weights = self.api, []
+        ours, stock = api.ours_and_stock("nesterov")
+        for optimizer in (stock, ours):
+            model = api.compiled(optimizer, dense=True)
+            for rate in (None, api.schedule(0.1, 0.5, 4)):
+                if rate is not None:
+                    optimizer.learning_rate = rate
+                    api.compile(model, optimizer)
+                api.fit(model, batch=16)
+            weights.append(model.get_weights())
+        assert difference(*weights) <= api.BOUND
+        copy = api.round_trip(ours)
+        assert ours.definition.learning_rate is rate or ours.definition.learning_rate.get_config() == rate.get_config()
+        assert copy.get_config()["learning_rate"] == ours.get_config()["learning_rate"]
+        api.fit(api.compiled(copy, dense=True), batch=16)
+        shapes = [[value.shape for value in api.optimizer_values(each)] for each in (ours, copy)]
+        assert shapes[0] == shapes[1]
+        ours.learning_rate = api.schedule(0.2, 0.5, 4)
+        if api.target == "optimizer_v2":  # stock takes a number again; the others refuse it, as ours do
+            ours.learning_rate = 0.25
+            assert api.number(ours.learning_rate) == ours.get_config()["learning_rate"] == 0.25
+            with pytest.raises(HyperValueError):
+                ours.lr = -1.0
+        else:
+            with pytest.raises(HyperValueError, match="a native schedule"):
+                ours.learning_rate = 0.25
+
+    def test_a_hyper_that_cannot_become_a_schedule(self):
+        api = self.api
+        for definition in (SGD(lambda: 0.1), SGD(everstep.InverseTimeDecay(0.1))):
+            with pytest.raises(HyperValueError, match="cannot be set"):
+                definition.bind(api.module).learning_rate = api.schedule()
+        with pytest.raises(HyperValueError):
+            SGD(0.1).bind(api.module).momentum = api.schedule()  # no slot, or no schedules but for the rate
+
+    def test_errors_are_value_errors(self):
+        """As in stock: people catch them."""
+        bounds = [{"clipnorm": 1.0, "global_clipnorm": 1.0}]
+        for native in bounds if self.api.refuses_two_bounds else []:
+            with pytest.raises(ValueError, match="clipnorm"):
+                SGD().bind(self.api.module, **native)
+        if self.api.target != "keras3":  # that keeps the weights for `build`
+            with pytest.raises(ValueError, match="build|first step"):
+                Adam().bind(self.api.module).set_weights([np.ones(3)])
 
     def test_callbacks_of_the_rate(self):
         api, callbacks = self.api, self.api.keras.callbacks
@@ -523,6 +592,19 @@ class OwnDecay(everstep.Definition):
         return hyper.learning_rate * grad + hyper.weight_decay * var, {}
 
 
+DECAYING = [  # they declare a weight decay; the factors leave enough decay to see
+    AdamW(0.1, weight_decay=0.5), LAMB(0.1, weight_decay=0.5), LARS(0.1, weight_decay=0.5, trust_coefficient=0.1),
+    Lion(0.1, weight_decay=0.5), NadamW(0.1, weight_decay=0.5), NovoGrad(0.1, weight_decay=0.5),
+    RAdam(0.1, weight_decay=0.5), SGDW(0.1, weight_decay=0.5), ScheduleFreeAdamW(0.1, weight_decay=0.5),
+    everstep.decoupled_weight_decay(SGD(0.1), 0.5),
+    everstep.accumulate(everstep.clip(everstep.decoupled_weight_decay(Adam(0.1), 0.5), norm=1.0), 1),
+]
+
+
+def without_decay(definition):
+    return with_hypers(definition, {name: 0.0 for name in flat(definition, "hyper") if "weight_decay" in name})
+
+
 class Interruption(Exception):
     """Simulates the end of the process."""
 
@@ -550,6 +632,57 @@ class NewKerasTests(object):
         for definition in (OwnDecay(), everstep.accumulate(OwnDecay(), 2)):
             with pytest.raises(DefinitionError, match="already has a weight_decay"):
                 definition.bind(api.module, weight_decay=0.1)
+
+    def excluding(self, optimizer, by):
+        """Returns a kernel and a bias after three steps that exclude the bias from weight decay."""
+        api = self.api
+        kernel, bias = api.variable([[1.0, 2.0]], name="kernel"), api.variable([2.0, 1.0], name="bias")
+        optimizer.exclude_from_weight_decay(**({"var_list": [bias]} if by == "list" else {"var_names": ["bia"]}))
+        step = api.stepper(optimizer, [(api.tensor([[1.0, -1.0]]), kernel), (api.tensor([0.5, 1.0]), bias)])
+        for _ in range(3):
+            step()
+        return [api.array(kernel), api.array(bias)]
+
+    @pytest.mark.parametrize("by", ["list", "names"])
+    def test_exclude_from_the_decay_of_adamw_as_stock(self, by):
+        api, arguments = self.api, {"learning_rate": 0.1, "weight_decay": 0.5}
+        stock = self.excluding(api.stock("AdamW", **arguments), by)
+        assert difference(self.excluding(AdamW(**arguments).bind(api.module), by), stock) <= 1e-5
+        excluded = api.stock("AdamW", **arguments)
+        excluded.exclude_from_weight_decay(**({"var_names": ["bia"]}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # equal rows, see docs/from_native.md
+            migrated = everstep.from_native(excluded)
+        assert difference(self.excluding(migrated.bind(api.module), "names"), stock) <= 1e-5
+        assert everstep.Definition.from_config(migrated.get_config()) == migrated
+
+    def test_from_native_keeps_a_list_of_variables(self):
+        api, results = self.api, []
+        for native in ({"weight_decay": 0.5}, {}):
+            kernel, bias = api.variable([[1.0, 2.0]], name="kernel"), api.variable([2.0, 1.0], name="bias")
+            stock = api.stock("Adam" if native else "AdamW", **dict({"learning_rate": 0.1}, **native))
+            stock.exclude_from_weight_decay(var_list=[kernel])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                definition = everstep.from_native(stock)
+            pairs = [(api.tensor([[1.0, -1.0]]), kernel), (api.tensor([0.5, 1.0]), bias)]
+            for optimizer in (definition.bind(api.module), stock):
+                kernel.assign([[1.0, 2.0]])
+                bias.assign([2.0, 1.0])
+                step = api.stepper(optimizer, pairs)
+                step()
+                step()
+                results.append([api.array(kernel), api.array(bias)])
+            assert difference(results[-2], results[-1]) <= 1e-5
+
+    @pytest.mark.parametrize("definition", DECAYING, ids=lambda each: type(each).__name__)
+    def test_exclude_from_a_definitions_own_decay(self, definition):
+        if definition not in harness.share(DECAYING, 4):
+            return
+        both = definition, without_decay(definition)
+        results = [self.excluding(each.bind(self.api.module), "names") for each in both]
+        assert same(results[0][1:], results[1][1:])
+        assert difference(results[0][:1], results[1][:1]) > 1e-3
 
     @pytest.mark.parametrize("accumulated", [False, True])
     def test_backup_and_restore(self, tmpdir, accumulated):

@@ -240,6 +240,10 @@ def reads_slot(name):
     return lambda world: Adam().bind(world.module).get_slot(world.w, name)
 
 
+def whole(world):
+    return [(world.array(GRAD), world.w)]
+
+
 def twice(world):
     optimizer = everstep.accumulate(SGD(), 2).bind(world.module)
     other = world.variable(START[0])
@@ -741,6 +745,17 @@ CASES = [
         "a list of arrays",
     ),
     # Kinds of variables
+    # Callables
+    Case("rate = lambda: None", ALL, steps(whole, lambda: SGD(lambda: None)), errors.HyperTypeError, "number"),
+    Case("rate = lambda: text", ALL, steps(whole, lambda: SGD(lambda: "0.1")), errors.HyperTypeError, "number"),
+    Case(
+        "rate = lambda: vector",
+        ALL,
+        steps(whole, lambda: SGD(lambda: np.array([0.1, 0.2], "float32"))),
+        errors.HyperTypeError,
+        "scalar",
+    ),
+    Case("momentum = lambda: {}", ALL, steps(whole, lambda: SGD(0.1, lambda: {})), errors.HyperTypeError, "number"),
     Case(
         "a ref variable for OptimizerV2",
         ("ref and v2",),

@@ -291,3 +291,48 @@ def test_zz_results():
     if os.environ.get("EVERSTEP_TABLE"):
         with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".stock.json"), "w") as file:
             json.dump([list(key) + [far] for key, far in rows], file, indent=0)
+
+
+FUNCTIONS = {  # arguments of which OptimizerV2 takes functions; its config holds their present number
+    "momentum 0": ("RMSprop", lambda: {"momentum": lambda: 0.0}),
+    "momentum": ("SGD", lambda: {"momentum": lambda: 0.5}),
+    "rate": ("SGD", lambda: {"learning_rate": halving()}),
+    "beta": ("Adam", lambda: {"beta_1": lambda: 0.5}),
+}
+
+
+def halving():
+    """Returns a function that gives 0.1, and 0.05 once `calls` is set."""
+    rate = lambda: 0.05 if rate.late else 0.1  # noqa: E731
+    rate.late = False
+    return rate
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("way", [way for way in keras_ways() if way.name == "optimizer_v2 eager"], ids=ids)
+def test_follows_functions(way, name):
+    """Stock RMSprop takes epsilon into the root for any callable momentum, 0 too."""
+    import tensorflow as tf
+
+    stock, make = FUNCTIONS[name]
+    results = []
+    for migrated in (False, True):
+        arguments = dict({"learning_rate": 0.1}, **make())
+        optimizer = make_stock(way, stock, arguments.pop("learning_rate"), dict(arguments, epsilon=0.5)
+                               if stock != "SGD" else arguments)
+        functions = [value for value in optimizer._hyper.values() if hasattr(value, "late")]
+        optimizer = migrate(optimizer).bind(way.module) if migrated else optimizer
+        weight = tf.Variable([1.0, 2.0])
+        for step in range(5):
+            for function in functions:
+                function.late = step > 2
+            optimizer.apply_gradients([(tf.constant([0.5, -0.25]), weight)])
+        results.append(weight.numpy())
+    assert abs(results[0] - results[1]).max() <= 1e-6
+
+
+def test_a_rate_that_is_a_function_on_keras_3():
+    way = FIRST_WAYS.get("keras3")
+    if way is not None:
+        rate = halving()
+        assert migrate(way.stock.SGD(rate)).learning_rate is rate

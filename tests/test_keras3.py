@@ -42,6 +42,7 @@ class Keras3(keras_suite.Api):
         ({"ema_momentum": 2.0, "use_ema": True}, "ema_momentum"),
         ({"clipnorm": 1.0, "global_clipnorm": 1.0}, "clipnorm"),
     ]
+    refuses_two_bounds = True
     initial_epoch = {"initial_epoch": 2} if OLD else {}  # Keras 3.0 forgets the epoch
 
     def build(self, dense=False):

@@ -12,6 +12,8 @@ import pytest
 import everstep
 import harness
 import oracle
+import test_battery as battery
+import test_wrappers_battery
 from everstep.errors import UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
 from keras_suite import available_modules
@@ -623,3 +625,160 @@ def test_a_compiled_model_is_exported(tmp_path, export):
         (name, spec), = served.structured_input_signature[1].items()  # Keras 3.0 exports another input dtype
         outputs, = served(**{name: tf.constant(TEXTS[:4], spec.dtype)}).values()
     assert np.allclose(outputs.numpy(), model.predict(TEXTS[:4], verbose=0), atol=1e-6)
+
+
+# Variables that Keras did not make.
+
+
+class Line(object):
+    """A model of tf.Module: y = x w + b."""
+
+    def __init__(self):
+        self.w = tf.Variable(tf.ones((3, 2)), name="line/w")
+        self.b = tf.Variable(tf.zeros(2), name="line/b", constraint=lambda value: tf.clip_by_value(value, -0.15, 1.0))
+
+    def step(self, optimizer):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.constant([[1.0, 2.0, 3.0]]) @ self.w + self.b) ** 2)
+        grads = tape.gradient(loss, [self.w, self.b])
+        optimizer.apply_gradients(zip(grads, [self.w, self.b]))
+
+
+@on_tensorflow
+@pytest.mark.parametrize("way", ["eager", "function", "xla"])
+@pytest.mark.parametrize("native", [{}, {"weight_decay": 0.1, "clipnorm": 0.5, "use_ema": True}], ids=["plain", "all"])
+def test_tf_variables_as_stock(way, native):
+    results = []
+    for optimizer in (Adam(0.1).bind(keras, **native), keras.optimizers.Adam(0.1, **native)):
+        line = Line()
+        step = lambda line=line, optimizer=optimizer: line.step(optimizer)  # noqa: E731
+        if way == "xla":
+            optimizer.build([line.w, line.b])
+        step = step if way == "eager" else tf.function(step, jit_compile=way == "xla")
+        for _ in range(5):
+            step()
+        optimizer.finalize_variable_values([line.w, line.b])
+        results.append([line.w.numpy(), line.b.numpy()])
+    assert max(abs(a - b).max() for a, b in zip(*results)) <= 1e-5
+    assert results[0][1].min() >= -0.15  # the constraint
+
+
+@on_tensorflow
+def test_a_step_on_a_tf_variable_with_a_sparse_gradient():
+    results = []
+    for optimizer in (Adam(0.1).bind(keras), keras.optimizers.Adam(0.1)):
+        table = tf.Variable(np.ones((4, 2), "float32"), name="table")
+        for row in (1, 3, 1):
+            grad = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([row]), tf.constant([4, 2]))
+            optimizer.apply_gradients([(grad, table)])
+        results.append(table.numpy())
+    assert abs(results[0] - results[1]).max() <= 1e-5
+    optimizer, table = SGD(1.0, momentum=0.5, sparse="rows").bind(keras), tf.Variable(np.ones((4, 2), "float32"))
+    optimizer.apply_gradients([(tf.IndexedSlices(tf.ones((1, 2)), tf.constant([2])), table)])
+    assert table.numpy()[:, 0].tolist() == [1.0, 1.0, 0.0, 1.0]
+
+
+@on_tensorflow
+def test_a_state_of_tf_variables():
+    line, optimizer = Line(), everstep.moving_average(Adam(0.1)).bind(keras)
+    line.step(optimizer)
+    state = everstep.capture(optimizer, [line.w, line.b])
+    assert {name.split(":")[0] for name in state.slots} == {"line/w", "line/b"}
+    other, resumed = Line(), everstep.moving_average(Adam(0.1)).bind(keras)
+    other.w.assign(line.w)
+    other.b.assign(line.b)
+    everstep.restore(resumed, state, [other.w, other.b])
+    for each, each_optimizer in ((line, optimizer), (other, resumed)):
+        each.step(each_optimizer)
+    assert np.array_equal(line.w.numpy(), other.w.numpy())
+    for wrong in (tf.constant([1.0]), np.ones(1, "float32")):
+        with pytest.raises(everstep.errors.VariableError, match="keras.Variable and tf.Variable"):
+            Adam().bind(keras).apply_gradients([(tf.constant([1.0]), wrong)])
+
+
+@on_tensorflow
+def test_a_checkpoint_after_the_rate_became_a_schedule(tmp_path):
+    """Stock cannot save one: TensorFlow refuses the list that lost a variable."""
+    if not hasattr(tf, "Module") or not hasattr(keras.optimizers.Optimizer, "_untrack_variable"):
+        pytest.skip("an optimizer of Keras 3.0 cannot be in a checkpoint")
+    results = []
+    for path in (None, str(tmp_path / "saved-1")):
+        weight, optimizer = keras.Variable([1.0, 2.0]), SGD(0.5, momentum=0.5).bind(keras)
+        optimizer.learning_rate = keras.optimizers.schedules.InverseTimeDecay(0.5, 1, 1.0)
+        optimizer.build([weight])
+        checkpoint = tf.train.Checkpoint(weight=weight.value, optimizer=optimizer)
+        if path is None:
+            optimizer.apply([tf.ones(2)], [weight])
+            checkpoint.save(str(tmp_path / "saved"))
+        else:
+            checkpoint.restore(path).assert_consumed()
+        optimizer.apply([tf.ones(2)], [weight])
+        results.append(weight.numpy())
+    assert np.array_equal(*results)
+
+
+# Sparse gradients on JAX and torch, which Keras's own layers do not make.
+
+
+def sparse_gradient(values, rows, count):
+    if BACKEND == "jax":
+        sparse = importlib.import_module("jax.experimental.sparse")
+        return sparse.BCOO((jnp.asarray(values), jnp.asarray(rows)[:, None]), shape=(count,) + values.shape[1:])
+    return torch.sparse_coo_tensor(
+        torch.tensor([rows]), torch.tensor(values), (count,) + values.shape[1:], check_invariants=True
+    )
+
+
+SPARSE_VALUES = np.array([[0.5, -0.25], [0.25, 0.5], [1.0, -1.0]], "float32")
+SPARSE_ROWS = [3, 1, 3]  # one of them comes twice
+
+
+def trained_on(definition, grad, jitted, **native):
+    start = np.linspace(0.2, 0.8, 10).reshape(5, 2).astype("float32")
+    weight, optimizer = keras.Variable(start), definition.bind(keras, **native)
+    optimizer.build([weight])
+    if not jitted:
+        for _ in range(3):
+            optimizer.apply([grad], [weight])
+        return keras.ops.convert_to_numpy(weight.value)
+    step = jax.jit(optimizer.stateless_apply)
+    values, state = [weight.value], [variable.value for variable in optimizer.variables]
+    for _ in range(3):
+        values, state = step(state, [grad], values)
+    return np.array(values[0])
+
+
+def named_definitions():
+    named = [(each.__name__, battery.define(each, {})) for each in battery.definition_classes()]
+    for name, make in sorted(test_wrappers_battery.MADE.items()):
+        named.append((name, make(Adam(0.05), lambda variable: len(variable.shape) == 2)))
+    return [(name, definition) for name, definition in named if definition.stages == 1 and "loss scale" not in name]
+
+
+@not_on_tensorflow
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name, definition", harness.share(named_definitions(), 6))
+def test_sparse_gradients_are_made_dense(name, definition, jitted):
+    if jitted and BACKEND != "jax":
+        return
+    dense = np.zeros((5, 2), "float32")
+    np.add.at(dense, SPARSE_ROWS, SPARSE_VALUES)
+    sparse = sparse_gradient(SPARSE_VALUES, SPARSE_ROWS, 5)
+    expected = trained_on(definition, keras.ops.convert_to_tensor(dense), jitted)
+    assert abs(trained_on(definition, sparse, jitted) - expected).max() <= 1e-7
+
+
+@not_on_tensorflow
+def test_sparse_gradients_as_stock():
+    """Stock's SGD takes them on JAX and torch; its clipping does not."""
+    sparse, results = sparse_gradient(SPARSE_VALUES, SPARSE_ROWS, 5), []
+    weight = keras.Variable(np.ones((5, 2), "float32"))
+    keras.optimizers.SGD(0.1).apply([sparse], [weight])
+    results.append(keras.ops.convert_to_numpy(weight.value))
+    weight.assign(np.ones((5, 2), "float32"))
+    SGD(0.1).bind(keras).apply([sparse], [weight])
+    assert abs(results[0] - keras.ops.convert_to_numpy(weight.value)).max() <= 1e-7
+    clipped = trained_on(SGD(0.1), sparse, False, clipnorm=0.5, weight_decay=0.1, use_ema=True)
+    assert np.isfinite(clipped).all()
+    with pytest.raises(everstep.errors.GradientError, match="shape"):
+        trained_on(SGD(0.1), sparse_gradient(SPARSE_VALUES, SPARSE_ROWS, 7), False)

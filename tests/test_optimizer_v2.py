@@ -30,6 +30,10 @@ NAME, MODULE = HERE[0]
 class OptimizerV2Keras(keras_suite.Keras2):
     wrong_native = [({"lr": 0.1}, "learning_rate")]
 
+    @property
+    def refuses_two_bounds(self):
+        return hasattr(self.base, "_transform_gradients")  # from TF 2.4 on
+
 
 API = OptimizerV2Keras(NAME, MODULE)
 tf, keras, K, BASE, EAGER, INPUTS, OUTPUTS = API.tf, API.keras, API.K, API.base, API.eager, API.INPUTS, API.OUTPUTS

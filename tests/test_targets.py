@@ -3,12 +3,14 @@ from __future__ import absolute_import, division, print_function
 
 import ast
 import collections
+import gc
 import glob
 import importlib
 import inspect
 import os
 import re
 import sys
+import weakref
 
 import numpy
 import pytest
@@ -375,3 +377,31 @@ def test_what_is_unsupported_raises(target, item):
             TRIGGERS[item.what](module)
     assert isinstance(caught.value, EverstepError)
     assert all(piece in str(caught.value) for piece in re.split(r"{.*?}", item.text)), caught.value
+
+
+HERE = sorted(((name, module) for name, module, target in CASES if target), key=lambda case: case[0])
+
+
+@pytest.mark.parametrize("name, module", HERE, ids=[name for name, _ in HERE])
+def test_hypers_are_listed(name, module):
+    assert {"learning_rate", "lr", "beta_1", "epsilon"} <= set(dir(Adam().bind(module)))
+
+
+@pytest.mark.parametrize("name, module", HERE, ids=[name for name, _ in HERE])
+def test_redefined_definitions_are_collected(name, module):
+    """A notebook defines the same class again and again. Only the last one is known to loaders."""
+    kept = []
+    for _ in range(4):
+
+        class Redefined(everstep.Definition):
+            learning_rate = everstep.hyper(0.1)
+
+            def update(self, ops, grad, var, slots, hyper, t):
+                return hyper.learning_rate * grad, {}
+
+        optimizer = Redefined().bind(module)
+        kept.append((weakref.ref(Redefined), weakref.ref(type(optimizer))))
+        assert Redefined.native_class(module) is type(optimizer)
+        del Redefined, optimizer
+    gc.collect()
+    assert [[reference() is not None for reference in references] for references in kept[:-1]] == [[False, False]] * 3

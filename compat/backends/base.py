@@ -199,6 +199,10 @@ class Backend(object):
     def slices(self, grad):
         """Returns (values, indices) of a sparse gradient; None for a dense one."""
 
+    def dense(self, grad):
+        """Returns a dense gradient if this one is sparse and the backend cannot compute with that; else itself."""
+        return grad
+
     @required
     def sparse(self, values, rows, like):
         """Returns a sparse gradient of given values and row numbers, both array-like; `like` is the one to replace.

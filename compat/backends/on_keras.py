@@ -9,7 +9,7 @@ from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
 class KerasBackend(Backend):
     """Keras 3 variables on JAX or torch. Values are eager or, in a jitted function, traced.
 
-    Gradients are dense, so no verb writes rows.
+    Gradients are dense, so no verb writes rows. `dense` converts sparse ones.
 
     Args:
         keras: the module `keras`.
@@ -70,6 +70,11 @@ class KerasBackend(Backend):
 
     def copy(self, value, variable):
         return self.keras.ops.copy(value)
+
+    def dense(self, grad):
+        if self.name == "jax":
+            return grad.todense() if hasattr(grad, "todense") else grad
+        return grad.to_dense() if getattr(grad, "is_sparse", False) else grad
 
     def rows_of(self, variable):
         return variable.shape[0]

@@ -12,8 +12,8 @@ from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
+from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
 from everstep.optimizers.contract import schedule as schedules
-from everstep.optimizers.contract import with_hypers
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
@@ -159,11 +159,25 @@ def _of_instance(optimizer):
         if target.name == "tf_train":
             return entry, _attributes(optimizer, entry), optimizer
         try:
-            return entry, optimizer.get_config(), optimizer
+            return entry, dict(optimizer.get_config(), **_functions(optimizer, entry)), optimizer
         except AttributeError:  # get_config of Ftrl fails in TF 1.14; when 1.15 is the minimum, this can go
             attributes = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
             return entry, attributes, optimizer
     raise UnsupportedError("{!r} is an optimizer of no API that everstep knows".format(optimizer))
+
+
+def _functions(optimizer, entry):
+    """Returns `{stock argument: value}` of those given as a callable or tensor. A config has their present numbers."""
+    given = getattr(optimizer, "_hyper", None) or {"learning_rate": getattr(optimizer, "_learning_rate", None)}
+    functions = {}
+    for name in set(given).intersection(entry.names):
+        value = given[name]
+        if not is_tensor(value) and callable(value) and not hasattr(value, "get_config"):
+            functions[name] = value
+        # An eager tensor is a number. But stock treats a tensor of 0 as a momentum, and the number 0 as none.
+        elif is_tensor(value) and not hasattr(value, "assign") and not (hasattr(value, "numpy") and value.numpy()):
+            functions[name] = value
+    return functions
 
 
 def _attributes(optimizer, entry):
@@ -212,9 +226,11 @@ class _Migration(object):
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
         arguments["learning_rate"] = self._rate()
         rule = entry.make(arguments, **more)
-        decay = config.get("weight_decay")
-        if decay and "weight_decay" not in entry.names:
-            rule = decoupled_weight_decay(rule, decay)
+        decay, exclude = config.get("weight_decay"), self._not_decayed()
+        if decay and exclude and isinstance(rule, Decoupled):
+            rule = _without_decay(rule)
+        if decay and not isinstance(rule, Decoupled):
+            rule = decoupled_weight_decay(rule, decay, exclude=exclude)
         if config.get("use_ema"):
             rule = self._averaged(rule)
         steps = config.get("gradient_accumulation_steps")
@@ -227,6 +243,19 @@ class _Migration(object):
         early = self.optimizer is not None and "_clip_gradients" in type(self.optimizer).apply.__code__.co_names
         # Keras 3.0 clips the gradients of each call. Later versions clip the accumulated gradient.
         return self._clipped(accumulate(rule, steps)) if early else accumulate(self._clipped(rule), steps)
+
+    def _not_decayed(self):
+        """Returns the rules of the variables that the optimizer excludes from its weight decay."""
+        optimizer = self.optimizer
+        pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)  # Keras 3
+        names = getattr(optimizer, "_exclude_from_weight_decay_names", None) or ()
+        names = [pattern.pattern] if pattern is not None else list(names)
+        if not names and not getattr(optimizer, "_exclude_from_weight_decay", None):
+            return []
+        if getattr(optimizer, "_exclude_from_weight_decay", None) or not all(map(_PLAIN_NAMES.match, names)):
+            return [_Excluded(optimizer)]
+        # Keras 3 looks at the last part of a variable's path.
+        return ["({})[^/]*$".format(name) for name in names] if self.entry.target == "keras3" else names
 
     def _averaged(self, rule):
         config = self.config
@@ -296,6 +325,26 @@ class _Migration(object):
 
 
 _warned = set()  # type: set
+_PLAIN_NAMES = re.compile(r"[A-Za-z_|]+$")
+
+
+class _Excluded(object):
+    """Finds the variables that a stock optimizer excludes from its weight decay. `exclude` takes it as a rule."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def __call__(self, record):
+        try:
+            return not self.optimizer._use_weight_decay(record.native)
+        except AttributeError:  # a variable of another API
+            return False
+
+
+def _without_decay(rule):
+    """Returns the rule that a `Decoupled` one, such as AdamW, adds its decay to."""
+    inner = next(base for base in type(rule).__mro__[1:] if issubclass(base, Definition))
+    return inner(**{name: getattr(rule, name) for name in inner.argument_names()})
 
 
 def short(value):

@@ -47,7 +47,8 @@ _KERAS = dict(  # arguments of classes that are equal in every tf.keras and in K
 
 
 def _rows_with_momentum(options):
-    return "rows" if options.get("momentum") else "exact"
+    momentum = options.get("momentum", 0.0)
+    return "exact" if isinstance(momentum, (int, float)) and not momentum else "rows"  # a tensor may be 0 now
 
 
 def _train(definition, native, op, slots="", home="tf.train", **fields):

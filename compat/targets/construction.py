@@ -14,6 +14,7 @@ from everstep.errors import (
     ConfigError,
     DefinitionError,
     EverstepError,
+    NativeArgumentError,
     UnsupportedError,
     UnsupportedMemberError,
     VariableError,
@@ -107,7 +108,8 @@ class Construction(Hypers):
         except EverstepError:
             raise
         except (TypeError, ValueError) as error:
-            raise DefinitionError("{} on {}: {}".format(type(self).__name__, self.target, error))
+            kind = NativeArgumentError if isinstance(error, ValueError) else DefinitionError
+            raise kind("{} on {}: {}".format(type(self).__name__, self.target, error))
         lowerings.check()
 
     def check_native(self, definition, native):

@@ -98,7 +98,7 @@ class GetUpdatesTarget(Target):
     # Hypers.
 
     def hyper(self, name):
-        return self._hypers[name]
+        return self.lazy_hyper(name, self._hypers[name])
 
     def read_hyper(self, name):
         return self._hypers[name]

@@ -1,12 +1,14 @@
 """Reads and sets the hypers of a bound optimizer, by flat name or as attributes (`optimizer.beta_1 = 0.8`)."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 from collections import OrderedDict
 
 import numpy as np
 
 from everstep.errors import HyperValueError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
+from everstep.optimizers.contract.checks import check_number
 
 _RATE = ("learning_rate", "lr")
 
@@ -31,6 +33,7 @@ class Hypers(object):
         bound_value = self.given_hyper(name)
         if not isinstance(bound_value, float):
             kind = "a tensor" if is_tensor(bound_value) else "a callable"
+            kind = "a native schedule" if hasattr(bound_value, "get_config") else kind
             kind = "an everstep schedule" if isinstance(bound_value, Schedule) else kind
             raise HyperValueError(
                 "{}.{} was given as {}, which decides its value at every step; it cannot be set. Bind a definition "
@@ -42,13 +45,36 @@ class Hypers(object):
         checked = declaration.check(type(owner).__name__, value)
         if not isinstance(checked, float):
             raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
-        missing = set(flat(with_hypers(self.definition, {name: checked}), "slot")) - set(flat(self.definition, "slot"))
+        self.definition_with(name, checked)
+        return checked
+
+    def definition_with(self, name, value):
+        """Returns the definition with another value of a hyper; raises HyperValueError if that needs more slots."""
+        definition = with_hypers(self.definition, {name: value})
+        missing = set(flat(definition, "slot")) - set(flat(self.definition, "slot"))
         if missing:
             raise HyperValueError(
                 "{0}.{1} was given as {2!r}, without the slot {3}, so it cannot become {4!r}; bind a definition with "
-                "another {1}".format(type(self).__name__, name, bound_value, ", ".join(sorted(missing)), checked)
+                "another {1}".format(
+                    type(self).__name__, name, self.given_hyper(name), ", ".join(sorted(missing)), value
+                )
             )
-        return checked
+        return definition
+
+    def call_hyper(self, name, function):
+        """Returns what a callable hyper gives; raises HyperTypeError unless it is a number or a scalar tensor."""
+        value = function()
+        what = "{}.{}, a callable that returns {!r},".format(type(self).__name__, name, value)
+        if is_tensor(value):
+            self.hyper_declarations()[name][1].check_tensor(what, value)
+        else:
+            check_number(what, value)
+        return value
+
+    def lazy_hyper(self, name, value):
+        """Returns a hyper's value for graphs: a callable is called, and checked, when the engine reads it."""
+        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
+        return functools.partial(self.call_hyper, name, value) if is_function else value
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_hyper_names", ()):
@@ -57,6 +83,11 @@ class Hypers(object):
             if item.what == name and issubclass(item.error, AttributeError):
                 raise self.refusal(name)
         raise AttributeError(self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+
+    def __dir__(self):
+        inherited = getattr(super(Hypers, self), "__dir__", None)  # Python 2 has none
+        names = inherited() if inherited else dir(type(self)) + list(self.__dict__)
+        return sorted(set(names).union(self.__dict__.get("_hyper_names", ())))
 
     def __setattr__(self, name, value):
         if name in self.__dict__.get("_hyper_names", ()):
@@ -70,7 +101,12 @@ class Hypers(object):
         hypers = self.__dict__.get("_hyper_names", ()) if name in _RATE else ()
         rates = [hyper for hyper in hypers if hypers[hyper].endswith("/learning_rate")]
         if rates and "learning_rate" not in hypers:
-            return "{} has no one learning rate; it has {}".format(type(self).__name__, ", ".join(rates))
+            return (
+                "{} has no one learning rate; it has {}. Set each, in a callback too: LambdaCallback(on_epoch_begin="
+                "lambda epoch, logs: setattr(optimizer, {!r}, 0.1))".format(
+                    type(self).__name__, ", ".join(rates), rates[0]
+                )
+            )
         return None
 
 

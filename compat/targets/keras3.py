@@ -28,9 +28,9 @@ Base class arguments:
   count calls; `t` counts updates. Clipping and decay happen once per update. `everstep.accumulate` keeps sparse
   gradients sparse, and there schedules and `iterations` count updates.
 
-On JAX and torch gradients are dense, so `sparse="rows"` needs `dense_ok=True` there. Counters and int64 slots are
-int32, Keras's own integer dtype. A counter ends at 2^31 - 2^16: the next eager step is an error, and jitted steps leave
-it there.
+On JAX and torch sparse gradients (BCOO, COO) are made dense, so `sparse="rows"` needs `dense_ok=True` there. Counters
+and int64 slots are int32, Keras's own integer dtype. A counter ends at 2^31 - 2^16: the next eager step is an error,
+and jitted steps leave it there.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -144,6 +144,18 @@ class Keras3Target(NewStyleTarget):
     def _schedule_step(self):
         return self._variables[0]
 
+    def _take_schedule(self, schedule):
+        rate, count = self._learning_rate, len(self._variables)
+        self.native_super().__setattr__("learning_rate", schedule)
+        self._tracker.untrack(rate)  # Keras 3.0 keeps the variable, and then cannot load what it saves
+        # A new list, since checkpoints of TensorFlow refuse one that lost an item.
+        is_variable, variables = self._tracker.config["variables"]
+        with module_of(self.native_base).base_optimizer.tracking.DotNotTrackScope():  # it is what tracking appends to
+            self._variables = list(variables)
+        self._tracker.config["variables"] = is_variable, self._variables
+        if self._is_built():
+            self.__dict__["_before_slots"] += len(self._variables) - count
+
     # Counters and scalars.
 
     def counter(self, name):
@@ -177,7 +189,9 @@ class Keras3Target(NewStyleTarget):
     def build(self, variables):
         variables = list(variables)
         if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
-            super(Keras3Target, self).build(variables)
+            # Outside of a function that is being traced: XLA takes no function that creates variables from tensors.
+            with self.backend.at_once(), self.backend.outside():
+                super(Keras3Target, self).build(variables)
 
     def __copy__(self):
         return copy.deepcopy(self)  # as stock, which Keras copies by saving and loading it
@@ -200,11 +214,18 @@ class Keras3Target(NewStyleTarget):
 
     def check_variable(self, variable):
         is_keras = isinstance(variable, self._keras_backend(self.native_base).Variable)
-        is_tensorflow = isinstance(self.backend, TensorFlowBackend) and isinstance(variable, self.backend.tf.Variable)
+        # A tf.Variable, also one that a strategy made: those have no common class in all versions.
+        is_tensorflow = isinstance(self.backend, TensorFlowBackend) and hasattr(variable, "read_value")
         if in_parts(variable):
             raise self.refusal("partitioned variables", got=variable)
-        if not is_keras and not is_tensorflow:
-            raise VariableError("{} trains keras.Variable; got {!r}".format(type(self).__name__, variable))
+        if not is_keras and (not is_tensorflow or self.backend.is_ref(variable)):
+            raise VariableError(
+                "{} trains keras.Variable{}; got {!r}".format(
+                    type(self).__name__,
+                    " and tf.Variable" if isinstance(self.backend, TensorFlowBackend) else "",
+                    variable,
+                )
+            )
 
     def calls_per_update(self):
         return self.gradient_accumulation_steps or 1
@@ -237,7 +258,7 @@ class Keras3Target(NewStyleTarget):
 
     def apply(self, grads, trainable_variables=None):
         """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
-        grads = list(grads)
+        grads = [self.backend.dense(grad) for grad in grads]
         if not grads:  # a model with nothing to train
             return
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)

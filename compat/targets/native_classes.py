@@ -15,19 +15,22 @@ PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
-_classes = {}  # type: dict  # by target class, definition class and native base
-_registered = set()  # type: set  # the native classes that Keras has a name for
+_CLASSES = "_native_classes"  # in a definition class: its native classes, by target class and native base
+_REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
 
 
 def native_class(target_class, definition_class, base):
     """Returns the native class of a definition. Creates it at the first call."""
-    key = target_class, definition_class, base
-    if key not in _classes:
-        new_class = _classes[key] = target_class.made_for(definition_class, base)
+    # A table here would keep every class of a definition that a notebook defines again and again.
+    if _CLASSES not in vars(definition_class):
+        setattr(definition_class, _CLASSES, {})
+    classes, key = vars(definition_class)[_CLASSES], (target_class, base)
+    if key not in classes:
+        new_class = classes[key] = target_class.made_for(definition_class, base)
         new_class.__module__ = _module_name(target_class, base)
         setattr(_module(new_class.__module__), new_class.__name__, new_class)
-    return _classes[key]
+    return classes[key]
 
 
 def target_class_of(native_class):
@@ -46,12 +49,12 @@ def register(native_class):
         return False
     table, name = registry.get_custom_objects(), registered_name(native_class)
     if hasattr(registry, "register_keras_serializable"):
-        if native_class in _registered:
+        if _REGISTERED in vars(native_class):
             table[name] = native_class  # when a scope ends, older Kerases restore the table from before it
         else:
-            table.pop(name, None)  # the class of a definition that was redefined
+            _forget(registry, table.pop(name, None))  # the class of a definition that was redefined
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
-            _registered.add(native_class)
+            setattr(native_class, _REGISTERED, True)
         if hasattr(registry, "get_registered_name"):
             return True
     # Older Kerases, and HDF5 files of TF 2.0 to 2.2. Loaders look stock names up in lower case.
@@ -60,6 +63,12 @@ def register(native_class):
         if name not in table or hasattr(table[name], "definition_class"):  # keep a user's own class of that name
             table[name] = native_class
     return True
+
+
+def _forget(registry, native_class):
+    """Removes a class from Keras's names of classes, which would keep it for ever."""
+    for table in ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES"):
+        getattr(registry, table, {}).pop(native_class, None)
 
 
 def stock_class(native_class):

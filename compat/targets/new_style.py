@@ -17,8 +17,9 @@ from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
-from everstep.errors import DefinitionError, SlotError, UnsupportedError, VariableError
+from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
+from everstep.optimizers.contract.undecayed import undecayed
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(
@@ -108,7 +109,8 @@ class NewStyleTarget(SinceV2Target):
         value = self.read_hyper(name)
         if self._is_native_schedule(value):
             return value(self._schedule_step())
-        return value() if callable(value) and not isinstance(value, Schedule) and not is_tensor(value) else value
+        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
+        return self.call_hyper(name, value) if is_function else value
 
     def read_hyper(self, name):
         value = self.given_hyper(name)
@@ -117,9 +119,18 @@ class NewStyleTarget(SinceV2Target):
         return self._learning_rate if name == "learning_rate" else self._hypers[name]
 
     def set_hyper(self, name, value):
-        if "_hypers" in self.__dict__:  # before, the base class sets its default for an attribute of that name
+        if "_hypers" not in self.__dict__:
+            return  # the base class sets its default for an attribute of that name
+        if name == "learning_rate" and self._is_native_schedule(value):
+            self.replace_by_schedule(name, value)
+            self._take_schedule(value)
+        else:
             checked = self.check_hyper(name, value)
             self.backend.write(self.unwrap(self.read_hyper(name)), self.backend.constant(checked, "float32"))
+
+    def _take_schedule(self, schedule):
+        """Makes a native schedule the base class's learning rate."""
+        raise NotImplementedError
 
     def _given_rate(self):
         """Returns the learning rate in the form that the base class takes: a number or a native schedule."""
@@ -136,7 +147,13 @@ class NewStyleTarget(SinceV2Target):
         """Returns the present value of a learning rate that is not a number, for callers of the base class."""
         rate = self.given_hyper("learning_rate")
         if not isinstance(rate, Schedule):
-            return self.backend.tensor(rate() if callable(rate) and not is_tensor(rate) else rate)
+            try:
+                rate = self.call_hyper("learning_rate", rate) if callable(rate) and not is_tensor(rate) else rate
+            except HyperTypeError:
+                if "_hypers" in self.__dict__:
+                    raise
+                rate = 0.0  # while it is bound; the first step raises the error
+            return self.backend.tensor(rate)
         tracer = Tracer(self.backend, "float32")
         value = rate.value(tracer, tracer.count_leaf(lambda: self.read_counter("updates"), shape=()))
         return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
@@ -209,11 +226,12 @@ class NewStyleTarget(SinceV2Target):
         """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
         Raises:
+            NotBuiltError: `build` was not called.
             SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
                 log a line and continue with a fresh optimizer.
         """
         if not self._is_built():
-            raise SlotError(
+            raise NotBuiltError(
                 "{} has no slots yet; call build(trainable_variables) before set_weights".format(type(self).__name__)
             )
         self._give(list(weights))
@@ -324,6 +342,10 @@ class NewStyleTarget(SinceV2Target):
 
     def constrain(self, variable, write):
         return write  # the base class applies constraints after the step
+
+    def _specialized(self, record):
+        rule = super(NewStyleTarget, self)._specialized(record)
+        return rule if self._use_weight_decay(record.native) else undecayed(rule)
 
     def native_decay(self, variable):
         if "weight_decay" in self.hyper_declarations() or not self.weight_decay:

@@ -48,7 +48,7 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
-from everstep.errors import SlotError, VariableError
+from everstep.errors import HyperTypeError, HyperValueError, NotBuiltError, SlotError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
@@ -78,6 +78,7 @@ class OptimizerV2Target(SinceV2Target):
         self._own = OrderedDict()  # counters and scalars by name
         self._ordered = 0  # the number of weights when they were last put in order
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
+        self._numbers = {}  # {hyper: (number it was given, its variable)} of those that became native schedules
         self._variables_of_call = []  # the variables of the running `apply_gradients` call
         self.native_super().__init__(self.native_name(name), **check_bounds(native))
         for hyper in self.hyper_declarations():
@@ -105,13 +106,35 @@ class OptimizerV2Target(SinceV2Target):
             return value
         if self._is_native_schedule(value):
             return value(self.backend.tf.cast(self.iterations, "float32"))
-        return value() if callable(value) else value
+        return self.call_hyper(name, value) if callable(value) and not is_tensor(value) else value
 
     def read_hyper(self, name):
         return self._hyper[attribute(name)]
 
     def set_hyper(self, name, value):
-        super(OptimizerV2Target, self)._set_hyper(attribute(name), self.check_hyper(name, value))
+        if self._is_native_schedule(value):
+            before = self.given_hyper(name), self._hyper[attribute(name)]
+            self.replace_by_schedule(name, value)
+            if isinstance(before[0], float):
+                self._numbers[name] = before
+            self._hyper[attribute(name)] = value
+        elif name in self._numbers:
+            self._set_number_again(name, value)
+        else:
+            super(OptimizerV2Target, self)._set_hyper(attribute(name), self.check_hyper(name, value))
+
+    def _set_number_again(self, name, value):
+        """Sets a hyper that became a native schedule to a number, as stock does."""
+        number, variable = self._numbers[name]
+        with_schedule, self.definition = self.definition, self.definition_with(name, number)
+        try:
+            checked = self.check_hyper(name, value)
+        except (HyperTypeError, HyperValueError):
+            self.definition = with_schedule
+            raise
+        self._hyper[attribute(name)] = variable
+        del self._numbers[name]
+        super(OptimizerV2Target, self)._set_hyper(attribute(name), checked)
 
     def _hyper_to_keep(self, name):
         value = self.given_hyper(name)
@@ -248,6 +271,7 @@ class OptimizerV2Target(SinceV2Target):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
+            NotBuiltError: there are no weights before the first step.
             SlotError: the number of weights or a shape differs. It is not a ValueError: Keras's `load_model` catches
                 that, logs a line and continues with a fresh optimizer.
         """
@@ -255,7 +279,7 @@ class OptimizerV2Target(SinceV2Target):
         expected = [self.backend.shape(weight) for weight in self.weights]
         if shapes != expected:
             names = ["{} {}".format(weight.name, shape) for weight, shape in zip(self.weights, expected)]
-            raise SlotError(
+            raise (SlotError if expected else NotBuiltError)(
                 "{} has {} weights, {}; got {} of shapes {}{}".format(
                     type(self).__name__,
                     len(expected),

@@ -45,6 +45,16 @@ class SinceV2Target(Target):
                 )
             )
 
+    def replace_by_schedule(self, name, schedule):
+        """Makes a native schedule the value that a hyper was given, instead of a number or another native schedule.
+
+        Raises:
+            HyperValueError: the hyper was given as a tensor or callable, or the schedule needs a slot.
+        """
+        if not self._is_native_schedule(self.given_hyper(name)):
+            self.check_hyper(name, self.given_hyper(name))
+        self.__dict__["definition"] = self.definition_with(name, schedule)
+
     def update(self, variable, function, grad):
         tf = self.backend.tf
         if self.backend.eager and self.backend.without_strategy():

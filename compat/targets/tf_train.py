@@ -80,7 +80,7 @@ class TrainTarget(Target):
     # Hypers.
 
     def hyper(self, name):
-        return self.given_hyper(name)
+        return self.lazy_hyper(name, self.given_hyper(name))
 
     def read_hyper(self, name):
         return self.given_hyper(name)

@@ -90,6 +90,9 @@ class UpdateStepTarget(NewStyleTarget):
     def _schedule_step(self):
         return self.iterations
 
+    def _take_schedule(self, schedule):
+        self._learning_rate = self._build_learning_rate(schedule)
+
     # Counters and scalars.
 
     def counter(self, name):

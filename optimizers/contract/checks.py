@@ -24,6 +24,8 @@ def check_number(what, value, minimum=None, maximum=None):
     """
     if np.ndim(value):
         raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
+    if isinstance(value, TEXT):  # float would read it
+        raise HyperTypeError("{} takes a number; got {!r}".format(what, value))
     try:
         number = float(value)
     except (TypeError, ValueError):
