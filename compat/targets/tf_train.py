@@ -12,6 +12,7 @@ Names of variables. NAME is the name given to `bind`, by default the class name 
 | slots of `W` | `W/NAME/<slot>` |
 
 As with stock optimizers:
+- A rule that stores nothing and does not read its count of updates, such as plain SGD, has no variable at all.
 - The variable scope of the first `apply_gradients` prefixes all names: `train/W/NAME/<slot>`, `train/NAME/updates`. A
   name scope prefixes only counters and scalars.
 - A second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`.
@@ -29,14 +30,16 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
+from everstep.compat.engine.fast_forward import catches_up
+from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters, skips
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
+from everstep.compat.targets.dry_run import reads_updates
 from everstep.compat.targets.global_step import check_global_step, count_step
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stepping import Place
 from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, defines, flat, is_tensor
+from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, is_tensor
 
 _HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
 _HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()
@@ -75,6 +78,7 @@ class TrainTarget(Target):
         self.backend = TensorFlowBackend(tensorflow, use_locking)
         # Counters and scalars by (name, graph). Only for TF 1.4 and 1.5, whose base class keeps no variables but slots.
         self._counts = {}
+        self._keeps_count = self._needs_count()
         self.native_super().__init__(use_locking, self.native_name(name), **native)
 
     # Hypers.
@@ -90,6 +94,10 @@ class TrainTarget(Target):
 
     # Counters and scalars.
 
+    @property
+    def moved_natively(self):
+        return () if self._keeps_count else ("updates",)  # a counter that does not exist is not incremented
+
     def counter(self, name):
         return self.unwrap(self._variable_called(name))
 
@@ -102,6 +110,15 @@ class TrainTarget(Target):
         if hasattr(self, "_get_non_slot_variable"):
             return self._get_non_slot_variable("{}/{}".format(self._name, name), graph=graph)
         return self._counts.get((name, graph))
+
+    def _needs_count(self):
+        """Returns whether something reads the count of updates, or is stored beside it."""
+        definition = self.definition
+        stored = flat(definition, "slot") or flat(definition, "scalar") or skips(definition)
+        if stored or catches_up(self.backend.moves_rows, definition):
+            return True
+        scheduled = any(isinstance(self.given_hyper(name), Schedule) for name in self.hyper_declarations())
+        return scheduled or reads_updates(definition)
 
     def _make_variable(self, name, initial_value, beside):
         full_name = "{}/{}".format(self._name, name)
@@ -146,7 +163,7 @@ class TrainTarget(Target):
 
     def _make_own(self, var_list):
         beside = min(var_list, key=lambda variable: variable.name)
-        for name in counters(self.definition):
+        for name in counters(self.definition) if self._keeps_count else ():
             self._make_variable(name, np.array(0, np.int64), beside)
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             self._make_variable(name, np.array(declaration.init, np.float32), beside)
@@ -201,7 +218,7 @@ class TrainTarget(Target):
 
     def own_variables(self):
         variables = super(TrainTarget, self).own_variables()
-        return variables if variables["updates"] is not None else {}
+        return {name: variable for name, variable in variables.items() if variable is not None}
 
     def find_slot(self, variable, name):
         return super(TrainTarget, self).get_slot(variable, name)
@@ -209,7 +226,7 @@ class TrainTarget(Target):
     def make_state(self, variables):
         if self.backend.eager:
             self._create_slots(variables)
-        elif not self.own_variables():
+        elif self._keeps_count and not self.own_variables():
             raise StateError(
                 "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
                     type(self).__name__
@@ -363,7 +380,7 @@ class TrainTarget(Target):
 
     def _finish(self, update_ops, name_scope):
         with self.backend.after(update_ops):
-            counted = Step.count_update(self)
+            counted = Step.count_update(self) if self._keeps_count else self.backend.tf.no_op()
         return self.backend.tf.group(*(list(update_ops) + [counted]), name=name_scope)
 
     # TF 1.4 lacks this method.
