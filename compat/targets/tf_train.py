@@ -123,14 +123,19 @@ class TrainTarget(Target):
     def _make_variable(self, name, initial_value, beside):
         full_name = "{}/{}".format(self._name, name)
         if hasattr(self, "_create_non_slot_variable"):
-            return self._create_non_slot_variable(initial_value, full_name, beside)
+            return self._owned(name, self._create_non_slot_variable(initial_value, full_name, beside))
         graph = beside.graph  # for TF 1.4 and 1.5; drop it when 1.6 is the minimum
         if (name, graph) not in self._counts:
             from tensorflow.python.ops import variable_scope
 
             with self.backend.tf.colocate_with(beside):
                 self._counts[name, graph] = variable_scope.variable(initial_value, name=full_name, trainable=False)
-        return self._counts[name, graph]
+        return self._owned(name, self._counts[name, graph])
+
+    def _owned(self, name, variable):
+        """Marks a counter or scalar for `everstep.warm_start`, which may come when the optimizer is gone."""
+        variable.everstep_owner = name, self.definition
+        return variable
 
     # Variables and slots.
 
@@ -219,6 +224,9 @@ class TrainTarget(Target):
     def own_variables(self):
         variables = super(TrainTarget, self).own_variables()
         return {name: variable for name, variable in variables.items() if variable is not None}
+
+    def counted_elsewhere(self):
+        return None if self._keeps_count or self.backend.eager else self.backend.tf.train.get_global_step()
 
     def find_slot(self, variable, name):
         return super(TrainTarget, self).get_slot(variable, name)
