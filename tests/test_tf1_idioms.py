@@ -1,4 +1,4 @@
-"""Programs for TensorFlow 1 as people write them: global steps, strategies of one device, init ops, stock checkpoints."""
+"""TensorFlow 1 as people write it: global steps, strategies of one device, early init ops, stock checkpoints."""
 from __future__ import absolute_import, division, print_function
 
 import numpy as np

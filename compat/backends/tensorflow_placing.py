@@ -81,11 +81,9 @@ class TensorFlowPlacing(Backend):
         written but by its strategy.
         """
         state = getattr(variable, "__dict__", {})
-        if "_index" in state and isinstance(state["_index"], dict):  # in TF 1.13 and older
-            components = list(state["_index"].values())
-        else:
-            components = state.get("_values")
-        return components[0] if isinstance(components, (list, tuple)) and len(components) == 1 else variable
+        by_device = state.get("_index")  # in TF 1.13 and older
+        components = tuple(by_device.values()) if isinstance(by_device, dict) else state.get("_values")
+        return components[0] if isinstance(components, tuple) and len(components) == 1 else variable
 
     def replica(self):
         distribute = getattr(self.tf, "distribute", None)

@@ -12,6 +12,10 @@ from everstep.compat.targets.detect import find_class
 from everstep.errors import DefinitionError, TargetError
 from everstep.optimizers.contract import Definition
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 _in_force = {}  # {class: [functions that make an optimizer in its place]}; the last one counts
 _here = threading.local()  # classes: those that a replacement of this thread is being called for
 
@@ -112,8 +116,8 @@ def _called(api, stock, definition_class, args, kwargs):
         raise DefinitionError("{} got {} arguments without a name; name them".format(stock.__name__, len(args)))
     given = dict(zip(names, args), **kwargs)
     entry = next((each for each in entries_of(api.target.name) if each.native == stock.__name__), None)
-    ours = dict({"lr": "learning_rate"}, **(entry.names if entry else {}))
-    known, arguments = definition_class.argument_names(), {}
+    ours = dict({"lr": "learning_rate"}, **(entry.names if entry else {}))  # type: dict[str, str]
+    known, arguments = definition_class.argument_names(), {}  # type: Any, dict[str, Any]
     for name, value in given.items():
         if ours.get(name, name) in known:
             arguments[ours.get(name, name)] = value
@@ -131,8 +135,8 @@ def _called(api, stock, definition_class, args, kwargs):
 
 def _parameters(stock):
     """Returns (the names of a constructor's positional parameters, {name: default} of those that have one)."""
-    get = getattr(inspect, "getfullargspec", None) or inspect.getargspec  # Python 2.7 has the latter only
-    listed = get(stock.__init__)
+    get_spec = getattr(inspect, "getfullargspec", None) or getattr(inspect, "getargspec")  # the latter is Python 2's
+    listed = get_spec(stock.__init__)
     names, defaults = listed.args[1:], listed.defaults or ()
     return names, dict(zip(names[len(names) - len(defaults):], defaults))
 
@@ -158,5 +162,5 @@ def _intercept(stock):
                 running.remove(stock)
         return stock_new(cls) if stock_new is object.__new__ else stock_new(cls, *args, **kwargs)
 
-    __new__.__wrapped__ = stock.__init__  # for inspect.signature
+    vars(__new__)["__wrapped__"] = stock.__init__  # for inspect.signature
     stock.__new__ = staticmethod(__new__)
