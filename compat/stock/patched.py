@@ -119,8 +119,9 @@ def _called(api, stock, definition_class, args, kwargs):
     ours = dict({"lr": "learning_rate"}, **(entry.names if entry else {}))  # type: dict[str, str]
     known, arguments = definition_class.argument_names(), {}  # type: Any, dict[str, Any]
     for name, value in given.items():
-        if ours.get(name, name) in known:
-            arguments[ours.get(name, name)] = value
+        own_name = ours.get(name) or name
+        if own_name in known:
+            arguments[own_name] = value
         elif value is None or name in BESIDE and not value or _equal(value, defaults.get(name)):
             continue  # as if it was not given
         elif name in ours:
@@ -135,8 +136,8 @@ def _called(api, stock, definition_class, args, kwargs):
 
 def _parameters(stock):
     """Returns (the names of a constructor's positional parameters, {name: default} of those that have one)."""
-    get_spec = getattr(inspect, "getfullargspec", None) or getattr(inspect, "getargspec")  # the latter is Python 2's
-    listed = get_spec(stock.__init__)
+    of = "getfullargspec" if hasattr(inspect, "getfullargspec") else "getargspec"  # of Python 2.7
+    listed = getattr(inspect, of)(stock.__init__)
     names, defaults = listed.args[1:], listed.defaults or ()
     return names, dict(zip(names[len(names) - len(defaults):], defaults))
 
