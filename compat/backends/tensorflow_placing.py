@@ -70,8 +70,9 @@ class TensorFlowPlacing(Backend):
         """Returns the number of replicas of the present strategy; 1 without one."""
         for module, get_strategy in _STRATEGIES:
             strategy = getattr(sys.modules.get(module), get_strategy, lambda: None)()
-            if strategy is not None:
-                return getattr(strategy, "num_replicas_in_sync", None) or strategy.num_towers
+            for count in ("num_replicas_in_sync", "num_replicas", "num_towers") if strategy is not None else ():
+                if hasattr(strategy, count):  # the last two are their names up to TF 1.12
+                    return getattr(strategy, count)
         return 1
 
     def component(self, variable):
