@@ -19,6 +19,7 @@ from everstep.compat.state.restore import restore
 from everstep.compat.state.state import State
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.compat.stock.from_native import from_native, to_native_config
+from everstep.compat.stock.patched import patched
 from everstep.compat.targets import native_classes
 from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
@@ -129,6 +130,6 @@ __all__ = [
     "centralize", "child", "clip", "custom_objects", "decoupled_weight_decay", "disable_multistage",
     "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "learning_rate_multipliers",
     "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "optimizers", "option", "partition",
-    "read_checkpoint", "register", "restore", "scalar", "slot", "stochastic_weight_averaging", "total", "warm_start",
-    "write_checkpoint",
+    "patched", "read_checkpoint", "register", "restore", "scalar", "slot", "stochastic_weight_averaging", "total",
+    "warm_start", "write_checkpoint",
 ]

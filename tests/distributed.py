@@ -245,7 +245,8 @@ def train_worker(task, cluster, sync, steps):
     tf, number = getattr(tf.compat, "v1", tf), int(task.split(":")[1])
     spec = tf.train.ClusterSpec(json.loads(cluster))
     tf_server = tf.train.Server(spec, job_name="worker", task_index=number)
-    definitions = [everstep.optimizers.SGD(0.125)]
+    # Plain SGD counts no updates on tf.train; one with a schedule does.
+    definitions = [everstep.optimizers.SGD(everstep.PiecewiseConstantDecay([10**6], [0.125, 0.125]))]
     definitions += [everstep.optimizers.Lion(0.125, sparse="rows")] if sync == "no" else []
     operations, states, hooks = [], [], []
     with tf.device(tf.train.replica_device_setter(worker_device="/job:worker/task:{}".format(number), cluster=spec)):

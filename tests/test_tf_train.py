@@ -1034,6 +1034,20 @@ def test_code_blocks_of_the_docs(place, tmp_path, monkeypatch):
         assert 0 < moved <= 1.1e-3 * count
 
 
+def test_the_code_block_on_hard_coded_optimizers():
+    made = []
+
+    def train(loss):
+        made.append(v1.train.AdamOptimizer(0.1, epsilon=1e-5))
+        made[-1].minimize(loss)
+
+    with tf.Graph().as_default():
+        weight = make_variable("W", "resource", START, 1)
+        exec(blocks_of("swap_optimizer.md")[3], dict(tf=v1, everstep=everstep, loss=tf.reduce_sum(weight), train=train))
+    assert [type(each).__name__ for each in made] == ["DiffGrad", "MovingAverage"]
+    assert made[0].definition.epsilon == made[1].definition.inner.epsilon == 1e-5
+
+
 @pytest.mark.skipif(not hasattr(ESTIMATOR, "WarmStartSettings"), reason="no warm_start_from in this TensorFlow")
 def test_estimators_own_warm_start(tmp_path):
     estimator(lambda: v1.train.AdamOptimizer(0.1), tmp_path / "old").train(batches, steps=5)

@@ -10,6 +10,15 @@ if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 
+# (module, function that returns the present strategy), the newest first.
+_STRATEGIES = (
+    ("tensorflow.python.distribute.distribute_lib", "get_strategy"),
+    ("tensorflow.python.distribute.distribution_strategy_context", "get_strategy"),
+    ("tensorflow.python.training.distribution_strategy_context", "get_distribution_strategy"),  # TF 1.11 and 1.12
+    ("tensorflow.python.training.distribute", "get_distribution_strategy"),  # up to TF 1.10
+)
+
+
 class TensorFlowPlacing(Backend):
     """The verbs of TensorFlowBackend for scopes, strategies and replicas."""
 
@@ -57,11 +66,34 @@ class TensorFlowPlacing(Backend):
         has_strategy = getattr(distribute, "has_strategy", None)  # from 1.14 on
         return not (has_strategy and has_strategy())
 
+    def replicas(self):
+        """Returns the number of replicas of the present strategy; 1 without one."""
+        for module, get_strategy in _STRATEGIES:
+            strategy = getattr(sys.modules.get(module), get_strategy, lambda: None)()
+            for count in ("num_replicas_in_sync", "num_replicas", "num_towers") if strategy is not None else ():
+                if hasattr(strategy, count):  # the last two are their names up to TF 1.12
+                    return getattr(strategy, count)
+        return 1
+
+    def component(self, variable):
+        """Returns the one variable that a strategy of one replica put into another; any other variable as it is.
+
+        The outer one refuses most of what a variable does: in TF 1.13 to 2.1 it has no constraint, and cannot be
+        written but by its strategy.
+        """
+        state = getattr(variable, "__dict__", {})
+        by_device = state.get("_index")  # in TF 1.13 and older
+        components = tuple(by_device.values()) if isinstance(by_device, dict) else state.get("_values")
+        return components[0] if isinstance(components, tuple) and len(components) == 1 else variable
+
     def replica(self):
         distribute = getattr(self.tf, "distribute", None)
         context = distribute.get_replica_context() if hasattr(distribute, "get_replica_context") else None
         number = 0 if context is None else context.replica_id_in_sync_group
-        number = number if isinstance(number, int) else self.tf.get_static_value(number)
+        if not isinstance(number, int):
+            from tensorflow.python.framework import tensor_util
+
+            number = tensor_util.constant_value(number)
         return None if number is None else int(number)
 
     def in_replicas(self, value):

@@ -45,6 +45,9 @@ def capture(optimizer, variables, session=None, weights=False):
             (name, access.read(variable)) for name, variable in access.optimizer_variables().items()
         )
         counts = {name: int(optimizer_values.get(name, 0)) for name in counters(optimizer.definition)}
+        outside = optimizer.counted_elsewhere()
+        if outside is not None:
+            counts["updates"] = int(access.read(outside))
         scalars = OrderedDict(
             (name, float(optimizer_values.get(name, declaration.init)))
             for name, (_, declaration) in flat(optimizer.definition, "scalar").items()

@@ -1,12 +1,16 @@
 """`everstep.warm_start`: starts a run from a checkpoint of another optimizer."""
 from __future__ import absolute_import, division, print_function
 
+import numbers
 import os
+import warnings
 from collections import OrderedDict
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.state.bundle import check_index
+from everstep.compat.targets.dry_run import reads_updates
 from everstep.errors import StateError, UnsupportedError
+from everstep.optimizers.contract import Schedule, flat
 
 
 class WarmStart(object):
@@ -16,18 +20,20 @@ class WarmStart(object):
         checkpoint: the path of the checkpoint.
         restored: the sorted names of the variables that it restores.
         new: {name: why it is not restored} of all others; they start at their initial values.
+        counted: {name: number} of the new counters that start at the number of updates that the checkpoint had.
 
     Args:
         tf: TensorFlow, with the names of TF 1.
         checkpoint: the path of the checkpoint.
         restorable: the variables to restore.
         new: [(variable, why it is not restored)].
+        counted: [(variable, number)] of the new counters that do not start at 0.
 
     Raises:
         ValueError: there is nothing to restore; `warm_start` checks that first.
     """
 
-    def __init__(self, tf, checkpoint, restorable, new):
+    def __init__(self, tf, checkpoint, restorable, new, counted):
         self.checkpoint = checkpoint
         self.restored = sorted(set(map(_name, restorable)))
         self.new = OrderedDict(sorted((_name(variable), why) for variable, why in new))
@@ -37,6 +43,8 @@ class WarmStart(object):
             (dependent if _initialized_from_variable(variable) else independent).append(variable)
         # The initial value of some slots reads their variable, so initialize these last.
         self._initializers = [tf.variables_initializer(independent), tf.variables_initializer(dependent)]
+        self.counted = OrderedDict(sorted((_name(variable), number) for variable, number in counted))
+        self._initializers.append(tf.group(*[tf.assign(variable, number) for variable, number in counted]))
 
     def run(self, session):
         """Restores the variables that the checkpoint has, then initializes the others.
@@ -61,26 +69,32 @@ class WarmStart(object):
         self.run(session)
 
     def __repr__(self):
-        new = "".join("\n  {}: {}".format(*item) for item in self.new.items())
+        counted = {name: "; starts at {}".format(number) for name, number in self.counted.items()}
+        new = "".join("\n  {}: {}{}".format(name, why, counted.get(name, "")) for name, why in self.new.items())
         restored = ", ".join(self.restored)
         return "warm start from {}\nrestored: {}\nnew:{}".format(self.checkpoint, restored, new or " none")
 
 
-def warm_start(checkpoint, variables=None):
+def warm_start(checkpoint, variables=None, updates=None):
     """Prepares a graph to start from a checkpoint that lacks some of its variables, such as another optimizer's slots.
 
     Call it while the graph is built, after `minimize`. A variable is restored if the checkpoint has its name with its
     shape and dtype. The parts of a partitioned variable are looked up under the name of the whole.
 
+    A new counter of updates starts at the checkpoint's `global_step` if only schedules read it, so that they go on. It
+    starts at 0 if the rule itself reads it, as Adam does for the bias correction of its averages, which are new too. If
+    that restarts a schedule, it is a warning.
+
     Args:
         checkpoint: the path that `Saver.save` returned, or a directory, whose latest checkpoint is taken.
         variables: the variables to start. Default: all global variables of the default graph.
+        updates: the number that all new counters of updates start at. Default: as above.
 
     Returns:
         A `WarmStart`. `run(session)` starts the variables; `init_fn` is for `tf.train.Scaffold`.
 
     Raises:
-        StateError: there is no checkpoint, it cannot be read, or it has none of the variables.
+        StateError: there is no checkpoint, it cannot be read, it has none of the variables, or `updates` is no count.
         UnsupportedError: TensorFlow runs eagerly, or the graph is finalized.
         ImportError: TensorFlow is not installed.
     """
@@ -94,8 +108,11 @@ def warm_start(checkpoint, variables=None):
                 "in eager code use tf.train.Checkpoint(...).restore(path)" if backend.eager else "this one is finalized"
             )
         )
+    if updates is not None and (isinstance(updates, bool) or not isinstance(updates, numbers.Integral) or updates < 0):
+        raise StateError("updates is a count, such as 60; got {!r}".format(updates))
     path = _checkpoint_path(tf, checkpoint)
-    shapes, dtypes = _shapes_and_dtypes(tf, path)
+    reader = _reader(tf, path)
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     to_start = tf.global_variables() if variables is None else list(variables)
     restorable, new = [], []
     for variable in to_start:
@@ -113,7 +130,7 @@ def warm_start(checkpoint, variables=None):
                 path, "trainable variables" if names else "variables", _first_few(shapes), _first_few(expected)
             )
         )
-    return WarmStart(tf, path, restorable, new)
+    return WarmStart(tf, path, restorable, new, _counted(new, _global_step(reader, shapes, dtypes), updates))
 
 
 def _checkpoint_path(tf, checkpoint):
@@ -132,13 +149,48 @@ def _checkpoint_path(tf, checkpoint):
     return path
 
 
-def _shapes_and_dtypes(tf, path):
+def _reader(tf, path):
     check_index(path)
     try:
-        reader = tf.train.NewCheckpointReader(path)
-        return reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        return tf.train.NewCheckpointReader(path)
     except (tf.errors.OpError, RuntimeError, ValueError) as error:  # the type depends on the version
         raise StateError("{} cannot be read as a checkpoint: {}".format(path, error))
+
+
+def _global_step(reader, shapes, dtypes):
+    """Returns the `global_step` of a checkpoint; 0 if it has none."""
+    is_count = list(shapes.get("global_step", [0])) == [] and dtypes["global_step"].is_integer
+    return int(reader.get_tensor("global_step")) if is_count else 0
+
+
+def _counted(new, global_step, updates):
+    """Returns [(variable, number)] of the new counters that do not start at 0."""
+    counted = []
+    for variable, _ in new:
+        name, definition = getattr(variable, "everstep_owner", (None, None))
+        if name not in ("updates", "steps"):
+            continue
+        number, scheduled = updates, _scheduled(definition)
+        if updates is None and scheduled and global_step:
+            number = 0 if reads_updates(definition) else global_step
+            if not number and name == "updates":
+                warnings.warn(
+                    "warm_start: {0} starts at 0, so the schedule of {1} begins anew, though the checkpoint's "
+                    "global_step is {2}. The rule needs the count of its own updates, for its new slots. Give {1} as a "
+                    "tensor made from tf.train.get_global_step(), or say which it is: updates={2} or updates=0".format(
+                        _name(variable), " and ".join(scheduled), global_step
+                    ),
+                    stacklevel=3,
+                )
+        if number:
+            counted.append((variable, number))
+    return counted
+
+
+def _scheduled(definition):
+    """Returns the names of the hypers that everstep schedules give."""
+    hypers = flat(definition, "hyper").items()
+    return [name for name, (owner, hyper) in hypers if isinstance(owner._values[hyper.name], Schedule)]
 
 
 def _name(variable):

@@ -84,6 +84,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         place(variable): returns the `Place` of a part in the whole variable; None for a variable that is not a part.
         state_name(variable, place): returns the variable's name in a State; `place` is its index in the user's list.
         own_variables(): returns `{name: variable}` of the counters and scalars that exist.
+        counted_elsewhere(): returns the variable that counts updates if the optimizer has no counter, or None.
         find_slot(variable, name): returns the variable that holds a slot, or None.
         variables_with_slots(): returns a list.
         make_state(variables): creates missing counters, scalars and slots; returns a list of other new variables.

@@ -93,21 +93,30 @@ def find(module):
         raise TargetError(
             "bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, WHAT_WORKS)
         )
-    optimizer = None if _is_tensorflow(module) else _optimizer_class(module)
-    if optimizer is not None:
-        for target in TARGETS:
-            if target.speaks(optimizer):
-                target_class = load(target)
-                return Found(target, target_class, target_class.base_class(optimizer, module), module)
+    first = None
+    for optimizer in () if _is_tensorflow(module) else _optimizer_classes(module):
+        found = find_class(optimizer, module)
+        if found is not None:
+            return found
+        first = first or optimizer
     raise TargetError(
         "{} speaks no optimizer API that everstep knows.{} Looked for: {}{}. {}".format(
             name,
             _hint(module, name),
             "; ".join(target.looked_for for target in TARGETS + (ARRAYS,)),
-            "" if optimizer is None else "; found {}.{}".format(optimizer.__module__, optimizer.__name__),
+            "; found {0.__module__}.{0.__name__}".format(first) if first else "",
             WHAT_WORKS,
         )
     )
+
+
+def find_class(optimizer, module):
+    """Returns the `Found` of a module's optimizer class; None if it speaks no API that everstep knows."""
+    for target in TARGETS:
+        if target.speaks(optimizer):
+            target_class = load(target)
+            return Found(target, target_class, target_class.base_class(optimizer, module), module)
+    return None
 
 
 def _is_tensorflow(module):
@@ -130,16 +139,21 @@ def _hint(module, name):
     return ""
 
 
-def _optimizer_class(module):
-    """Returns the class whose methods identify the API: the module's Adam or SGD, else its Optimizer."""
+def _optimizer_classes(module):
+    """Yields the classes whose methods may identify the API: the module's Adam or SGD, else its Optimizer.
+
+    Code that trains other people's programs replaces some of them, by functions or by classes of ours.
+    """
     holder = getattr(module, "optimizers", module)
-    for name in ("Adam", "SGD", "AdamOptimizer"):
+    for name in ("Adam", "SGD", "RMSprop", "AdamOptimizer", "GradientDescentOptimizer"):
         optimizer = getattr(holder, name, None)
-        if isinstance(optimizer, type):
-            return optimizer
+        if isinstance(optimizer, type) and not hasattr(optimizer, "definition_class"):
+            yield optimizer
+    base = getattr(holder, "Optimizer", None)
+    if isinstance(base, type) and _is_train(base):
+        yield base
     if isinstance(holder, types.ModuleType) and hasattr(holder, "get") and hasattr(holder, "deserialize"):
-        return type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
-    return None
+        yield type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
 
 
 def known_modules():

@@ -13,9 +13,11 @@ from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.targets.arrays import ArraysTarget, Optimizer
 from everstep.errors import RuleError
 from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
+from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import running_rule
 
 _passed = set()  # forms that passed: a definition that differs only in its numbers is not run again
+_reading = {}  # {form: whether its rule reads the count of updates}
 _running = threading.local()
 
 
@@ -47,6 +49,47 @@ def _form(definition):
     return classes, tuple(options), tuple(flat(definition, "slot"))
 
 
+def reads_updates(definition):
+    """Returns whether a rule reads the count of updates, other than for a schedule of its hypers.
+
+    Returns True too for rules that differ between variables, or that cannot run here.
+    """
+    form = _form(definition)
+    if form not in _reading:
+        _reading[form] = getattr(_running, "now", False) or _reads_updates(definition)
+    return _reading[form]
+
+
+def _reads_updates(definition):
+    for node in walk(tree(definition)):
+        cls = type(node.definition)
+        owner = next(base for base in cls.__mro__ if "specialize" in vars(base))
+        if not cls.dry_run or owner not in (Definition, Composite):
+            return True
+    _running.now = True
+    try:
+        with np.errstate(all="ignore"):
+            return any(_reads_updates_of(definition, shape) for shape in ((), (3,), (3, 2), (2, 3, 2, 2)))
+    except Exception:  # a rule for other shapes than these
+        return True
+    finally:
+        _running.now = False
+
+
+def _reads_updates_of(definition, shape):
+    optimizer, variable = _Unscheduled(definition=definition), np.ones(shape, np.float32)
+    grads = [np.full(shape, 0.5, np.float32)]
+    if shape:
+        grads.append(IndexedSlices(grads[0][:2], np.array([2 % shape[0], 0])))
+    for grad in grads:
+        step = Step(optimizer, [(grad, variable)])
+        optimizer.make_state([variable])
+        step.run()
+        if "updates" in step.counts:
+            return True
+    return False
+
+
 class _DryRun(ArraysTarget, Optimizer):
     definition_class = Definition
 
@@ -64,6 +107,12 @@ class _DryRun(ArraysTarget, Optimizer):
         """Skips the check: the variables are not the user's, and there is no loss."""
 
     check_repeat = check_first
+
+
+class _Unscheduled(_DryRun):
+    def _present_value(self, name):
+        value = self.given_hyper(name)
+        return value if isinstance(value, float) else 0.5
 
 
 def _check(definition):

@@ -177,6 +177,9 @@ class Stepping(Hypers):
         variables.update((name, self.scalar(name)) for name in flat(self.definition, "scalar"))
         return variables
 
+    def counted_elsewhere(self):
+        """Returns the variable that counts updates if the optimizer has no counter, or None."""
+
     def find_slot(self, variable, name):
         """Returns the variable that holds a slot, or None."""
         return self._slots.get(self.variable_key(variable), {}).get(name)

@@ -12,6 +12,7 @@ Names of variables. NAME is the name given to `bind`, by default the class name 
 | slots of `W` | `W/NAME/<slot>` |
 
 As with stock optimizers:
+- A rule that stores nothing and does not read its count of updates, such as plain SGD, has no variable at all.
 - The variable scope of the first `apply_gradients` prefixes all names: `train/W/NAME/<slot>`, `train/NAME/updates`. A
   name scope prefixes only counters and scalars.
 - A second optimizer of the same NAME in a graph gets `W/NAME/<slot>_1` and `NAME/updates_1`.
@@ -29,14 +30,18 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
-from everstep.compat.engine.step import Step, counters
+from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
+from everstep.compat.targets.dry_run import reads_updates
+from everstep.compat.targets.global_step import check_global_step, count_step
+from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stepping import Place
 from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, defines, flat, is_tensor
+from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, is_tensor
 
 _HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
 _HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()
@@ -75,6 +80,7 @@ class TrainTarget(Target):
         self.backend = TensorFlowBackend(tensorflow, use_locking)
         # Counters and scalars by (name, graph). Only for TF 1.4 and 1.5, whose base class keeps no variables but slots.
         self._counts = {}
+        self._keeps_count = self._needs_count()
         self.native_super().__init__(use_locking, self.native_name(name), **native)
 
     # Hypers.
@@ -90,11 +96,15 @@ class TrainTarget(Target):
 
     # Counters and scalars.
 
+    @property
+    def moved_natively(self):
+        return () if self._keeps_count else ("updates",)  # a counter that does not exist is not incremented
+
     def counter(self, name):
-        return self._variable_called(name)
+        return self.unwrap(self._variable_called(name))
 
     def scalar(self, name):
-        return self._variable_called(name)
+        return self.unwrap(self._variable_called(name))
 
     def _variable_called(self, name):
         with self.backend.outside():
@@ -103,27 +113,44 @@ class TrainTarget(Target):
             return self._get_non_slot_variable("{}/{}".format(self._name, name), graph=graph)
         return self._counts.get((name, graph))
 
+    def _needs_count(self):
+        """Returns whether something reads the count of updates, or is stored beside it."""
+        definition = self.definition
+        stored = flat(definition, "slot") or flat(definition, "scalar") or skips(definition)
+        if stored or catches_up(self.backend.moves_rows, definition):
+            return True
+        scheduled = any(isinstance(self.given_hyper(name), Schedule) for name in self.hyper_declarations())
+        return scheduled or reads_updates(definition)
+
     def _make_variable(self, name, initial_value, beside):
         full_name = "{}/{}".format(self._name, name)
         if hasattr(self, "_create_non_slot_variable"):
-            return self._create_non_slot_variable(initial_value, full_name, beside)
+            return self._owned(name, self._create_non_slot_variable(initial_value, full_name, beside))
         graph = beside.graph  # for TF 1.4 and 1.5; drop it when 1.6 is the minimum
         if (name, graph) not in self._counts:
             from tensorflow.python.ops import variable_scope
 
             with self.backend.tf.colocate_with(beside):
                 self._counts[name, graph] = variable_scope.variable(initial_value, name=full_name, trainable=False)
-        return self._counts[name, graph]
+        return self._owned(name, self._counts[name, graph])
+
+    def _owned(self, name, variable):
+        """Marks a counter or scalar for `everstep.warm_start`, which may come when the optimizer is gone."""
+        variable.everstep_owner = name, self.definition
+        return variable
 
     # Variables and slots.
 
     def whole_key(self, variable):
-        part = _part(variable)
+        part = part_of(variable)
         return (part.full_name, variable.graph) if part else super(TrainTarget, self).whole_key(variable)
 
     def variable_name(self, variable):
-        part = _part(variable)
+        part = part_of(variable)
         return part.full_name if part else super(TrainTarget, self).variable_name(variable)
+
+    def unwrap(self, variable):
+        return self.backend.component(variable)
 
     def collections(self, variable):
         if self.backend.eager:
@@ -143,7 +170,7 @@ class TrainTarget(Target):
 
     def _make_own(self, var_list):
         beside = min(var_list, key=lambda variable: variable.name)
-        for name in counters(self.definition):
+        for name in counters(self.definition) if self._keeps_count else ():
             self._make_variable(name, np.array(0, np.int64), beside)
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             self._make_variable(name, np.array(declaration.init, np.float32), beside)
@@ -162,8 +189,8 @@ class TrainTarget(Target):
             slot = self._get_or_make_slot_with_initializer(
                 variable, start, tf.TensorShape(shape), tf.as_dtype(dtype), name, op_name
             )
-        if _part(variable):
-            whole = self.record(variable)._replace(shape=tuple(_part(variable).full_shape))
+        if part_of(variable):
+            whole = self.record(variable)._replace(shape=tuple(part_of(variable).full_shape))
             place_slice(variable, slot, op_name, shape, self.slot_declaration(variable, name, whole)[1])
 
     def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
@@ -183,13 +210,17 @@ class TrainTarget(Target):
     # State.
 
     def check_variable(self, variable):
-        self._check_variable(variable, "trains")
+        if is_partitioned(variable):
+            raise VariableError("{} is a partitioned variable; give its parts, list(variable)".format(variable.name))
+        self._check_not_ref_in_function(variable)
+        if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
+            raise VariableError("{} trains TensorFlow variables; got {!r}".format(type(self).__name__, variable))
 
     def parts(self, variable):
-        return list(variable) if _is_partitioned(variable) else [variable]
+        return list(variable) if is_partitioned(variable) else [variable]
 
     def place(self, variable):
-        part = _part(variable)
+        part = part_of(variable)
         if part is None:
             return None
         slices = tuple(slice(start, start + size) for start, size in zip(part.var_offset, part.var_shape))
@@ -197,7 +228,10 @@ class TrainTarget(Target):
 
     def own_variables(self):
         variables = super(TrainTarget, self).own_variables()
-        return variables if variables["updates"] is not None else {}
+        return {name: variable for name, variable in variables.items() if variable is not None}
+
+    def counted_elsewhere(self):
+        return None if self._keeps_count or self.backend.eager else self.backend.tf.train.get_global_step()
 
     def find_slot(self, variable, name):
         return super(TrainTarget, self).get_slot(variable, name)
@@ -205,7 +239,7 @@ class TrainTarget(Target):
     def make_state(self, variables):
         if self.backend.eager:
             self._create_slots(variables)
-        elif not self.own_variables():
+        elif self._keeps_count and not self.own_variables():
             raise StateError(
                 "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
                     type(self).__name__
@@ -250,7 +284,7 @@ class TrainTarget(Target):
     def compute_gradients(self, loss, var_list=None, *args, **kwargs):
         """Returns (gradient, variable) pairs, as in stock. Accepts partitioned variables in `var_list`."""
         if isinstance(var_list, (list, tuple)):
-            var_list = [part for each in var_list for part in (each if _is_partitioned(each) else [each])]
+            var_list = [part for each in var_list for part in (each if is_partitioned(each) else [each])]
         if defines(self.definition, "loss_scale") and var_list:
             self._make_own(var_list)
         if self._gradients is not None:
@@ -263,7 +297,8 @@ class TrainTarget(Target):
 
         Args:
             grads_and_vars: (gradient, variable) pairs.
-            global_step: a variable to increment at every step, even if that step only accumulates. Default: none.
+            global_step: a variable to increment at every step, even if that step only accumulates, or the ref tensor
+                of one, which `tf.train.get_global_step()` gives in some graphs. Default: none.
             name: the name of the operation. Default: the optimizer's name.
 
         Returns:
@@ -287,18 +322,21 @@ class TrainTarget(Target):
         pairs = as_pairs(grads_and_vars)
         variables = [variable for _, variable in pairs]
         already_checked = self.backend.eager and self.has_slots_for(variables)
-        for variable in ([] if already_checked else variables) + ([] if global_step is None else [global_step]):
-            self._check_variable(variable, "counts in" if variable is global_step else "trains")
+        for variable in [] if already_checked else variables:
+            self.check_variable(variable)
+        if global_step is not None:
+            self._check_not_ref_in_function(global_step)
+            check_global_step(self, global_step)
         self.check_first(variables)
         pairs = with_gradients(self.check_grads(pairs))
         for _, variable in pairs:
-            if _part(variable) and self.rule(variable).locality == "variable":
+            if part_of(variable) and self.rule(variable).locality == "variable":
                 raise UnsupportedError(
                     "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
                         self.definition._short(), self.variable_name(variable)
                     )
                 )
-        if self._replicas() > 1:
+        if self.backend.replicas() > 1:
             raise self.refusal("tf.distribute over several replicas")
         for name in self.hyper_declarations():
             self._check_graph_of(name, self.given_hyper(name))
@@ -316,25 +354,13 @@ class TrainTarget(Target):
                 "give a callable that makes the tensor".format(type(self).__name__, name)
             )
 
-    def _check_variable(self, variable, use):
-        if _is_partitioned(variable):
-            raise VariableError("{} is a partitioned variable; give its parts, list(variable)".format(variable.name))
+    def _check_not_ref_in_function(self, variable):
         in_function = not self.backend.eager and type(self.backend.tf.get_default_graph()) is not self.backend.tf.Graph
         if in_function and hasattr(variable, "dtype") and self.backend.is_ref(variable):
             raise VariableError(
                 "{} is a ref variable, and functions (in TF 2 also branches and loops) cannot write it; create it with "
                 "use_resource=True".format(variable.name)
             )
-        if not hasattr(variable, "assign_sub") or isinstance(variable, self.backend.tf.Tensor):
-            as_step = " as global_step" if use == "counts in" else ""
-            raise VariableError(
-                "{} {} TensorFlow variables; got {!r}{}".format(type(self).__name__, use, variable, as_step)
-            )
-
-    def _replicas(self):
-        distribute = getattr(self.backend.tf, "distribute", None)
-        has_strategy = getattr(distribute, "has_strategy", None)  # TF 1.14 and newer
-        return distribute.get_strategy().num_replicas_in_sync if has_strategy and has_strategy() else 1
 
     def _hooks_are_replaced(self):
         """Returns True if a subclass or wrapper replaced hooks: then the base class must call them one by one."""
@@ -347,10 +373,9 @@ class TrainTarget(Target):
             self._create_slots([variable for _, variable in pairs])
         self._prepare()
         with tf.name_scope(name or self._name) as scope:
-            operations = self.take_step(pairs, checked=False)
+            operations = self.take_step([(grad, self.unwrap(variable)) for grad, variable in pairs], checked=False)
             if global_step is not None:
-                with self.backend.after(operations), self.backend.at(global_step):
-                    operations = [tf.assign_add(global_step, 1)]
+                operations = [count_step(self, global_step, operations)]
             if self.backend.eager:
                 return None
             train_op = tf.group(*operations, name=scope)
@@ -373,7 +398,7 @@ class TrainTarget(Target):
 
     def _finish(self, update_ops, name_scope):
         with self.backend.after(update_ops):
-            counted = Step.count_update(self)
+            counted = Step.count_update(self) if self._keeps_count else self.backend.tf.no_op()
         return self.backend.tf.group(*(list(update_ops) + [counted]), name=name_scope)
 
     # TF 1.4 lacks this method.
@@ -387,33 +412,3 @@ class TrainTarget(Target):
         for slots in self._slots.values():
             variables.extend(slot for slot in slots.values() if slot.graph is graph)
         return sorted(variables, key=lambda variable: variable.name)
-
-
-def _part(variable):
-    """Returns TensorFlow's SaveSliceInfo of a part of a partitioned variable; None for all other variables."""
-    return getattr(variable, "_save_slice_info", None)
-
-
-def _is_partitioned(variable):
-    return hasattr(variable, "_get_partitions")
-
-
-def place_slice(variable, slot, op_name, shape, whole_shape):
-    """Tells Saver the position of a part's slot in the whole slot. The base class assumes the variable's own position.
-
-    Below a variable scope the base class also gets the name of the whole wrong: it cuts the part's name off by length
-    (https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/training/slot_creator.py#L86).
-    """
-    part = _part(variable)
-    split_axes = [axis for axis, (size, whole) in enumerate(zip(part.var_shape, part.full_shape)) if size != whole]
-    splits_as_variable = all(
-        tuple(shape[axis : axis + 1] + whole_shape[axis : axis + 1]) == (part.var_shape[axis], part.full_shape[axis])
-        for axis in split_axes
-    )
-    if not splits_as_variable:
-        slot._set_save_slice_info(None)
-        return
-    scope, _, number = slot.op.name.rpartition("{}/{}".format(variable.op.name, op_name))
-    name = "{}{}/{}{}".format(scope, part.full_name, op_name, number)
-    offset = [part.var_offset[axis] if axis in split_axes else 0 for axis in range(len(shape))]
-    slot._set_save_slice_info(type(part)(name, list(whole_shape), offset, list(shape)))

@@ -1,0 +1,176 @@
+"""bert-tensorflow 1.0 (TF 1.15): pretraining of a tiny model with BERT's own optimizer and with a rule of ours."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from bert import modeling, optimization, run_pretraining
+
+import everstep
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CONFIG = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+              max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+BATCH, LENGTH, PREDICTIONS, STEPS, MORE = 16, 16, 4, 60, 30
+
+
+class BertAdam(everstep.Definition):
+    """Adam without bias correction and with decoupled decay, as BERT's AdamWeightDecayOptimizer."""
+
+    learning_rate = everstep.hyper(1e-3)
+    weight_decay = everstep.hyper(0.01)
+    m, v = everstep.slot(), everstep.slot()
+
+    def specialize(self, variable):
+        excluded = any(part in variable.name for part in ("LayerNorm", "layer_norm", "bias"))
+        return self.replace(weight_decay=0.0) if excluded else self
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m, v = 0.9 * slots.m + 0.1 * grad, 0.999 * slots.v + 0.001 * ops.square(grad)
+        return hyper.learning_rate * (m / (ops.sqrt(v) + 1e-6) + hyper.weight_decay * var), {"m": m, "v": v}
+
+
+def batches(count, seed=0):
+    random = np.random.RandomState(seed)
+    for _ in range(count):
+        ids = random.randint(0, CONFIG["vocab_size"], (BATCH, LENGTH))
+        positions = np.array([random.choice(LENGTH, PREDICTIONS, False) for _ in range(BATCH)])
+        yield dict(ids=ids, segments=(ids > 32) * 1, positions=positions,
+                   labels=(np.take_along_axis(ids, positions, 1) * 7 + 3) % CONFIG["vocab_size"],
+                   next=(ids.sum(1) % 2)[:, None])
+
+
+class Model(object):
+    """BERT's pretraining model in a graph of its own. `make` gets (loss, parameters of the run) and gives train ops."""
+
+    def __init__(self, make):
+        with tf.Graph().as_default():
+            tf.set_random_seed(1)
+            shapes = dict(ids=LENGTH, segments=LENGTH, positions=PREDICTIONS, labels=PREDICTIONS, next=1)
+            self.given = {name: tf.placeholder(tf.int32, [None, size], name) for name, size in shapes.items()}
+            config = modeling.BertConfig(**CONFIG)
+            model = modeling.BertModel(config, True, self.given["ids"], None, self.given["segments"])
+            masked = run_pretraining.get_masked_lm_output(
+                config, model.get_sequence_output(), model.get_embedding_table(), self.given["positions"],
+                self.given["labels"], tf.ones_like(self.given["labels"], tf.float32),
+            )[0]
+            following = run_pretraining.get_next_sentence_output(
+                config, model.get_pooled_output(), self.given["next"])[0]
+            self.loss = masked + following
+            self.step = tf.train.get_or_create_global_step()
+            self.train_op = make(self.loss)
+            self.variables = tf.trainable_variables()
+            self.saver = tf.train.Saver()
+            # One thread: the order in which several add up is the greatest noise between two runs.
+            self.session = tf.Session(config=tf.ConfigProto(
+                intra_op_parallelism_threads=1, inter_op_parallelism_threads=1))
+            self.session.run(tf.global_variables_initializer())
+
+    def train(self, feeds):
+        return [self.session.run([self.loss, self.train_op], self._feed(feed))[0] for feed in feeds]
+
+    def _feed(self, feed):
+        return {self.given[name]: value for name, value in feed.items()}
+
+    def weights(self):
+        return dict(zip((variable.op.name for variable in self.variables), self.session.run(self.variables)))
+
+    def put(self, weights, step):
+        for variable in self.variables:
+            variable.load(weights[variable.op.name], self.session)
+        self.step.load(step, self.session)
+
+
+def own(loss):
+    return optimization.create_optimizer(loss, 5e-4, 200, 10, False)
+
+
+def ours(change=lambda definition: definition, made=None):
+    """Returns a function that trains BERT's own way, but for the optimizer."""
+
+    def optimizer(learning_rate, weight_decay_rate, **others):
+        bound = change(BertAdam(learning_rate, weight_decay_rate)).bind(tf.train)
+        # BERT's create_optimizer increments global_step itself.
+        apply_gradients = bound.apply_gradients
+        bound.apply_gradients = lambda pairs, global_step=None, name=None: apply_gradients(pairs, None, name)
+        if made is not None:
+            made.append(bound)
+        return bound
+
+    def make(loss):
+        with everstep.patched(optimization, AdamWeightDecayOptimizer=optimizer):
+            return own(loss)
+
+    return make
+
+
+def apart(some, others):
+    return max(abs(one - other) for one, other in zip(some, others))
+
+
+def weights_apart(some, others):
+    return max(np.abs(some[name] - others[name]).max() for name in some)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Returns a model that trained with BERT's own optimizer, and its losses."""
+    model = Model(own)
+    return model, model.train(batches(STEPS))
+
+
+def start_of(model):
+    """Returns the weights that every run starts from."""
+    return Model(own).weights()
+
+
+def test_pretraining(trained):
+    model, losses = trained
+    again, with_ours = Model(own), Model(ours())
+    assert weights_apart(again.weights(), with_ours.weights()) == 0
+    noise, difference = apart(again.train(batches(STEPS)), losses), apart(with_ours.train(batches(STEPS)), losses)
+    print("60 steps: losses from {:.4f} to {:.4f}; two runs of BERT's own {:.2g} apart, ours {:.2g}".format(
+        losses[0], losses[-1], noise, difference))
+    assert losses[-1] < losses[0] - 0.1
+    assert with_ours.session.run(with_ours.step) == STEPS
+    assert difference < 1e-3
+
+
+def test_continued_from_its_own_checkpoint(trained, tmp_path):
+    model, _ = trained
+    saved = model.session.run([model.step] + model.variables)
+    path = model.saver.save(model.session, str(tmp_path / "model.ckpt"))
+    expected = model.train(batches(MORE, seed=1))
+    again = Model(own)
+    again.saver.restore(again.session, path)
+    noise = apart(again.train(batches(MORE, seed=1)), expected)
+
+    made = []
+    resumed = Model(ours(made=made))
+    resumed.put(dict(zip((variable.op.name for variable in resumed.variables), saved[1:])), saved[0])
+    state = everstep.read_checkpoint(
+        path, BertAdam(), slots={"m": "{var}/adam_m", "v": "{var}/adam_v"}, updates=int(saved[0]))
+    everstep.restore(made[0], state, resumed.variables, resumed.session)
+    difference = apart(resumed.train(batches(MORE, seed=1)), expected)
+    print("continued for 30 steps: BERT's own {:.2g} apart, ours {:.2g}".format(noise, difference))
+    assert difference < 1e-3
+
+
+def test_accumulation_on_a_quarter_of_the_batch():
+    def quarters(feeds):
+        for feed in feeds:
+            for part in range(4):
+                yield {name: value[part * BATCH // 4 : (part + 1) * BATCH // 4] for name, value in feed.items()}
+
+    def unclipped(change):
+        def make(loss):
+            return change(BertAdam(1e-3)).bind(tf.train).minimize(loss, tf.train.get_global_step())
+
+        return make
+
+    # Each part is clipped by its own norm, so without BERT's clipping the mean of four is the gradient of all.
+    full, parts = Model(unclipped(lambda rule: rule)), Model(unclipped(lambda rule: everstep.accumulate(rule, 4)))
+    whole, pieces = full.train(batches(MORE)), parts.train(quarters(batches(MORE)))
+    means = [np.mean(pieces[4 * step : 4 * step + 4]) for step in range(MORE)]
+    print("accumulate(4): losses {:.2g} apart after 30 updates".format(apart(whole, means)))
+    assert apart(whole, means) < 1e-3 and full.session.run(full.step) * 4 == parts.session.run(parts.step)

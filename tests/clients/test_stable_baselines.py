@@ -1,0 +1,59 @@
+"""stable-baselines 2.10 (TF 1.15): its agents name tf.train's optimizers; `everstep.patched` trains them with ours."""
+from __future__ import absolute_import, division, print_function
+
+import gym
+import numpy as np
+import pytest
+import stable_baselines
+import tensorflow as tf
+
+import everstep
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+AGENTS = {
+    "A2C": ("RMSPropOptimizer", dict(n_steps=5), 500),
+    "PPO2": ("AdamOptimizer", dict(n_steps=64, nminibatches=4), 512),
+    "DQN": ("AdamOptimizer", dict(learning_starts=50, batch_size=16), 400),
+}
+
+
+def weights(name, replacement):
+    """Returns {variable: values} after training with a replacement of the agent's optimizer, or with its own (None)."""
+    optimizer, arguments, steps = AGENTS[name]
+    env = gym.make("CartPole-v1")
+    env.seed(0)
+    with everstep.patched(tf.train, **({optimizer: replacement} if replacement else {})):
+        agent = getattr(stable_baselines, name)("MlpPolicy", env, seed=0, n_cpu_tf_sess=1, verbose=0, **arguments)
+        agent.learn(steps)
+    if replacement:
+        names = [variable.name for variable in agent.graph.get_collection("variables")]
+        assert any(each.endswith("/updates:0") for each in names), "it did not train with ours"
+    return agent.get_parameters()
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_an_agent_with_our_optimizer(name):
+    stock_class = getattr(tf.train, AGENTS[name][0])
+
+    def same_maths(*args, **kwargs):
+        return everstep.from_native(stock_class(*args, **kwargs))
+
+    own, again, ours = weights(name, None), weights(name, None), weights(name, same_maths)
+    start = weights_before(name)
+    assert sorted(own) == sorted(ours)
+    moved = max(np.abs(own[key] - start[key]).max() for key in own)
+    noise = max(np.abs(own[key] - again[key]).max() for key in own)
+    difference = max(np.abs(own[key] - ours[key]).max() for key in own)
+    print("{}: weights move by {:.2g}; two runs of its own {:.2g} apart, ours {:.2g}".format(
+        name, moved, noise, difference))
+    assert moved > 1e-2 and difference < 1e-5
+
+
+def weights_before(name):
+    _, arguments, _ = AGENTS[name]
+    agent = getattr(stable_baselines, name)("MlpPolicy", gym.make("CartPole-v1"), seed=0, n_cpu_tf_sess=1, **arguments)
+    return agent.get_parameters()
+
+
+def test_an_agent_with_another_rule():
+    assert all(np.isfinite(each).all() for each in weights("PPO2", everstep.optimizers.DiffGrad).values())
