@@ -5,7 +5,7 @@ import os
 from collections import OrderedDict
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.state.bundle import check_index
+from everstep.compat.state.bundle_index import check_index
 from everstep.errors import StateError, UnsupportedError
 
 
