@@ -262,6 +262,8 @@ def fields(data):
     result, position = {}, 0
     while position < len(data):
         tag, position = read_varint(data, position)
+        if not 8 <= tag < 1 << 32:
+            raise ValueError("a field of number {}".format(tag >> 3))
         if tag & 7 == 0:
             value, position = read_varint(data, position)
         elif tag & 7 == 2:

@@ -105,7 +105,7 @@ def open_weights(archive, path, max_bytes=None):
         raise too_large(path, total, bound)
     info = find_member(archive, WEIGHTS, path)
     if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
-        _verify_checksum(archive, info, path)
+        verify_checksum(archive, info, path)
         header = packed.read(info.header_offset, 30)
         if header[:4] != b"PK\x03\x04":
             raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
@@ -122,7 +122,7 @@ def open_weights(archive, path, max_bytes=None):
     return Window(OpenFile(path, unpacked), 0, info.file_size), path, bound
 
 
-def _verify_checksum(archive, info, path):
+def verify_checksum(archive, info, path):
     """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
     with _open_member(archive, info, path) as file:
         try:

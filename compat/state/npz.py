@@ -20,6 +20,7 @@ from everstep.errors import StateError
 FORMAT, VERSION = "everstep-state", 1
 DTYPES = frozenset("<f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8".split())
 MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 17, 32, 100
+INTEGERS = (int, type(1 << 64))  # Python 2 has two types
 KEYS = frozenset("format version definition updates steps pending scalars slots variables".split())
 
 
@@ -180,7 +181,7 @@ def _entry(file, entry, name, arrays):
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
         raise file.error("{} has the shape {!r}".format(name, shape))
     for size in shape:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, INTEGERS) or isinstance(size, bool) or size < 0:
             raise file.error("{} has the shape {!r}".format(name, shape))
     if not isinstance(dtype, type(u"")) or dtype not in DTYPES:
         raise file.error("{} is of {!r}; a file holds {}".format(name, dtype, ", ".join(sorted(DTYPES))))
