@@ -554,6 +554,7 @@ ENTRIES = OrderedDict([
     ("strings", (entry(dtype=7, sizes=(1 << 30,)), "texts in 24 bytes")),
     ("long strings", (entry(dtype=7, sizes=(1,), size=20), "texts of")),
     ("parts", (entry(size=0, more=[(7, message((1, message((1, 5), (2, 9)))))]), "parts outside")),
+    ("no parts", (entry(size=0, more=[(7, message((1, message((2, 2))), (1, message((2, 3)))))]), "parts of other")),
     ("no message", (b"\xff\xff\xff", "damaged")),
     ("half a message", (entry()[:-2], "longer than its message")),
     ("a field 0", (entry() + b"\0\1", "number 0")),

@@ -284,7 +284,7 @@ TEXTS = {
             '"%d": {"member": "array_%d.npy", "shape": [], "dtype": "|u1"}' % (n, n)
             for n in range(npz.MAX_ARRAYS + 1)
         )).encode("ascii"),
-        "more than 131072 arrays",
+        "more than 65536 arrays",
     ),
 }  # fmt: skip
 

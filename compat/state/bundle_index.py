@@ -130,7 +130,7 @@ def _check_entries(path, file, entries):
     if not 0 < shards <= _MAX_SHARDS or last(header, 2, 0):
         raise file.error("the index says that it is of {} data files{}".format(
             shards, ", with numbers in big-endian order" if last(header, 2, 0) else ""))
-    smallest, sizes, total = {}, {}, 0
+    smallest, sizes, parts, total = {}, {}, {}, 0
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
@@ -138,9 +138,13 @@ def _check_entries(path, file, entries):
         count = _element_count(file, name, last(entry, 2, b""))
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
             raise file.error("{} is of type number {}, which no checkpoint has".format(name, dtype))
-        if 7 in entry:  # a partitioned variable: its parts have entries of their own
-            _check_slices(file, name, last(entry, 2, b""), entry[7])
+        if 7 in entry:  # a partitioned variable: its parts have entries of their own, which come first
+            if sorted(_check_slices(file, name, last(entry, 2, b""), entry[7])) != sorted(parts.get(key, ())):
+                raise file.error("{} has parts of other sizes than it says".format(name))
             continue
+        if key[:1] == b"\0":  # the name of the variable, and then the place of the part
+            whole = key[1:].partition(b"\0\1")[0].replace(b"\0\xff", b"\0").replace(b"\xff\0", b"\xff")
+            parts.setdefault(whole, []).append(count)
         if shard >= shards:
             raise file.error("{} is in data file {} of {}".format(name, shard, shards))
         data_file = "{}.data-{:05d}-of-{:05d}".format(path, shard, shards)

@@ -19,7 +19,7 @@ from everstep.errors import StateError
 
 FORMAT, VERSION = "everstep-state", 1
 DTYPES = frozenset("<f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8".split())
-MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 17, 32, 100
+MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 16, 32, 100
 INTEGERS = (int, type(1 << 64))  # Python 2 has two types
 KEYS = frozenset("format version definition updates steps pending scalars slots variables".split())
 

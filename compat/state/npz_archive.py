@@ -19,7 +19,7 @@ from everstep.compat.state.replacing import replacing
 from everstep.errors import StateError
 
 HEADER_NAME = "everstep.json"
-MAX_HEADER = 1 << 25
+MAX_HEADER = 1 << 24
 
 # Every member has ZIP64 sizes and offsets, so that large and small files have the same layout.
 _LOCAL = struct.Struct("<4s5H3L2H")
