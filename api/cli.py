@@ -7,12 +7,13 @@ import inspect
 import json
 import sys
 import textwrap
+import unicodedata
 
 from everstep import VARIABLE, __version__, optimizers
-from everstep.compat.state import files
+from everstep.compat.state import files, verify
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
-from everstep.errors import ConfigError, EverstepError
+from everstep.errors import ConfigError, EverstepError, FileError
 from everstep.optimizers.contract import REQUIRED, Composite, Definition
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
@@ -20,7 +21,11 @@ LARGE = 1 << 26  # progress is shown for files of at least this many bytes
 
 
 def main(arguments=None):
-    """Runs one command. Returns the exit code: 0, 1 if `doctor` finds a broken package, or 2 for a wrong call."""
+    """Runs one command.
+
+    Returns:
+        The exit code: 0; 1 if `doctor` finds a broken package, or `verify` a damaged file; 2 for a wrong call.
+    """
     parser = argparse.ArgumentParser(
         prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
     )
@@ -37,6 +42,11 @@ def main(arguments=None):
     look.add_argument("file", metavar="FILE", help="the file; of a TensorFlow checkpoint the path without .index")
     add_reading(look)
     look.set_defaults(run=inspect_file)
+    look = commands.add_parser("verify", help="read a file as a whole, and compare its checksums")
+    look.add_argument("file", metavar="FILE", help="the file, as for inspect")
+    add_max_bytes(look)
+    look.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    look.set_defaults(run=verify_file)
     convert = commands.add_parser("convert", help="write an optimizer state to a file of another format")
     convert.add_argument("source", metavar="SRC", help="the file to read, as for inspect")
     convert.add_argument("target", metavar="DST", help="the file to write")
@@ -52,11 +62,11 @@ def main(arguments=None):
     convert.set_defaults(run=convert_file)
     options = parser.parse_args(arguments)
     if options.command is None:  # Python 2 refuses this itself
-        parser.error("give a command: doctor, list, show, inspect or convert")
+        parser.error("give a command: doctor, list, show, inspect, verify or convert")
     try:
         return options.run(options)
     except EverstepError as error:
-        print("everstep: {}".format(error), file=sys.stderr)
+        print(printable("everstep: {}".format(error), sys.stderr), file=sys.stderr)
         return 2
 
 
@@ -118,13 +128,20 @@ def add_reading(command):
     command.add_argument("--updates", type=int, help="the number of updates so far, if the file does not hold it")
     command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
     command.add_argument("--variables", help="the names of the trained variables in order: A,B,C")
+    add_max_bytes(command)
     command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def add_max_bytes(command):
+    """Adds the argument that allows packed files to become large."""
+    bound = "how many bytes a packed file may unpack to; default: 20 times its size, at least 64 MiB"
+    command.add_argument("--max-bytes", type=int, help=bound)
 
 
 def reading(options):
     """Returns those arguments as keywords of `read_checkpoint`."""
     variables = options.variables.split(",") if options.variables else None
-    keywords = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate")}
+    keywords = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate", "max_bytes")}
     return dict(keywords, variables=variables)
 
 
@@ -146,8 +163,38 @@ def inspect_file(options):
     print_table("VARIABLE SLOT SHAPE DTYPE", slots or [("none", "", "", "")])
     for kind in ("missing", "notes"):
         for text in facts[kind]:
-            print("\n{}: {}".format({"missing": "cannot be read as a state", "notes": "note"}[kind], text))
+            label = {"missing": "cannot be read as a state", "notes": "note"}[kind]
+            print("\n" + printable("{}: {}".format(label, text), sys.stdout))
     return 0
+
+
+def verify_file(options):
+    """Prints for each array in a file if it is whole. Returns 1 if the file is damaged, else 0."""
+    try:
+        format, arrays = verify.stored_arrays(options.file, options.max_bytes)
+    except FileError as error:
+        if options.json:
+            print(json.dumps(dict(file=options.file, error=str(error)), indent=2, sort_keys=True))
+        else:
+            print(printable("everstep: {}".format(error), sys.stderr), file=sys.stderr)
+        return 1
+    total = sum(map(verify.size_of, arrays))
+    with progress(total) as moved:
+        results = [verify.verify_array(array, moved) for array in arrays]
+    damaged = sum(result.is_damaged for result in results)
+    notes = [verify.NO_CHECKSUM] if any(result.checksum == "none" and result.dtype for result in results) else []
+    if options.json:
+        facts = dict(file=options.file, format=format, damaged=damaged, bytes=total, notes=notes)
+        facts["arrays"] = [dict(result._asdict()) for result in results]
+        print(json.dumps(facts, indent=2, sort_keys=True))
+        return 1 if damaged else 0
+    print_table("ARRAY SHAPE DTYPE CHECKSUM RESULT", [result[:-1] for result in results] or [("none", "", "", "", "")])
+    state = "is damaged: {} of".format(damaged) if damaged else "was read, without an error:"
+    summary = "{} {} {} arrays, {} bytes, {}".format(options.file, state, len(results), total, format)
+    print("\n" + printable(summary, sys.stdout))
+    for note in notes:
+        print("note: {}".format(note))
+    return 1 if damaged else 0
 
 
 def convert_file(options):
@@ -167,11 +214,12 @@ def convert_file(options):
         print(json.dumps(facts, indent=2, sort_keys=True))
         return 0
     print_table("VARIABLE SOURCE MATCHED-BY", facts["variables"])
-    print("\n{} {}: {}, {} updates, {} variables, {} bytes".format(
+    done = "{} {}: {}, {} updates, {} variables, {} bytes".format(
         options.target, "would be written" if options.dry_run else "is written", options.to, state.updates,
-        len(state.slots), total))
+        len(state.slots), total)
+    print("\n" + printable(done, sys.stdout))
     for note in report.notes:
-        print("note: {}".format(note))
+        print(printable("note: {}".format(note), sys.stdout))
     return 0
 
 
@@ -290,7 +338,25 @@ def catching_up(definition):
 
 def print_table(header, rows):
     """Prints rows in columns that are as wide as their longest cell."""
-    rows = [header.split()] + [[str(cell) for cell in row] for row in rows]
+    rows = [header.split()] + [[printable(cell, sys.stdout).replace("\n", "\\x0a") for cell in row]
+                               for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def printable(value, stream):
+    """Returns a value as text that a terminal only prints.
+
+    Names come from files: control characters, which could make a terminal do something, and characters that the stream
+    cannot encode are escaped.
+    """
+    text = str(value)
+    if isinstance(text, bytes):  # Python 2
+        text = text.decode("utf-8", "replace")
+    text = "".join(
+        char if char == "\n" or unicodedata.category(char)[0] != "C" else "\\x%02x" % ord(char) for char in text
+    )
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    encoded = text.encode(encoding, "backslashreplace")
+    return encoded if str is bytes else encoded.decode(encoding)

@@ -77,6 +77,12 @@ class ConfigError(EverstepError, ValueError):
 class StateError(EverstepError, ValueError):
     """A state does not fit the definition or the variables that it is restored to."""
 
+    def __str__(self):
+        # A file can have names of megabytes, or millions of names.
+        text = EverstepError.__str__(self)
+        more = len(text) - 20000
+        return text if more <= 0 else "{} ... ({} characters more)".format(text[:-more], more)
+
 
 class FileError(StateError):
     """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""

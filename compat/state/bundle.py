@@ -8,13 +8,14 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import os
 import re
-import shutil
-import tempfile
 from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.state.bundle_index import check_index, fields, last
 from everstep.compat.state.native_file import Handle, NativeFile, as_file_errors, numbered
+from everstep.compat.state.open_file import ProcessLock
+from everstep.compat.state.replacing import publish, scratch_folder, write_errors
 from everstep.errors import FileError, StateError, UnsupportedError
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -38,13 +39,15 @@ class Tensors(object):
     """The tensors of a checkpoint. They can only be read whole, so only the last one is kept in memory."""
 
     def __init__(self, path):
-        self.path, self._cached = path, (None, None)
+        self.path, self._cached, self._lock = path, (None, None), ProcessLock()
         self.tf = tensorflow_for(path)
-        check_index(path)
+        smallest = check_index(path)
         with self.guarded():
-            self._reader = self.tf.train.NewCheckpointReader(str(path))
+            self._reader = self.tf.train.NewCheckpointReader(os.path.abspath(path))  # the current folder may change
             self.shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = self._reader.get_variable_to_dtype_map()
+            for name in smallest.values():  # TensorFlow opens a data file when it first reads from it
+                self._reader.get_tensor(name)
 
     @contextlib.contextmanager
     def guarded(self):
@@ -56,12 +59,13 @@ class Tensors(object):
                 raise FileError("{} is damaged, or not a checkpoint: {}".format(self.path, error.message))
 
     def get(self, name):
-        """Returns a tensor."""
-        if self._cached[0] != name:
-            self._cached = (None, None)  # free the old tensor first, so that there are never two
-            with self.guarded():
-                self._cached = name, self._reader.get_tensor(name)
-        return self._cached[1]
+        """Returns a tensor. TensorFlow's reader is for one thread at a time."""
+        with self._lock:
+            if self._cached[0] != name:
+                self._cached = (None, None)  # free the old tensor first, so that there are never two
+                with self.guarded():
+                    self._cached = name, self._reader.get_tensor(name)
+            return self._cached[1]
 
     def handle(self, name):
         with self.guarded():
@@ -73,37 +77,6 @@ class Tensors(object):
         for name in sorted(self.shapes):
             if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
                 yield name, self.handle(name)
-
-
-# The footer of a table: offset and length of two blocks as varints, padding, and a magic number:
-# https://github.com/tensorflow/tensorflow/blob/v1.4.1/tensorflow/core/lib/io/format.h
-_FOOTER_SIZE, TABLE_END, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
-
-
-def check_index(path):
-    """Raises FileError if the footer of a checkpoint's index points outside of the file.
-
-    TensorFlow allocates as much memory as the footer says, and TF 1.4 ends the process if there is not enough.
-    """
-    name = next((name for name in (path + ".index", path) if os.path.isfile(name)), None)
-    if name is None:
-        return
-    with as_file_errors(name):
-        size = os.path.getsize(name)
-        with open(name, "rb") as file:
-            file.seek(max(0, size - _FOOTER_SIZE))
-            footer, position = bytearray(file.read()), 0
-        if not footer.endswith(TABLE_END):
-            return  # TensorFlow raises for a wrong magic number
-        for _ in range(2):
-            start, position = _read_varint(footer, position)
-            length, position = _read_varint(footer, position)
-            if start + length + _BLOCK_TRAILER > size - _FOOTER_SIZE:
-                raise FileError(
-                    "{} is damaged, or not a checkpoint: it ends with a pointer to {} bytes at {}, and has {}".format(
-                        name, length, start, size
-                    )
-                )
 
 
 def find(path):
@@ -159,32 +132,33 @@ def write(path, tensors, moved):
         moved: a function, called repeatedly with the number of bytes written since the last call.
     """
     tf, path = tensorflow_for(path), str(path)
+    check_new(path)
+    target = os.path.abspath(path)
+    with write_errors(path), scratch_folder(target) as folder:
+        try:
+            _save(tf, tensors, folder, os.path.basename(target), moved)
+        except tf.errors.OpError as error:
+            raise StateError("{!r} cannot be written: {}".format(path, error.message))
+        # The index comes last: without it there is no checkpoint.
+        names = sorted(name for name in os.listdir(folder) if name.startswith(os.path.basename(target) + "."))
+        publish([(os.path.join(folder, name), os.path.join(os.path.dirname(target), name)) for name in names])
+
+
+def _save(tf, tensors, folder, basename, moved):
+    """Saves tensors into an empty folder: parts first, which are then merged."""
     from tensorflow.python.ops import gen_io_ops, io_ops  # the ops that Saver uses; public from 1.14 on, as tf.raw_ops
 
-    check_new(path)
-    try:
-        folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".")
-    except (OSError, IOError) as error:
-        raise StateError("{} cannot be written: {}".format(path, error))
-    try:
-        with as_file_errors(path), tf.Graph().as_default(), tf.Session() as session:
-            parts = []
-            for group in _shards(tensors):
-                parts.append(os.path.join(folder, str(len(parts))))
-                values = [np.asarray(tensors[name]) for name in group]
-                placeholders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
-                saved = io_ops.save_v2(parts[-1], group, [""] * len(group), placeholders)
-                session.run(saved, dict(zip(placeholders, values)))
-                moved(sum(value.nbytes for value in values))
-            merged = os.path.join(folder, os.path.basename(path))
-            session.run(gen_io_ops.merge_v2_checkpoints(parts, merged, delete_old_dirs=False))
-        names = [name for name in os.listdir(folder) if name.startswith(os.path.basename(path) + ".")]
-        for name in sorted(names):  # the index comes last: without it there is no checkpoint
-            os.rename(os.path.join(folder, name), os.path.join(os.path.dirname(path), name))
-    except (OSError, IOError, tf.errors.OpError) as error:
-        raise StateError("{} cannot be written: {}".format(path, error))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tf.Graph().as_default(), tf.Session() as session:
+        parts = []
+        for group in _shards(tensors):
+            parts.append(os.path.join(folder, str(len(parts))))
+            values = [np.asarray(tensors[name]) for name in group]
+            placeholders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
+            saved = io_ops.save_v2(parts[-1], group, [""] * len(group), placeholders)
+            session.run(saved, dict(zip(placeholders, values)))
+            moved(sum(value.nbytes for value in values))
+        merged = os.path.join(folder, basename)
+        session.run(gen_io_ops.merge_v2_checkpoints(parts, merged, delete_old_dirs=False))
 
 
 def _shards(tensors):
@@ -203,43 +177,6 @@ def _shards(tensors):
 _NODES, _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 1, 2, 3
 
 
-def _read_varint(data, position):
-    """Returns (the varint at a position, the position after it)."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, position
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
-
-
-def _fields(data):
-    """Returns {field number: [value]} of a protobuf message; values are integers and bytes."""
-    fields, position = {}, 0
-    while position < len(data):
-        tag, position = _read_varint(data, position)
-        if tag & 7 == 0:
-            value, position = _read_varint(data, position)
-        elif tag & 7 == 2:
-            length, position = _read_varint(data, position)
-            if length > len(data) - position:
-                raise ValueError("a field that is longer than its message")
-            value = data[position : position + length]
-            position += length
-        elif tag & 7 in (1, 5):
-            length = 8 if tag & 7 == 1 else 4
-            value = data[position : position + length]
-            position += length
-        else:
-            raise ValueError("a field of kind {}".format(tag & 7))
-        fields.setdefault(tag >> 3, []).append(value)
-    return fields
-
-
 # Names such as `touched/0`: everstep's OptimizerV2 so tracks slots whose shape or dtype differs from the variable's.
 _TRACKED = re.compile(r"(.+)/[0-9]+\Z")
 
@@ -248,20 +185,15 @@ class _Node(object):
     """One object: `children` {name: place}, `key` and `full_name` of its value, `slots` [(name, variable, slot)]."""
 
     def __init__(self, data):
-        fields = _fields(data)
+        message = fields(data)
         self.children, self.slots, self.key, self.full_name = OrderedDict(), [], None, ""
-        for child in map(_fields, fields.get(_CHILDREN, ())):
-            self.children[_last(child, 2, b"").decode("utf-8")] = _last(child, 1, 0)
-        for value in map(_fields, fields.get(_ATTRIBUTES, ())):
-            if _last(value, 1, b"") == b"VARIABLE_VALUE":
-                self.full_name, self.key = _text(_last(value, 2, b"")), _text(_last(value, 3, b""))
-        for slot in map(_fields, fields.get(_SLOTS, ())):
-            self.slots.append((_text(_last(slot, 2, b"")), _last(slot, 1, 0), _last(slot, 3, 0)))
-
-
-def _last(fields, number, default):
-    """Returns the last value of a field, which is the one that counts in protobuf."""
-    return fields.get(number, [default])[-1]
+        for child in map(fields, message.get(_CHILDREN, ())):
+            self.children[last(child, 2, b"").decode("utf-8")] = last(child, 1, 0)
+        for value in map(fields, message.get(_ATTRIBUTES, ())):
+            if last(value, 1, b"") == b"VARIABLE_VALUE":
+                self.full_name, self.key = _text(last(value, 2, b"")), _text(last(value, 3, b""))
+        for slot in map(fields, message.get(_SLOTS, ())):
+            self.slots.append((_text(last(slot, 2, b"")), last(slot, 1, 0), last(slot, 3, 0)))
 
 
 def _text(data):
@@ -271,7 +203,7 @@ def _text(data):
 def _read_objects(tensors, path):
     """Reads a checkpoint of tf.train.Checkpoint. A place is an object's number in the graph."""
     native = NativeFile(path, "tf-object", "tf.train.Checkpoint")
-    nodes = [_Node(data) for data in _fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
+    nodes = [_Node(data) for data in fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
     optimizers = [node for node in nodes if _is_optimizer(node)]
     optimizer_places = {place for node in optimizers for place in _optimizer_places(node, nodes)}
     if len(optimizers) > 1:

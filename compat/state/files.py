@@ -8,9 +8,10 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.state import bundle, identify, keras_h5, keras_zip, reading, writing
+from everstep.compat.state import bundle, bundle_index, identify, keras_h5, keras_zip, reading, writing
 from everstep.compat.state.matching import Match, expand_name, parse_rename
 from everstep.compat.state.native_file import Handle, as_file_errors
+from everstep.compat.state.open_file import as_path
 from everstep.compat.state.state import State
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
 
@@ -22,7 +23,7 @@ FORMATS = OrderedDict([
     ("keras", ".keras of Keras 3 and tf.keras 2.12 and newer"),
     ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
 ])
-_READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read, "bundle": bundle.read}
+_READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read}
 
 Written = namedtuple("Written", "matches notes")  # [(name in the file, name in the state, how)], [sentence]
 
@@ -33,7 +34,8 @@ def find_format(path):
     Raises:
         FileError: there is no file, or its format is unknown.
     """
-    path = str(path)
+    with as_file_errors(path):
+        path = as_path(path)
     prefix = bundle.find(path)
     if prefix is not None:
         return "bundle", prefix
@@ -50,7 +52,7 @@ def find_format(path):
         return "keras-h5", path
     if start[:4] == b"PK\x03\x04":
         return ("keras" if _has_weights(path) else "everstep"), path
-    if end == bundle.TABLE_END:  # a checkpoint of version 1
+    if end == bundle_index.TABLE_END:  # a checkpoint of version 1
         return "bundle", path
     raise FileError("{} is of no format that everstep knows: {}".format(
         path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
@@ -65,13 +67,17 @@ def _has_weights(path):
         return False
 
 
-def read_native(path):
+def read_native(path, max_bytes=None):
     """Returns the NativeFile of a framework's file, or the State in a file of `State.save`."""
     kind, path = find_format(path)
-    return State.load(path) if kind == "everstep" else _READERS[kind](path)
+    if kind == "everstep":
+        return State.load(path)
+    return bundle.read(path) if kind == "bundle" else _READERS[kind](path, max_bytes)
 
 
-def read_checkpoint(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
+def read_checkpoint(
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, max_bytes=None
+):
     """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
 
     Args:
@@ -85,6 +91,8 @@ def read_checkpoint(path, definition=None, optimizer=None, updates=None, learnin
         updates: int, the number of updates, if the file does not say and the rule needs it.
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
+        max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
+            64 MiB if that is more.
 
     Returns:
         A `State`. Its arrays are handles, which are read and checked on first use.
@@ -95,7 +103,7 @@ def read_checkpoint(path, definition=None, optimizer=None, updates=None, learnin
         UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
             optimizer of the file's API has such slots.
     """
-    native = read_native(path)
+    native = read_native(path, max_bytes)
     if isinstance(native, State):
         return native
     with as_file_errors(path):
@@ -230,7 +238,9 @@ def size_of(state):
     return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
 
 
-def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
+def inspect(
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, max_bytes=None
+):
     """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
 
     Keys: path, format, writer, api, optimizer, definition (None if the file does not say), updates, steps, pending,
@@ -238,17 +248,19 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
     file lacks that a state can do without). If the file does not name its optimizer, but a stock optimizer has such
     slots, they are listed as that optimizer's.
     """
-    native = read_native(path)
+    native = read_native(path, max_bytes)
     facts = dict(path=str(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
     facts.update(missing=[], notes=[])
     if isinstance(native, State):
         state = native
     else:
         facts.update(format=native.format, writer=native.writer, missing=list(native.missing))
-        candidates, state = identify.candidates(native), None
+        with as_file_errors(path):
+            candidates, state = identify.candidates(native), None
         facts["optimizer"] = " or ".join(candidates) or None
         try:
-            state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
+            with as_file_errors(path):
+                state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
         except EverstepError as error:
             if not native.missing:
                 facts["missing"].append(str(error))
@@ -283,7 +295,8 @@ def _guess_state(native, candidates):
     for candidate in candidates:
         for momentum in (False, True):
             try:
-                return reading.to_state(native, identify.guessed_definition(native, candidate, momentum))
+                with as_file_errors(native.path):
+                    return reading.to_state(native, identify.guessed_definition(native, candidate, momentum))
             except EverstepError:
                 continue
     return None

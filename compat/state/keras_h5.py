@@ -1,123 +1,59 @@
 """Keras's HDF5 files: whole models (`.h5`, every Keras), and `.weights.h5` (Keras 3, tf.keras 2.12 and newer)."""
 from __future__ import absolute_import, division, print_function
 
-import io
 import json
-import os
 import shutil
 from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.native_file import Handle, NativeFile, as_file_errors, chunks, numbered
+from everstep.compat.state.h5_contents import MAX_ENTRIES, Contents, Window, default_bound, import_h5py
+from everstep.compat.state.native_file import NativeFile, as_file_errors, chunks, numbered
+from everstep.compat.state.npz import native_str
+from everstep.compat.state.open_file import OpenFile
 from everstep.compat.state.replacing import replacing
 from everstep.compat.state.values import cast_exactly
-from everstep.errors import EverstepError, FileError, UnsupportedError
+from everstep.errors import FileError
 
-MAX_TEXT, MAX_ENTRIES, MAX_DEPTH = 1 << 26, 1 << 17, 32
-_MAX_COMPRESSION = 1100  # deflate shrinks zeros about a thousandfold
+MAX_TEXT, MAX_DEPTH = 1 << 26, 32
 _NOT_TRAINED = ("moving_mean", "moving_variance", "seed_generator_state")  # weights that no optimizer trains
 
 
-def import_h5py(path):
-    """Returns h5py, or raises UnsupportedError with how to install it."""
-    try:
-        import h5py
-    except ImportError:
-        raise UnsupportedError("{} is an HDF5 file, which h5py reads: pip install everstep[files]".format(path))
-    return h5py
-
-
-def read(path):
+def read(path, max_bytes=None):
     """Returns the NativeFile of an HDF5 file."""
+    return read_open(*open_whole(path, max_bytes))
+
+
+def open_whole(path, max_bytes=None):
+    """Returns (the file as a Window, path, the largest size of all its arrays)."""
+    file = OpenFile(path)
+    return Window(file, 0, file.size), path, default_bound(file.size) if max_bytes is None else max_bytes
+
+
+def read_open(window, path, bound):
+    """Returns the NativeFile of an open file."""
     with as_file_errors(path):
-        return read_open(Window(io.open(path, "rb"), 0, os.path.getsize(path)), path)
+        contents = open_contents(window, path, bound)
+        try:
+            is_model = "layer_names" in contents.file.attrs or contents.find(contents.file, "model_weights")
+            return _read_model(contents) if is_model else _read_weights(contents)
+        except BaseException:
+            contents.file.close()
+            window.close()
+            raise
 
 
-def read_open(window, path):
-    """Returns the NativeFile of an open file.
+def open_contents(window, path, bound):
+    """Returns the Contents of an open file.
 
     It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
     changed.
     """
-    file = None
     try:
-        with as_file_errors(path):
-            file = import_h5py(path).File(window, "r")
-            weights_only = "layer_names" not in file.attrs and "model_weights" not in file
-            return _read_weights(file, path) if weights_only else _read_model(file, path)
-    except EverstepError:
-        if file is not None:
-            file.close()
+        return Contents(window, path, bound)
+    except BaseException:
         window.close()
         raise
-
-
-class Window(io.RawIOBase):
-    """A part of a file, readable as a file."""
-
-    def __init__(self, file, start, size):
-        super(Window, self).__init__()
-        self._file, self._start, self._size, self._place = file, start, size, 0
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def tell(self):
-        return self._place
-
-    def seek(self, place, whence=0):
-        self._place = place + (0, self._place, self._size)[whence]
-        return self._place
-
-    def readinto(self, buffer):
-        self._file.seek(self._start + self._place)
-        count = max(0, min(len(buffer), self._size - self._place))
-        data = self._file.read(count)
-        buffer[: len(data)] = data
-        self._place += len(data)
-        return len(data)
-
-    def close(self):
-        self._file.close()
-        super(Window, self).close()
-
-
-class Contents(object):
-    """Bounded access to an HDF5 file: no other file is opened, and no array exceeds what the file can hold."""
-
-    def __init__(self, file, path):
-        self.file, self.path = file, path
-        self.size = file.id.get_filesize()
-
-    def array(self, group, name):
-        """Returns the handle of an array, or raises FileError if it is not safe to read."""
-        h5py = import_h5py(self.path)
-        dataset = group[name]
-        if not isinstance(dataset, h5py.Dataset):
-            raise FileError("{}: {} is not an array".format(self.path, name))
-        dtype, shape = dataset.dtype, dataset.shape
-        external = getattr(dataset, "external", None) or getattr(dataset, "is_virtual", False)
-        if external or dataset.file.filename != group.file.filename or shape is None:
-            raise FileError("{}: {} is kept in another file".format(self.path, name))
-        if dtype.kind not in "fiuVb":
-            raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
-        size = dtype.itemsize
-        for length in shape:
-            size *= int(length)
-        compressed = dataset.chunks is not None
-        if size > self.size * (_MAX_COMPRESSION if compressed else 1):
-            raise FileError("{}: {} says that it has {} bytes; the file has {}".format(
-                self.path, name, size, self.size))
-
-        def read(selection):
-            with as_file_errors(self.path):
-                return dataset[() if selection is Ellipsis else selection]
-
-        return Handle(dataset.name, shape, dtype, read)
 
 
 def write(path, template, values, moved):
@@ -134,7 +70,7 @@ def write(path, template, values, moved):
 
 def fill(path, values, moved):
     """Writes values into the arrays of an existing file."""
-    with as_file_errors(path), import_h5py(path).File(path, "r+") as file:
+    with import_h5py(path).File(path, "r+") as file:
         for name, handle in values.items():
             dataset = file[name]
             for selection, chunk in chunks(handle):
@@ -181,27 +117,29 @@ def _names(group, attribute):
     names = [_text(name) for part in parts for name in np.asarray(part).tolist()]
     if len(names) > MAX_ENTRIES:
         raise FileError("{} names are more than a file can have".format(len(names)))
-    return [str(name) for name in names]
+    return [native_str(name) for name in names]
 
 
-def _read_model(file, path):
+def _read_model(contents):
     """Reads what `model.save("x.h5")` of any Keras writes, or `save_weights` of Keras 2."""
-    native, contents = NativeFile(path, "keras-h5"), Contents(file, path)
-    weights = file["model_weights"] if "model_weights" in file else file
+    path, file = contents.path, contents.file
+    native, model = NativeFile(path, "keras-h5"), contents.group(file, "model_weights")
+    weights = file if model is None else model
     version = _text(file.attrs.get("keras_version", weights.attrs.get("keras_version", "")))
     native.writer = "Keras {}".format(version) if version else "Keras before 2.0"
     frozen = _frozen_layers(_json(file.attrs, "model_config", path))
     names = []
     for layer in _names(weights, "layer_names") + ["top_level_model_weights"]:
-        if layer not in weights:
+        group = contents.group(weights, layer)
+        if group is None:
             continue
-        for name in _names(weights[layer], "weight_names"):
-            handle = contents.array(weights[layer], name)
+        for name in _names(group, "weight_names"):
+            handle = contents.array(group, name)
             weight_name = name.split(":")[0]
             if layer not in frozen and weight_name.split("/")[-1] not in _NOT_TRAINED and handle.dtype.kind in "fV":
                 names.append((weight_name, handle))
     native.variables = OrderedDict(zip(numbered([name for name, _ in names]), [handle for _, handle in names]))
-    if "model_weights" not in file:
+    if model is None:
         native.missing.append("weights alone, as save_weights writes them")
         return native
     training = _json(file.attrs, "training_config", path)
@@ -209,11 +147,11 @@ def _read_model(file, path):
         native.missing.append("a model that was saved without its optimizer (not compiled, or include_optimizer=False)")
         return native
     take_config(native, training.get("optimizer_config"), version)
-    if "optimizer_weights" not in file:
+    group = contents.group(file, "optimizer_weights")
+    if group is None:
         native.missing.append("the config of an optimizer, {}, but none of its variables (it never trained)".format(
             native.class_name))
         return native
-    group = file["optimizer_weights"]
     native.entries = [(name, contents.array(group, name)) for name in _names(group, "weight_names")]
     if native.target == "optimizer_v2" and native.entries and "/iterations" in native.entries[0][0]:
         native.target = "get_updates"  # everstep's Keras 2 optimizers have a name in their config too
@@ -246,21 +184,24 @@ def _frozen_layers(config):
     return names
 
 
-def _read_weights(file, path):
+def _read_weights(contents):
     """Reads what `save_weights("x.weights.h5")` writes, which a `.keras` file also contains."""
-    native, contents = NativeFile(path, "keras-weights-h5", "Keras 3, or tf.keras 2.12 or newer"), Contents(file, path)
-    variables = OrderedDict()
+    path, file = contents.path, contents.file
+    native, variables = NativeFile(path, "keras-weights-h5", "Keras 3, or tf.keras 2.12 or newer"), OrderedDict()
     for root in ("layers", "_layer_checkpoint_dependencies", "_functional"):
-        if root in file:
-            _collect_arrays(file[root], (), contents, variables, 0)
-    if not variables and "vars" not in file and "optimizer" not in file:
+        group = contents.group(file, root)
+        if group is not None:
+            _collect_arrays(group, (), contents, variables, 0)
+    optimizer = contents.group(file, "optimizer")
+    if not variables and contents.group(file, "vars") is None and optimizer is None:
         raise FileError("{} is an HDF5 file, but not from Keras".format(path))
     native.variables, native.ordered = variables, False
-    if "optimizer" not in file or "vars" not in file["optimizer"]:
+    saved = None if optimizer is None else contents.group(optimizer, "vars")
+    if saved is None:
         native.missing.append("weights alone: the model was saved without its optimizer, or with a legacy optimizer, "
                               "whose state this format never keeps")
         return native
-    native.entries = numbered_arrays(file["optimizer"]["vars"], contents)
+    native.entries = numbered_arrays(saved, contents)
     if not native.entries:
         native.missing.append("an optimizer without variables: it never trained")
     return native
@@ -280,9 +221,9 @@ def _collect_arrays(group, path, contents, variables, depth):
     if depth > MAX_DEPTH or len(variables) > MAX_ENTRIES:
         raise FileError("{} has groups nested deeper, or more arrays, than a model can have".format(contents.path))
     for name in group:
-        inner = group[name]
-        if not hasattr(inner, "keys"):
+        if not hasattr(contents.find(group, name), "keys"):
             continue
+        inner = contents.group(group, name)
         if name == "vars":
             for place in sorted(inner, key=lambda place: (len(place), place)):
                 handle = contents.array(inner, place)

@@ -3,7 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 import io
 import json
-import os
 import re
 import shutil
 import struct
@@ -12,15 +11,15 @@ import zipfile
 from collections import OrderedDict
 
 from everstep.compat.state import keras_h5
+from everstep.compat.state.h5_contents import Window, default_bound, too_large
 from everstep.compat.state.native_file import as_file_errors
+from everstep.compat.state.open_file import OpenFile
 from everstep.compat.state.replacing import replacing
 from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import FileError
 
 WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"
-# A member may unpack to MAX_SMALL bytes, or to more if that is at most MAX_RATIO times its packed size.
-MAX_RATIO = 200
-MAX_SMALL = 1 << 26
+MAX_TEXT = 1 << 26
 
 # The names of the variables of common layers, in order.
 _LAYERS = {
@@ -32,13 +31,13 @@ _LAYERS = {
 _LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias")))
 
 
-def read(path):
+def read(path, max_bytes=None):
     """Returns the NativeFile of a `.keras` file."""
-    with as_file_errors(path), _zip(path) as archive:
+    with as_file_errors(path), open_zip(path) as archive:
         config = keras_h5.with_native_strings(json.loads(read_text(archive, CONFIG, path)))
         metadata = keras_h5.with_native_strings(json.loads(read_text(archive, METADATA, path)))
         version = str(metadata.get("keras_version", ""))
-        native = keras_h5.read_open(open_weights(archive, path), path)
+        native = keras_h5.read_open(*open_weights(archive, path, max_bytes))
         native.format, native.writer = "keras", "Keras {}".format(version)
         _name_variables(native, config)
         compiled = config.get("compile_config")
@@ -57,7 +56,8 @@ def read(path):
         return native
 
 
-def _zip(path):
+def open_zip(path):
+    """Returns an open zip file."""
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
@@ -65,26 +65,22 @@ def _zip(path):
 
 
 def find_member(archive, name, path):
-    """Returns the ZipInfo of a member, or raises FileError if it is missing or unpacks to far too much."""
+    """Returns the ZipInfo of a member, or raises FileError if it is missing."""
     try:
-        info = archive.getinfo(name)
+        return archive.getinfo(name)
     except KeyError:
         raise FileError("{} is a zip file without {}, so it is not a .keras file; it has {}".format(
             path, name, ", ".join(archive.namelist()[:8]) or "nothing"))
-    if info.file_size > MAX_SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1):
-        raise FileError("{}: {} unpacks to {} bytes, {} times its packed size".format(
-            path, name, info.file_size, info.file_size // max(info.compress_size, 1)))
-    return info
 
 
 def read_text(archive, name, path):
     """Returns the text of a small member."""
     info = find_member(archive, name, path)
-    if info.file_size > MAX_SMALL:
-        raise FileError("{}: {} has {} bytes".format(path, name, info.file_size))
+    if info.file_size > MAX_TEXT:
+        raise too_large(path, info.file_size, MAX_TEXT)
     with _open_member(archive, info, path) as file:
         try:
-            return file.read(MAX_SMALL).decode("utf-8")
+            return file.read(MAX_TEXT).decode("utf-8")
         except Exception as error:  # errors of zlib and zipfile have no common base
             raise FileError("{}: {} cannot be read: {}".format(path, name, error))
 
@@ -96,19 +92,25 @@ def _open_member(archive, info, path):
         raise FileError("{}: {} cannot be read: {}".format(path, info.filename, error))
 
 
-def open_weights(archive, path):
-    """Returns the weights as a file: a window into the zip if they are stored uncompressed, else an unpacked copy."""
+def open_weights(archive, path, max_bytes=None):
+    """Opens the weights: a part of the zip if they are stored uncompressed, else an unpacked copy.
+
+    Returns:
+        (Window, path, the largest size of all arrays), the arguments of `keras_h5.read_open`.
+    """
+    packed = OpenFile(path)
+    bound = default_bound(packed.size) if max_bytes is None else max_bytes
+    total = sum(info.file_size for info in archive.infolist())
+    if total > bound:
+        raise too_large(path, total, bound)
     info = find_member(archive, WEIGHTS, path)
     if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
-        _verify_checksum(archive, info, path)
-        file = io.open(path, "rb")
-        file.seek(info.header_offset)
-        header = file.read(30)
-        if len(header) < 30 or header[:4] != b"PK\x03\x04":
-            file.close()
+        verify_checksum(archive, info, path)
+        header = packed.read(info.header_offset, 30)
+        if header[:4] != b"PK\x03\x04":
             raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
         name_length, extra_length = struct.unpack("<HH", header[26:30])
-        return keras_h5.Window(file, info.header_offset + 30 + name_length + extra_length, info.file_size)
+        return Window(packed, info.header_offset + 30 + name_length + extra_length, info.file_size), path, bound
     unpacked = tempfile.TemporaryFile()
     with _open_member(archive, info, path) as file:
         try:
@@ -116,10 +118,11 @@ def open_weights(archive, path):
         except Exception as error:  # errors of zlib and zipfile have no common base
             unpacked.close()
             raise FileError("{}: {} cannot be unpacked: {}".format(path, WEIGHTS, error))
-    return keras_h5.Window(unpacked, 0, info.file_size)
+    unpacked.flush()
+    return Window(OpenFile(path, unpacked), 0, info.file_size), path, bound
 
 
-def _verify_checksum(archive, info, path):
+def verify_checksum(archive, info, path):
     """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
     with _open_member(archive, info, path) as file:
         try:
@@ -141,21 +144,21 @@ def _copy(file, target, size):
 
 def write(path, template, values, moved):
     """Does what `keras_h5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
-    with replacing(path) as temporary, as_file_errors(template), _zip(template) as source:
+    with replacing(path) as temporary, open_zip(template) as source:
         unpacked = temporary + ".h5"
-        try:
-            with io.open(unpacked, "wb") as file, open_weights(source, template) as weights:
-                shutil.copyfileobj(weights, file, 1 << 20)
-            keras_h5.fill(unpacked, values, moved)
-            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
-                for name in source.namelist():
-                    if name == WEIGHTS:
-                        archive.write(unpacked, WEIGHTS)
-                    else:
-                        archive.writestr(name, source.read(name))
-        finally:
-            if os.path.exists(unpacked):
-                os.remove(unpacked)
+        with as_file_errors(template):
+            weights = open_weights(source, template)[0]
+        with weights, io.open(unpacked, "wb") as file:
+            shutil.copyfileobj(weights, file, 1 << 20)
+        keras_h5.fill(unpacked, values, moved)
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
+            for name in source.namelist():
+                if name == WEIGHTS:
+                    archive.write(unpacked, WEIGHTS)
+                else:
+                    with as_file_errors(template):
+                        content = source.read(name)
+                    archive.writestr(name, content)
 
 
 def _name_variables(native, config):

@@ -3,11 +3,12 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.npz_archive import CHUNK_BYTES
+from everstep.compat.engine.step import ENGINE_SLOTS
+from everstep.compat.state.open_file import CHUNK_BYTES, LIBRARY_ERRORS
 from everstep.errors import EverstepError, FileError
 
 
@@ -36,6 +37,7 @@ def chunks(handle):
     """Yields (selection, values) of an array, some rows at a time, so that a large array is never all in memory."""
     if not handle.shape:
         yield Ellipsis, np.asarray(handle)
+    if not handle.shape or 0 in handle.shape:  # an empty array can have very many rows
         return
     row_bytes = np.dtype(handle.dtype).itemsize
     for size in handle.shape[1:]:
@@ -80,17 +82,16 @@ def as_file_errors(path):
         yield
     except EverstepError:
         raise
-    except (ArithmeticError, AttributeError, EnvironmentError, LookupError, MemoryError, RuntimeError, TypeError,
-            ValueError) as error:
+    except LIBRARY_ERRORS as error:
         raise FileError("{} is damaged, or not a file of its kind: {}: {}".format(path, type(error).__name__, error))
 
 
 def numbered(names):
     """Returns the names with #0, #1, ... after equal ones."""
-    seen, result = {}, []
+    seen, result, count = {}, [], Counter(names)
     for name in names:
         seen[name] = seen.get(name, -1) + 1
-        result.append("{}#{}".format(name, seen[name]) if names.count(name) > 1 else name)
+        result.append("{}#{}".format(name, seen[name]) if count[name] > 1 else name)
     return result
 
 
@@ -99,6 +100,15 @@ def check_has_state(native):
     if native.missing:
         raise FileError("{} has {}; there is no optimizer's state to read".format(
             native.path, "; ".join(native.missing)))
+
+
+def check_floats(native, slots):
+    """Raises FileError if a slot holds integers, such as a count that has the name of a slot."""
+    for name, variable_slots in slots.items():
+        for slot, handle in variable_slots.items():
+            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
+                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
+                    native.path, slot, name, np.dtype(handle.dtype)))
 
 
 def saver_slots(native, op):

@@ -6,12 +6,21 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.state.npz_archive import MAX_HEADER, ArchiveFile, StoredArray, member_name, size_of, write
+from everstep.compat.state.npz_archive import (
+    MAX_HEADER,
+    ArchiveFile,
+    StoredArray,
+    is_countable,
+    member_name,
+    size_of,
+    write,
+)
 from everstep.errors import StateError
 
 FORMAT, VERSION = "everstep-state", 1
 DTYPES = frozenset("<f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8".split())
-MAX_ARRAYS, MAX_RANK = 1 << 15, 32
+MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 16, 32, 100
+INTEGERS = (int, type(1 << 64))  # Python 2 has two types
 KEYS = frozenset("format version definition updates steps pending scalars slots variables".split())
 
 
@@ -27,7 +36,11 @@ def save(state, path):
     except (TypeError, ValueError, RuntimeError) as error:
         raise StateError("the definition's config has something that JSON cannot hold: {}".format(error))
     if len(text) > MAX_HEADER or len(arrays) > MAX_ARRAYS:
-        raise StateError("a state of {} arrays is more than a file may hold".format(len(arrays)))
+        raise StateError(
+            "the state has {} arrays, and names and settings of {} bytes; a file holds at most {} and {}".format(
+                len(arrays), len(text), MAX_ARRAYS, MAX_HEADER
+            )
+        )
     write(path, text, arrays)
 
 
@@ -66,6 +79,8 @@ def _build_header(state):
         if dtype.str not in DTYPES:
             raise StateError("{} is of {}, which a file does not hold".format(label, handle.dtype))
         shape = [int(size) for size in handle.shape]
+        if not is_countable(shape, dtype.itemsize):
+            raise StateError("{} has the shape {}, which no array can have".format(label, shape))
         array_entry = OrderedDict([("member", member_name(len(arrays))), ("shape", shape), ("dtype", dtype.str)])
         arrays.append((array_entry, handle))
         return array_entry
@@ -132,7 +147,12 @@ def _parse_header(file, text):
         )
     if not isinstance(header["definition"], (dict, type(None))):
         raise file.error("the definition is not a config")
-    header["definition"] = _with_native_strings(header["definition"])
+    try:
+        header["definition"] = _with_native_strings(header["definition"])
+    except UnicodeError as error:
+        raise file.error("the definition in the header has something that is not text: {}".format(error))
+    except OverflowError as error:
+        raise file.error("the definition in the header {}".format(error))
     for name in ("updates", "steps", "pending"):
         header[name] = _as_count(header[name], "the header has {}".format(name), file.error)
     scalars = _as_mapping(file, header["scalars"], "scalars")
@@ -161,7 +181,7 @@ def _entry(file, entry, name, arrays):
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
         raise file.error("{} has the shape {!r}".format(name, shape))
     for size in shape:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, INTEGERS) or isinstance(size, bool) or size < 0:
             raise file.error("{} has the shape {!r}".format(name, shape))
     if not isinstance(dtype, type(u"")) or dtype not in DTYPES:
         raise file.error("{} is of {!r}; a file holds {}".format(name, dtype, ", ".join(sorted(DTYPES))))
@@ -171,6 +191,8 @@ def _entry(file, entry, name, arrays):
         raise file.error("{} is in {!r}; needed is {}".format(name, entry["member"], member_name(len(arrays))))
     if size_of(entry) > file.size:
         raise file.error("{} has the shape {!r}, which is more than the file has bytes".format(name, shape))
+    if not is_countable(shape, int(dtype[-1])):
+        raise file.error("{} has the shape {!r}, which no array can have".format(name, shape))
     arrays.append(StoredArray(file, name, tuple(shape), np.dtype(str(dtype))))
     return arrays[-1]
 
@@ -184,10 +206,12 @@ def native_str(text):
     return encoded if str is bytes else text
 
 
-def _with_native_strings(value):
+def _with_native_strings(value, depth=0):
     """Returns a config from JSON with `str` for text and tuples for lists."""
+    if depth > MAX_DEPTH:
+        raise OverflowError("has more than {} levels".format(MAX_DEPTH))
     if isinstance(value, dict):
-        return {native_str(key): _with_native_strings(inner) for key, inner in value.items()}
+        return {native_str(key): _with_native_strings(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return tuple(map(_with_native_strings, value))
+        return tuple(_with_native_strings(inner, depth + 1) for inner in value)
     return native_str(value) if isinstance(value, type(u"")) else value

@@ -14,12 +14,12 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.state.open_file import CHUNK_BYTES, OpenFile, select
 from everstep.compat.state.replacing import replacing
-from everstep.errors import FileError, StateError
+from everstep.errors import StateError
 
 HEADER_NAME = "everstep.json"
-MAX_HEADER = 1 << 23
-CHUNK_BYTES = 1 << 24  # read or written at once
+MAX_HEADER = 1 << 24
 
 # Every member has ZIP64 sizes and offsets, so that large and small files have the same layout.
 _LOCAL = struct.Struct("<4s5H3L2H")
@@ -55,8 +55,6 @@ def write(path, text, arrays):
             file.write(_local(member, crcs[-1]))
             file.seek(0, os.SEEK_END)
         file.write(_directory(members, crcs, end))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class StoredArray(object):
@@ -80,18 +78,11 @@ class StoredArray(object):
         return self.shape[0]
 
     def __array__(self, dtype=None, copy=None):
-        array = self._rows(0, self.shape[0]) if self.shape else self._rows(0, 1).reshape(())
+        array = self[...]
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __getitem__(self, key):
-        rows = key[0] if isinstance(key, tuple) and key else key
-        if not self.shape or not isinstance(rows, slice):
-            return np.asarray(self)[key]
-        start, stop, step = rows.indices(self.shape[0])
-        if step != 1:
-            return np.asarray(self)[key]
-        values = self._rows(start, max(start, stop))
-        return values[(slice(None),) + key[1:]] if isinstance(key, tuple) else values
+        return select(key, self.shape, self._rows)
 
     def __repr__(self):
         return "<{} of {}: {} {}>".format(self._name, self._file.path, self.shape, self.dtype)
@@ -99,9 +90,7 @@ class StoredArray(object):
     def _rows(self, start, stop):
         self._check()
         row = self.dtype.itemsize * _product(self.shape[1:])
-        place, size = self._place
-        data = self._file.read(place + start * row, (stop - start) * row)
-        return np.frombuffer(bytearray(data), self.dtype).reshape((stop - start,) + self.shape[1:])
+        return self._file.read_array(self._place[0] + start * row, (stop - start,) + self.shape[1:], self.dtype)
 
     def _check(self):
         """Compares the checksum before the first read: it covers the whole array, so single rows cannot be checked."""
@@ -115,42 +104,8 @@ class StoredArray(object):
         self._checked = True
 
 
-class ArchiveFile(object):
-    """A file that stays open, so that a State read from it survives when another file takes its name."""
-
-    def __init__(self, path):
-        self.path = path
-        self._file = None
-        try:
-            self._file = io.open(path, "rb", buffering=0)
-            self.size = os.fstat(self._file.fileno()).st_size
-        except (OSError, IOError, TypeError, ValueError) as error:  # ValueError: a null character
-            raise FileError("{!r} cannot be read: {}".format(path, error))
-
-    def __del__(self):
-        if self._file is not None:
-            self._file.close()
-
-    def error(self, problem):
-        """Returns the FileError to raise for a problem with this file."""
-        return FileError("{}: {}".format(self.path, problem))
-
-    def read(self, offset, size):
-        """Returns `size` bytes from `offset`, or raises FileError if the file does not have them."""
-        if offset + size > self.size:
-            raise self.error("the file is truncated, or the sizes in it are wrong")
-        chunks = []
-        try:
-            self._file.seek(offset)
-            while size:
-                chunk = self._file.read(min(size, CHUNK_BYTES))
-                if not chunk:
-                    raise self.error("the file became shorter while it was read")
-                chunks.append(chunk)
-                size -= len(chunk)
-        except (OSError, IOError) as error:
-            raise self.error("cannot be read: {}".format(error))
-        return b"".join(chunks)
+class ArchiveFile(OpenFile):
+    """A file of `State.save`."""
 
     def header_text(self):
         """Returns the header: the contents of the first member."""
@@ -210,6 +165,11 @@ def _product(sizes):
     return product
 
 
+def is_countable(shape, itemsize):
+    """Returns True if NumPy can count the bytes of an array of this shape. It counts an axis of 0 as 1."""
+    return _product([itemsize] + [max(1, size) for size in shape]) < 1 << 63
+
+
 def size_of(entry):
     """Returns the size of an array's numbers in bytes."""
     return _product(entry["shape"]) * int(entry["dtype"][-1])
@@ -227,6 +187,8 @@ def _npy_start(entry):
 def _chunks(handle, entry):
     """Yields the bytes of an array, some rows at a time."""
     shape, dtype = tuple(entry["shape"]), np.dtype(str(entry["dtype"]))
+    if 0 in shape:  # the other axes can be very long
+        return
     if not shape:
         yield np.asarray(handle).astype(dtype).tobytes()
         return

@@ -10,7 +10,7 @@ from everstep.compat.state.by_name import by_saver_name, by_slot_name
 from everstep.compat.state.by_place import by_place, slots_of_rank
 from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
-from everstep.compat.state.native_file import check_has_state
+from everstep.compat.state.native_file import check_floats, check_has_state
 from everstep.compat.state.state import State
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
@@ -61,6 +61,7 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
         slots[name] = OrderedDict(
             (slot, variable_slots[slot]) for slot in needed_slots + list(ENGINE_SLOTS) if slot in variable_slots
         )
+    check_floats(native, slots)
     definition = _with_live_hypers(definition, optimizer_values, entry)
     counts = _counts(native, definition, optimizer_values, entry, updates)
     scalars = _scalars(native, definition, optimizer_values, counts["updates"])

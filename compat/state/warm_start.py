@@ -7,7 +7,7 @@ import warnings
 from collections import OrderedDict
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.state.bundle import check_index
+from everstep.compat.state.bundle_index import check_index
 from everstep.compat.targets.dry_run import reads_updates
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract import Schedule, flat

@@ -1,0 +1,666 @@
+"""Files that are read by many, written to full disks and odd places, or made to do harm."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import json
+import os
+import random
+import shutil
+import stat
+import struct
+import threading
+import time
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import everstep
+from everstep import cli
+from everstep.compat.state import bundle, files, keras_h5, keras_zip, native_file, npz, npz_archive
+from everstep.errors import FileError, StateError
+
+try:
+    import tensorflow
+except ImportError:
+    tensorflow = None
+try:
+    import h5py
+except ImportError:
+    h5py = None
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
+
+FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
+LENGTH, ARRAYS = 3000, 8
+NEEDS = {"npz": None, "h5": "h5py", "keras": "h5py", "tf": "tensorflow"}
+POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork, modes or FIFOs")
+HDF5 = pytest.mark.skipif(h5py is None, reason="h5py reads HDF5")
+TENSORFLOW = pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+
+
+def needs(kind):
+    module = {"h5py": h5py, "tensorflow": tensorflow, None: np}[NEEDS[kind]]
+    if module is None:
+        pytest.skip("{} is not installed".format(NEEDS[kind]))
+
+
+def values(number):
+    return np.arange(LENGTH * 4, dtype=np.float32).reshape(LENGTH, 4) + np.float32(100000 * number)
+
+
+def write_hdf5(path, arrays, **options):
+    with h5py.File(path, "w") as file:
+        for number, array in enumerate(arrays):
+            for name in ("layers/dense/vars/%d", "optimizer/vars/%d"):
+                file.create_dataset(name % number, data=array, **options)
+
+
+def write_zip(path, hdf5, how=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", how) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
+        archive.write(hdf5, "model.weights.h5")
+
+
+def write(kind, path, arrays):
+    """Writes arrays as a file of a kind. Returns a function that opens it and returns handles."""
+    if kind == "npz":
+        state = everstep.State(slots=OrderedDict(("w%d" % n, {"m": array}) for n, array in enumerate(arrays)))
+        state.save(path)
+        return lambda: [slots["m"] for slots in everstep.State.load(path).slots.values()]
+    if kind == "tf":
+        bundle.write(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)), lambda count: None)
+        return lambda: [handle for _, handle in bundle.read(path).entries]
+    write_hdf5(path, arrays)
+    if kind == "keras":
+        os.rename(path, path + ".h5")
+        write_zip(path, path + ".h5")
+        os.remove(path + ".h5")
+    read = keras_h5.read if kind == "h5" else keras_zip.read
+    return lambda: [handle for _, handle in read(path).entries]
+
+
+# Reading
+
+
+def wrong_reads(handles, count, seed):
+    chance, wrong = random.Random(seed), 0
+    for _ in range(count):
+        number, start = chance.randrange(ARRAYS), chance.randrange(LENGTH - 500)
+        rows = slice(start, start + 500)
+        wrong += not np.array_equal(np.asarray(handles[number][rows]), values(number)[rows])
+    return wrong
+
+
+@POSIX
+@pytest.mark.parametrize("kind", sorted(NEEDS))
+def test_threads_and_forked_processes_read_one_file(kind, tmp_path):
+    needs(kind)
+    handles, wrong = write(kind, str(tmp_path / "file"), list(map(values, range(ARRAYS))))(), []
+    count = 1250 if os.environ.get("EVERSTEP_FULL") else 100
+
+    def work(seed):
+        try:
+            wrong.append(wrong_reads(handles, count, seed))
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    children = []
+    for seed in range(4):
+        child = os.fork()
+        if not child:
+            code = 3
+            try:
+                code = min(2, wrong_reads(handles, count, seed))
+            finally:
+                os._exit(code)
+        children.append(child)
+    for thread in threads:
+        thread.join()
+    assert wrong == [0] * 4
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+
+
+@pytest.mark.parametrize("kind", sorted(NEEDS))
+def test_a_loaded_file_survives_its_deletion_and_another_folder(kind, tmp_path, monkeypatch):
+    needs(kind)
+    monkeypatch.chdir(tmp_path)
+    handles = write(kind, "file", list(map(values, range(ARRAYS))))()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    if os.name != "nt":
+        for name in os.listdir(str(tmp_path)):
+            if name != "other":
+                os.remove(str(tmp_path / name))
+    assert wrong_reads(handles, 10, 1) == 0
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5", "keras"])
+def test_a_file_that_is_overwritten_in_place(kind, tmp_path):
+    """Keras's `model.save` does that: the old positions would be read from the new contents."""
+    needs(kind)
+    path = str(tmp_path / "file")
+    handles = write(kind, path, list(map(values, range(ARRAYS))))()
+    with io.open(path, "r+b") as file:
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        file.seek(size // 2)
+        file.write(b"\1" * 1000)
+    os.utime(path, (1, 1))
+    with pytest.raises(FileError, match="was changed after it was opened"):
+        np.asarray(handles[0])
+
+
+@pytest.mark.parametrize("make", [
+    lambda path: path, lambda path: path.encode("utf-8"), lambda path: path.encode("utf-8").decode("utf-8"),
+    lambda path: PathLike(path),
+], ids=["str", "bytes", "text", "PathLike"])
+def test_paths_of_every_type(make, tmp_path):
+    name = b"w\xc3\xa4\xe6\x9d\x83.npz"
+    text = os.path.join(str(tmp_path), name if str is bytes else name.decode("utf-8"))
+    path = make(text) if str is not bytes else {bytes: text}.get(type(make), make(text.decode("utf-8")))
+    state = everstep.State({"definition": "Adam"}, 3, slots={"w": {"m": np.ones(3)}})
+    state.save(path)
+    assert everstep.State.load(path).updates == 3 and everstep.read_checkpoint(path).updates == 3
+    assert os.listdir(str(tmp_path)) == [os.path.basename(text)]
+
+
+class PathLike(object):
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return self.path
+
+
+@pytest.mark.parametrize("path", [3, True, None, 0.5, ["a"]], ids=repr)
+def test_what_is_no_path(path):
+    for call in (everstep.State.load, everstep.read_checkpoint, everstep.State().save):
+        with pytest.raises(StateError, match="a path is text"):
+            call(path)
+
+
+# Writing
+
+
+def writers(tmp_path):
+    """Yields (name, path, function that writes there)."""
+    state = everstep.State(slots={"w": {"m": np.ones(3)}})
+    yield "npz", str(tmp_path / "run.npz"), lambda path: state.save(path)
+    if h5py is not None:
+        for name in ("amsgrad.h5", "amsgrad.keras", "amsgrad.weights.h5"):
+            folder = "keras3.15-jax" if "weights" in name or "keras" in name else "keras2.1-tf1.4"
+            template = os.path.join(FILES, folder, name)
+            how = {"optimizer": "Adam(amsgrad=True)"} if "weights" in name else {}
+            source = everstep.read_checkpoint(template, **how)
+            kind = {"amsgrad.h5": "keras-h5", "amsgrad.keras": "keras"}.get(name, "keras-weights-h5")
+            yield kind, str(tmp_path / name), lambda path, source=source, kind=kind, template=template: (
+                everstep.write_checkpoint(source, path, kind, template=template))
+    if tensorflow is not None:
+        tensors = {"w": np.ones(3, np.float32)}
+        yield "tf-saver", str(tmp_path / "run.ckpt"), lambda path: bundle.write(path, tensors, lambda count: None)
+
+
+def test_contents_are_on_disk_before_their_names(tmp_path, monkeypatch):
+    events, sync = [], os.fsync
+    rename_name = "replace" if hasattr(os, "replace") else "rename"
+    rename = getattr(os, rename_name)
+    monkeypatch.setattr(os, "fsync", lambda file: (events.append(os.fstat(file).st_ino), sync(file))[1])
+    monkeypatch.setattr(os, rename_name, lambda old, new: (
+        events.append(("rename", os.stat(old).st_ino, os.path.basename(new))), rename(old, new))[1])
+    for name, path, save in list(writers(tmp_path)):
+        del events[:]
+        save(path)
+        renames = [event for event in events if isinstance(event, tuple)]
+        folder = os.stat(str(tmp_path)).st_ino
+        for event in renames:
+            assert event[1] in events[: events.index(event)], (name, events)
+        assert events[-1] == folder and renames, (name, events)
+        if name == "tf-saver":
+            assert [event[2].partition(".ckpt.")[2][:4] for event in renames] == ["data", "inde"]
+            assert events[events.index(renames[-1]) - 1] == folder
+
+
+@POSIX
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_the_mode_of_a_file_stays(mode, tmp_path):
+    for _, path, save in writers(tmp_path):
+        if "ckpt" not in path:
+            save(path)
+            os.chmod(path, mode)
+            save(path)
+            assert stat.S_IMODE(os.stat(path).st_mode) == mode
+
+
+@POSIX
+def test_only_regular_files_are_replaced(tmp_path):
+    state, fifo, folder = everstep.State(), str(tmp_path / "fifo"), str(tmp_path / "folder")
+    os.mkfifo(fifo)
+    os.mkdir(folder)
+    for path, word in ((fifo, "not a regular file"), (folder, "a folder"), (os.devnull, "not a regular file")):
+        before = os.lstat(path)
+        with pytest.raises(StateError, match=word):
+            state.save(path)
+        assert os.lstat(path).st_mode == before.st_mode and os.lstat(path).st_ino == before.st_ino
+    with pytest.raises(FileError, match="not a regular file"):  # and opening it does not wait for a writer
+        everstep.State.load(fifo)
+    with pytest.raises(StateError, match="cannot be written"):
+        state.save("/proc/run.npz")
+    assert sorted(os.listdir(str(tmp_path))) == ["fifo", "folder"]
+
+
+@POSIX
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    real, link, dangling = [str(tmp_path / name) for name in ("real.npz", "link.npz", "dangling.npz")]
+    everstep.State(updates=1).save(real)
+    os.symlink(real, link)
+    os.symlink(str(tmp_path / "new.npz"), dangling)
+    everstep.State(updates=2).save(link)
+    everstep.State(updates=3).save(dangling)
+    assert os.path.islink(link) and os.path.islink(dangling)
+    assert (everstep.State.load(real).updates, everstep.State.load(str(tmp_path / "new.npz")).updates) == (2, 3)
+
+
+def test_what_killed_processes_left_is_deleted(tmp_path):
+    for _, path, save in list(writers(tmp_path)):
+        left = str(tmp_path / ".{}.0123abcd.tmp".format(os.path.basename(path)))
+        os.mkdir(left)
+        with io.open(os.path.join(left, "new"), "wb") as file:
+            file.write(b"half")
+        os.utime(left, (1, 1))
+        save(path)
+        assert not os.path.exists(left)
+    assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp")]
+
+
+@POSIX
+def test_what_a_live_process_writes_is_not_deleted(tmp_path):
+    path, seen = str(tmp_path / "run.npz"), []
+
+    class Slow(object):
+        shape, dtype = (3,), np.dtype("float32")
+
+        def __getitem__(self, rows):
+            everstep.State(updates=1).save(path)  # another writer of the same file
+            seen.extend(name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp"))
+            return np.ones(3, np.float32)
+
+    everstep.State(updates=2, slots={"w": {"m": Slow()}}).save(path)
+    assert len(seen) == 1 and everstep.State.load(path).updates == 2
+
+
+@pytest.mark.parametrize("length", [241, 245, 255])
+def test_long_names(length, tmp_path):
+    path = str(tmp_path / ("n" * length))
+    everstep.State(updates=5).save(path)
+    everstep.State(updates=6).save(path)
+    assert everstep.State.load(path).updates == 6 and os.listdir(str(tmp_path)) == ["n" * length]
+    with pytest.raises(StateError, match="cannot be written"):
+        everstep.State().save(path + "n" * 20)
+
+
+@HDF5
+@pytest.mark.skipif(resource is None, reason="this system has no limits on file sizes")
+@pytest.mark.parametrize("kind", ["keras", "keras-h5"])
+def test_a_full_disk_is_not_the_templates_fault(kind, tmp_path):
+    name = {"keras": "keras3.15-jax/amsgrad.keras", "keras-h5": "keras2.1-tf1.4/amsgrad.h5"}[kind]
+    template, path = os.path.join(FILES, name), str(tmp_path / "new")
+    state, limits = everstep.read_checkpoint(template), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(StateError, match="cannot be written") as info:
+            everstep.write_checkpoint(state, path, kind, template=template)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not isinstance(info.value, FileError) and "damaged" not in str(info.value)
+    assert os.listdir(str(tmp_path)) == []
+
+
+# Hostile contents
+
+
+def bomb(tmp_path, how):
+    """Returns the path of a small `.keras` file with 1.4 GB of zeros."""
+    hdf5, path = str(tmp_path / "bomb.h5"), str(tmp_path / "bomb.keras")
+    with h5py.File(hdf5, "w") as file:
+        for number in range(2):
+            if how == "one array under many names":
+                file.require_group("optimizer/vars")
+                first = file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros(1 << 19, np.float32))
+                for name in range(number * 300, number * 300 + 300):
+                    file["optimizer/vars/%d" % name] = first
+            else:
+                file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros((4, 2), np.float32))
+                file.create_dataset("optimizer/vars/%d" % number, (1 << 20, 350 // 2), "f4", chunks=(1 << 10, 175),
+                                    compression="gzip")
+    write_zip(path, hdf5, zipfile.ZIP_DEFLATED)
+    assert os.path.getsize(path) < 100000
+    return path
+
+
+@HDF5
+@pytest.mark.parametrize("how", ["compressed", "one array under many names"])
+def test_a_file_that_unpacks_to_far_more(how, tmp_path, capsys):
+    path = bomb(tmp_path, how)
+    momentum = everstep.optimizers.SGD(0.1, momentum=0.9)
+    with pytest.raises(FileError, match="--max-bytes"):
+        everstep.read_checkpoint(path, momentum)
+    arguments = ["convert", path, str(tmp_path / "out.npz"), "--to", "everstep", "--optimizer", "SGD(momentum=0.9)"]
+    assert cli.main(arguments) == 2 and "--max-bytes" in capsys.readouterr()[1]
+    assert not os.path.exists(str(tmp_path / "out.npz"))
+    assert keras_zip.read(path, max_bytes=1 << 31).entries  # nothing but handles
+
+
+@HDF5
+@pytest.mark.parametrize("make, place", [
+    (lambda other: h5py.ExternalLink(other, "/layers"), "layers"),
+    (lambda other: h5py.ExternalLink(other, "/optimizer/vars"), "optimizer/vars"),
+    (lambda other: h5py.ExternalLink(other, "/optimizer/vars/0"), "optimizer/vars/0"),
+    (lambda other: h5py.SoftLink("/layers/dense"), "optimizer"),
+    (lambda other: h5py.SoftLink("/layers/dense/vars/0"), "optimizer/vars/0"),
+], ids=["external layers", "external group", "external array", "soft group", "soft array"])
+def test_links_are_refused(make, place, tmp_path):
+    path, other = str(tmp_path / "x.weights.h5"), str(tmp_path / "other.h5")
+    write_hdf5(path, [values(0)])
+    write_hdf5(other, [values(0)])
+    with h5py.File(path, "r+") as file:
+        del file[place]
+        file[place] = make(other)
+    with pytest.raises(FileError, match="is a link"):
+        keras_h5.read(path)
+
+
+@HDF5
+def test_a_group_that_contains_itself(tmp_path):
+    path, start = str(tmp_path / "x.weights.h5"), time.time()
+    write_hdf5(path, [values(0)])
+    with h5py.File(path, "r+") as file:
+        for name in "abcd":
+            file["layers/" + name] = file["layers"]
+    with pytest.raises(FileError, match="than a model can have"):
+        keras_h5.read(path)
+    assert time.time() - start < 60
+
+
+def header_of(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return json.loads(archive.read("everstep.json").decode("ascii"), object_pairs_hook=OrderedDict)
+
+
+def npz_with(tmp_path, change):
+    """Returns the path of a file without arrays of numbers, whose header was changed."""
+    path = str(tmp_path / "run.npz")
+    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
+                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
+    shapes = change(header) or []
+    if shapes:
+        header["slots"] = {"w": OrderedDict(
+            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
+            for n, shape in enumerate(shapes)
+        )}
+    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
+    npz_archive.write(path, (header if isinstance(header, str) else json.dumps(header)).encode("ascii"), arrays)
+    return path
+
+
+def deep(depth):
+    config = {}
+    for _ in range(depth):
+        config = {"child": config}
+    return config
+
+
+@pytest.mark.parametrize("change, word", [
+    (lambda header: header.update(definition={u"a\ud800": 1}), "not text"),
+    (lambda header: header.update(definition={"a": u"\udfff"}), "not text"),
+    (lambda header: header.update(definition=deep(500)), "levels"),
+    (lambda header: [[0, 10**19]], "no array can have"),
+    (lambda header: [[10**19, 0]], "no array can have"),
+    (lambda header: [[1 << 40, 0, 1 << 40]], "no array can have"),
+], ids=["surrogate in a name", "surrogate in a value", "deep", "wide", "long", "both"])
+def test_crafted_headers(change, word, tmp_path):
+    if str is bytes and word == "not text":  # UTF-8 of Python 2 holds half a surrogate pair
+        assert everstep.State.load(npz_with(tmp_path, change)).definition
+        return
+    with pytest.raises(FileError, match=word):
+        everstep.State.load(npz_with(tmp_path, change))
+
+
+def test_very_long_empty_arrays_take_no_time(tmp_path):
+    start, path = time.time(), str(tmp_path / "copy.npz")
+    state = everstep.State.load(npz_with(tmp_path, lambda header: [[1 << 60, 0], [0, 1 << 60]]))
+    state.save(path)
+    assert [slot.shape for slot in everstep.State.load(path).slots["w"].values()] == [(1 << 60, 0), (0, 1 << 60)]
+    assert list(native_file.chunks(state.slots["w"]["s0"])) == []
+    assert cli.main(["verify", path]) == 0
+    assert time.time() - start < 5
+
+    class Endless(object):
+        shape, dtype = (1 << 63, 1 << 63), np.dtype("float32")
+
+    with pytest.raises(StateError, match="no array can have"):
+        everstep.State(slots={"w": {"m": Endless()}}).save(path)
+
+
+@pytest.mark.shared
+def test_more_than_32768_arrays(tmp_path):
+    path, one = str(tmp_path / "run.npz"), np.ones((), np.uint8)
+    everstep.State(slots={"w": OrderedDict((str(number), one) for number in range(33000))}).save(path)
+    slots = everstep.State.load(path).slots["w"]
+    assert len(slots) == 33000 and np.asarray(slots["32999"]) == 1
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 33001
+
+
+def test_more_arrays_than_a_file_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "MAX_ARRAYS", 3)
+    with pytest.raises(StateError, match="the state has 4 arrays.*holds at most 3"):
+        everstep.State(slots={"w": dict.fromkeys("abcd", np.ones(1))}).save(str(tmp_path / "run.npz"))
+
+
+def test_equal_names_take_no_time():
+    start = time.time()
+    assert native_file.numbered(["w"] * 40000)[-1] == "w#39999" and time.time() - start < 2
+
+
+def test_messages_are_bounded_and_harmless(tmp_path, capsys):
+    name = u"a\x1b[31m" + u"b" * 7000000
+    with pytest.raises(FileError) as info:
+        everstep.State.load(npz_with(tmp_path, lambda header: header.update({name: 1})))
+    assert len(str(info.value)) < 21000
+    path = str(tmp_path / "state.npz")
+    everstep.State(None, 1, slots={u"\x1b]0;x\x07\nw\u202e": {"m": np.ones(3)}}).save(path)
+    for command in ("inspect", "verify"):
+        assert cli.main([command, path]) == 0
+        output = capsys.readouterr()[0]
+        assert "\\x1b]0;x\\x07\\x0aw\\x202e" in output and "\x1b" not in output
+    assert cli.main(["inspect", path + "\x1b[31m"]) == 2
+    assert "\\x1b[31m" in capsys.readouterr()[1]
+
+
+# TensorFlow's index
+
+
+def crc32c(data):
+    value = 0xFFFFFFFF
+    for byte in bytearray(data):
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(value):
+    value, result = value % (1 << 64), bytearray()
+    while value > 127:
+        result.append(value & 127 | 128)
+        value >>= 7
+    return bytes(result) + bytes(bytearray([value]))
+
+
+def message(*pairs):
+    """Returns a protobuf message of (field, number or bytes)."""
+    return b"".join(
+        varint(field << 3) + varint(value) if isinstance(value, int) else
+        varint(field << 3 | 2) + varint(len(value)) + value for field, value in pairs
+    )
+
+
+def block(entries, restart=0):
+    data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
+    data += struct.pack("<II", restart, 1) + b"\0"
+    return data + struct.pack("<I", crc32c(data))
+
+
+def write_index(path, entries, restart=0):
+    first, middle = block(entries, restart), block([])
+    last = block([(b"zzz", varint(0) + varint(len(first) - 5))])
+    places = [len(first), len(middle) - 5, len(first) + len(middle), len(last) - 5]
+    footer = b"".join(map(varint, places)).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    with io.open(path + ".index", "wb") as file:
+        file.write(first + middle + last + footer)
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(b"\0" * 24)
+
+
+HEADER = message((1, 1), (3, message((1, 1))))
+
+
+def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
+    shape = b"".join(message((2, message((1, length)))) for length in sizes)
+    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
+    return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc
+
+
+ENTRIES = OrderedDict([
+    ("dtype", (entry(dtype=99), "type number 99")),
+    ("reference", (entry(dtype=101), "type number 101")),
+    ("negative size", (entry(sizes=(-2, -3)), "no tensor can have")),
+    ("overflow", (entry(sizes=(1 << 40, 1 << 40)), "no tensor can have")),
+    ("beyond 64 bits", (entry(sizes=(1 << 62, 1 << 62, 0), size=0), "no tensor can have")),
+    ("too many axes", (entry(sizes=(1,) * 300, size=4), "no tensor can have")),
+    ("more elements", (entry(sizes=(2, 300)), "600 elements")),
+    ("shard", (entry(shard=7), "data file 7 of 1")),
+    ("offset", (entry(offset=1 << 40), "has 24 bytes at")),
+    ("negative offset", (entry(offset=-8), "has 24 bytes at")),
+    ("strings", (entry(dtype=7, sizes=(1 << 30,)), "texts in 24 bytes")),
+    ("long strings", (entry(dtype=7, sizes=(1,), size=20), "texts of")),
+    ("parts", (entry(size=0, more=[(7, message((1, message((1, 5), (2, 9)))))]), "parts outside")),
+    ("no parts", (entry(size=0, more=[(7, message((1, message((2, 2))), (1, message((2, 3)))))]), "parts of other")),
+    ("no message", (b"\xff\xff\xff", "damaged")),
+    ("half a message", (entry()[:-2], "longer than its message")),
+    ("a field 0", (entry() + b"\0\1", "number 0")),
+    ("fields of other types", (message((1, b"x"), (2, 5)), "of another type")),
+])
+
+
+@TENSORFLOW
+def test_an_index_by_hand_is_read(tmp_path):
+    path = str(tmp_path / "x.ckpt")
+    write_index(path, [(b"", HEADER), (b"w", entry())])
+    (name, handle), = bundle.read(path).entries
+    np.testing.assert_array_equal(np.asarray(handle), np.zeros((2, 3), np.float32))
+    assert cli.main(["verify", path]) == 0
+
+
+@TENSORFLOW
+@pytest.mark.parametrize("name", ENTRIES)
+def test_wrong_entries_of_an_index(name, tmp_path):
+    """Checksums are right. Most of these end the process inside TensorFlow."""
+    path, (value, word) = str(tmp_path / "x.ckpt"), ENTRIES[name]
+    write_index(path, [(b"", HEADER), (b"w", value)])
+    with pytest.raises(FileError, match=word):
+        bundle.read(path)
+
+
+@TENSORFLOW
+@pytest.mark.parametrize("entries, restart, word", [
+    ([(b"w", entry())], 0, "no header"),
+    ([(b"", message((1, 0)))], 0, "0 data files"),
+    ([(b"", message((1, 1), (2, 1)))], 0, "big-endian"),
+    ([(b"", HEADER), (b"w", entry()), (b"a", entry())], 0, "not in order"),
+    ([(b"", HEADER), (b"w", entry()), (b"x", entry())], 0, "share bytes"),
+    ([(b"", HEADER), (b"w", entry())], 3, "a search in it"),
+], ids=["no header", "no files", "big-endian", "order", "shared", "restart"])
+def test_wrong_indices(entries, restart, word, tmp_path):
+    path = str(tmp_path / "x.ckpt")
+    write_index(path, entries, restart)
+    with pytest.raises(FileError, match=word):
+        bundle.read(path)
+
+
+@TENSORFLOW
+def test_inspect_has_the_guard_of_read_checkpoint(tmp_path, capsys):
+    path, source = str(tmp_path / "x.ckpt"), bundle.read(os.path.join(FILES, "tf1.4", "momentum.ckpt"))
+    tensors = OrderedDict((name, np.asarray(handle)) for name, handle in source.entries if name != "global_step")
+    bundle.write(path, OrderedDict(tensors, **{"net/global_step": np.arange(3)}), lambda count: None)
+    with pytest.raises(FileError):
+        everstep.read_checkpoint(path, optimizer="Momentum(learning_rate=0.1, momentum=0.9)")
+    for arguments in ([], ["--optimizer", "Momentum(learning_rate=0.1, momentum=0.9)"]):
+        assert cli.main(["inspect", path] + arguments) in (0, 2)
+        assert "Traceback" not in "".join(capsys.readouterr())
+    assert files.inspect(path, optimizer="Momentum(learning_rate=0.1, momentum=0.9)")["missing"]
+
+
+@HDF5
+def test_integers_are_no_slots(tmp_path):
+    path = str(tmp_path / "x.h5")
+    shutil.copy(os.path.join(FILES, "keras2.3-tf1.15", "amsgrad.h5"), path)
+    with h5py.File(path, "r+") as file:
+        group = file["optimizer_weights"]
+        name = next(name for name in group.attrs["weight_names"] if b"iterations" not in np.asarray(name).tobytes())
+        shape = group[name].shape
+        del group[name]
+        group.create_dataset(name, data=np.ones(shape, np.int64))
+    with pytest.raises(FileError, match="holds int64"):
+        everstep.read_checkpoint(path)
+
+
+# everstep verify
+
+
+@pytest.mark.parametrize("kind", sorted(NEEDS))
+def test_verify(kind, tmp_path, capsys):
+    needs(kind)
+    path = str(tmp_path / "file")
+    arrays = list(map(values, range(ARRAYS)))
+    arrays[1][0, 0] = np.nan
+    write(kind, path, arrays)
+    assert cli.main(["verify", path]) == 0
+    output = capsys.readouterr()[0]
+    count = ARRAYS * (2 if kind in ("h5", "keras") else 1)
+    assert "was read, without an error: {} arrays, {} bytes".format(count, count * LENGTH * 16) in output
+    assert "1 of 12000 are NaN" in output and ("HDF5 keeps no checksum" in output) == (kind == "h5")
+    assert cli.main(["verify", path, "--json"]) == 0
+    facts = json.loads(capsys.readouterr()[0])
+    assert len(facts["arrays"]) == count and facts["damaged"] == 0
+    damaged = path + (".data-00000-of-00001" if kind == "tf" else "")
+    with io.open(damaged, "r+b") as file:
+        content = file.read()
+        place = content.index(np.float32(100000 * 2 + 8).tobytes())
+        file.seek(place)
+        file.write(b"\xff")
+    assert cli.main(["verify", path]) == (0 if kind == "h5" else 1)  # HDF5 cannot know
+    output, complaint = capsys.readouterr()
+    if kind in ("npz", "tf"):
+        assert "is damaged: 1 of {} arrays".format(ARRAYS) in output
+    elif kind == "keras":
+        assert "is damaged" in complaint
+    with io.open(damaged, "r+b") as file:
+        file.truncate(len(content) // 2)
+    assert cli.main(["verify", path]) == 1
+
+
+def test_verify_what_is_no_file(tmp_path, capsys):
+    (tmp_path / "empty").write_bytes(b"")
+    assert cli.main(["verify", str(tmp_path / "empty")]) == 1 and "of no format" in capsys.readouterr()[1]
+    assert cli.main(["verify", str(tmp_path / "none"), "--json"]) == 1
+    assert "there is no file" in json.loads(capsys.readouterr()[0])["error"]
