@@ -55,4 +55,5 @@ def capture(optimizer, variables, session=None, weights=False):
             if weights:
                 values[name] = access.read_whole(whole)
         updates = counts["updates"] // optimizer.calls_per_update()
-        return State(access.config(), updates, counts.get("steps"), counts.get("pending", 0), scalars, slots, values)
+        steps, pending = counts.get("steps"), counts.get("pending", 0)
+        return State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered)

@@ -73,6 +73,8 @@ def _build_header(state):
     header = OrderedDict([("format", FORMAT), ("version", VERSION), ("definition", state.definition)])
     for name in ("updates", "steps", "pending"):
         header[name] = _as_count(getattr(state, name), "the state has {}".format(name))
+    if not state.ordered:
+        header["ordered"] = False
     try:
         header["scalars"] = OrderedDict((native_str(name), float(value)) for name, value in state.scalars.items())
         header["slots"] = OrderedDict(
@@ -124,7 +126,7 @@ def _parse_header(file, text):
             "the file is of version {} of the format; this everstep reads up to {}. Read it with a newer "
             "everstep".format(version, VERSION)
         )
-    if set(header) != KEYS:
+    if set(header) | {"ordered"} != KEYS | {"ordered"} or header.get("ordered", False) is not False:
         raise file.error(
             "the header has {}; needed are {}".format(
                 ", ".join(sorted(map(native_str, header))), ", ".join(sorted(KEYS))

@@ -66,7 +66,8 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
     scalars = _scalars(native, definition, optimizer_values, counts["updates"])
     variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
     config, pending = definition.get_config(strict=False), counts.get("pending", 0)
-    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables)
+    ordered = native.format not in ("tf-saver", "tf-object") or bool(native.entries) and native.format == "tf-object"
+    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered)
     return _as_definition(state, definition, entry, learning_rate)
 
 
@@ -165,6 +166,6 @@ def _as_definition(state, definition, entry, learning_rate):
             "rate that was in force, or rate_in_velocity={} to the definition".format(
                 entry.native, " times -rate" if stock_form else "", definition._short(), stock_form))
     config = definition.base.replace(rate_in_velocity=stock_form).get_config(strict=False)
-    stock_state = State(config, state.updates, state.steps, state.pending, state.scalars, state.slots, state.variables)
+    stock_state = state.replace(definition=config)
     state.slots = convert_momentum(stock_state, form, learning_rate).slots
     return state

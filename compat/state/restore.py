@@ -26,6 +26,7 @@ def restore(
     weights=False,
     hypers=False,
     other_definition=False,
+    partial=False,
 ):
     """Restores a state into a bound optimizer, trained or new. If it fails, nothing has changed.
 
@@ -49,11 +50,17 @@ def restore(
             NEW. OLD is a regular expression for a whole name; NEW may refer to its groups: \\1, \\g<name>. A name that
             both sides have is never renamed.
         by_order: True matches the variables that are left over in order, if their number and the shapes of their slots
-            agree. Default False.
+            agree. Default False. A state without an order (`state.ordered`), such as one of tf.train.Saver, is matched
+            only where names or shapes leave one way.
         weights: True also sets the variables to the values in the state. Default False.
         hypers: True also sets the optimizer's hypers to those of the state, if the API can set hypers. Default False.
         other_definition: True accepts a state of another definition, or of the same one with other options. Default
             False.
+        partial: True restores the variables that match, and the counters and scalars. Default False. The others keep
+            what they have; `missing` and `unused` of the result name them and say why. Only names decide, and `rename`.
+
+    Without `partial`, names may also differ by a prefix (`model/`) or by instance numbers (`dense_9` is `dense_12`), if
+    that leaves one way to match all variables.
 
     Returns:
         A `Matching`: how each variable was matched. Prints as a table.
@@ -75,7 +82,7 @@ def restore(
             _check_definition(state.definition, optimizer.definition)
         optimizer_values = _optimizer_values(state, optimizer)
         hyper_values = _hyper_values(state, optimizer) if hypers else {}
-        matching, values = _slot_values(state, access, rename, by_order, weights)
+        matching, values = _slot_values(state, access, rename, by_order, weights, partial)
         optimizer.keep_state(None)  # what it was loaded with is overwritten
         access.backend.start(optimizer.make_state(access.variables), access.session)
         writes = access.assignments(values)
@@ -100,7 +107,7 @@ def _check_state(state):
             raise StateError("the slots of a state are {{name: {{name: array}}}}; got {!r}: {!r}".format(name, slots))
 
 
-def _slot_values(state, access, rename, by_order, weights):
+def _slot_values(state, access, rename, by_order, weights, partial):
     """Returns (matching, [(whole variable, slot or None for the variable itself, checked value)])."""
     state_shapes, given_shapes = OrderedDict(), OrderedDict()
     for name, whole in access.wholes.items():
@@ -109,10 +116,10 @@ def _slot_values(state, access, rename, by_order, weights):
         }
     for name, slots in state.slots.items():
         state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
-    matching = match(state_shapes, given_shapes, rename, by_order)
+    matching = match(state_shapes, given_shapes, rename, by_order, state.ordered and access.ordered, partial)
     values = []
-    for name, whole in access.wholes.items():
-        old = matching.names[name]
+    for name, old, _ in matching.matches:
+        whole = access.wholes[name]
         slots = _with_missed_steps(name, state.slots[old], whole)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:

@@ -89,7 +89,7 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
     state_shapes = OrderedDict((name, _shapes_of(each)) for name, each in state.slots.items())
     stored_shapes = {handle.name: handle.shape for _, handle in native.entries}
     values, notes = OrderedDict(), []
-    matching = match(state_shapes, template_shapes, rename, by_order)
+    matching = match(state_shapes, template_shapes, rename, by_order, state.ordered)
     for name, state_name in matching.names.items():
         if state_shapes[state_name] != template_shapes[name]:
             raise StateError("{} has the slots {} in the state; {} has {}".format(
