@@ -11,6 +11,7 @@ from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
+from everstep.compat.state.unwrapping import unwrapped
 from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
@@ -71,7 +72,8 @@ def restore(
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with open_access(optimizer, variables, session) as access:
+    with open_access(unwrapped(optimizer), variables, session) as access:
+        optimizer = access.optimizer
         if optimizer.is_averaged:
             raise StateError(
                 "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
