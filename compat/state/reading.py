@@ -18,6 +18,7 @@ from everstep.errors import FileError, StateError
 from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
@@ -63,6 +64,7 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
         )
     definition = _with_live_hypers(definition, optimizer_values, entry)
     counts = _counts(native, definition, optimizer_values, entry, updates)
+    take_loss_scale(native, definition, optimizer_values)
     scalars = _scalars(native, definition, optimizer_values, counts["updates"])
     variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
     config, pending = definition.get_config(strict=False), counts.get("pending", 0)
@@ -125,6 +127,26 @@ def _counts(native, definition, optimizer_values, entry, updates):
     if any(count < 0 for count in counts.values()):
         raise FileError("{} has a negative count: {}".format(native.path, counts))
     return counts
+
+
+def take_loss_scale(native, definition, optimizer_values):
+    """Adds the scalars of `everstep.loss_scale` that a file of a LossScaleOptimizer has, or a note if nothing needs
+    them."""
+    if native.scaling is None and not native.loss_scale:
+        return
+    stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
+    scaling = native.scaling or {}
+    scale = stored.get("scale", scaling.get("initial_scale"))
+    if not isinstance(definition, LossScale):
+        native.notes.append("its LossScaleOptimizer{} is no part of the state; the definition everstep.loss_scale(...) "
+                            "takes it over".format("" if scale is None else ", of scale {:g}".format(scale)))
+        return
+    if "scale" not in stored:
+        native.notes.append("it has no loss scale; the scale starts anew")
+    factor = 1.0 if scale is None else scale / definition.initial_scale
+    start = {"factor": factor, "used": factor, "finite": stored.get("good_steps", 0.0)}
+    for name, value in start.items():
+        optimizer_values.setdefault("{}/{}".format(definition.prefix, name), value)
 
 
 def _has_schedule(definition):

@@ -14,6 +14,7 @@ from everstep.compat.state.native_file import check_has_state
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
 from everstep.optimizers.contract import Definition, flat
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 
 def state_definition(state):
@@ -116,6 +117,13 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
     for name, handle in optimizer_handles.items():
         if counts.get(name) is not None:
             values[handle.name] = np.array(counts[name], handle.dtype)
+    if native.loss_scale and isinstance(source, LossScale):
+        scale = {"scale": state.scalars["loss_scale/factor"] * source.initial_scale,
+                 "good_steps": state.scalars["loss_scale/finite"]}
+        for name, handle in native.loss_scale.items():
+            values[handle.name] = np.array(scale[name], handle.dtype)
+        notes = [note for note in notes if "loss_scale/" not in note]
+    values.update((copy, values[name]) for name, copy in native.copies.items() if name in values)
     return values, matching.matches, notes
 
 
