@@ -12,6 +12,7 @@ from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.native_file import check_has_state
 from everstep.compat.state.state import State
+from everstep.compat.state.unwrapping import scalars_of
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
@@ -64,12 +65,12 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
         )
     definition = _with_live_hypers(definition, optimizer_values, entry)
     counts = _counts(native, definition, optimizer_values, entry, updates)
-    take_loss_scale(native, definition, optimizer_values)
+    loss_scale = _loss_scale(native, definition, optimizer_values)
     scalars = _scalars(native, definition, optimizer_values, counts["updates"])
     variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
     config, pending = definition.get_config(strict=False), counts.get("pending", 0)
     ordered = native.format not in ("tf-saver", "tf-object") or bool(native.entries) and native.format == "tf-object"
-    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered)
+    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered, loss_scale)
     return _as_definition(state, definition, entry, learning_rate)
 
 
@@ -121,6 +122,8 @@ def _counts(native, definition, optimizer_values, entry, updates):
         native.notes.append("no count of updates, which its rule does not need; read as 0")
         native.counted = False
         counts["updates"] = 0
+    if isinstance(definition, LossScale) and (native.scaling is not None or native.loss_scale):
+        counts = dict({"steps": counts["updates"], "pending": 0}, **counts)
     missing = [name for name in counters(definition) if name not in counts]
     if missing:
         raise FileError("{} has no {}; it is not of {}".format(native.path, ", ".join(missing), definition._short()))
@@ -129,24 +132,27 @@ def _counts(native, definition, optimizer_values, entry, updates):
     return counts
 
 
-def take_loss_scale(native, definition, optimizer_values):
-    """Adds the scalars of `everstep.loss_scale` that a file of a LossScaleOptimizer has, or a note if nothing needs
-    them."""
+def _loss_scale(native, definition, optimizer_values):
+    """Returns the loss scale of a file of a LossScaleOptimizer, as `State.loss_scale`, or None.
+
+    If the definition is `everstep.loss_scale`, its scalars are added to the optimizer's values instead.
+    """
     if native.scaling is None and not native.loss_scale:
-        return
-    stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
-    scaling = native.scaling or {}
-    scale = stored.get("scale", scaling.get("initial_scale"))
+        return None
+    if native.loss_scale:
+        stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
+    else:
+        native.notes.append("it is of a LossScaleOptimizer, without its scale, which starts anew")
+        stored = {"scale": definition.initial_scale, "good_steps": 0.0} if isinstance(definition, LossScale) else None
     if not isinstance(definition, LossScale):
-        native.notes.append("its LossScaleOptimizer{} is no part of the state; the definition everstep.loss_scale(...) "
-                            "takes it over".format("" if scale is None else ", of scale {:g}".format(scale)))
-        return
-    if "scale" not in stored:
-        native.notes.append("it has no loss scale; the scale starts anew")
-    factor = 1.0 if scale is None else scale / definition.initial_scale
-    start = {"factor": factor, "used": factor, "finite": stored.get("good_steps", 0.0)}
-    for name, value in start.items():
-        optimizer_values.setdefault("{}/{}".format(definition.prefix, name), value)
+        if stored is None:
+            return None
+        native.notes.append("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} good "
+                            "steps".format(**stored))
+        return stored
+    for name, value in scalars_of(definition, stored).items():
+        optimizer_values.setdefault(name, value)
+    return None
 
 
 def _has_schedule(definition):

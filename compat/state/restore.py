@@ -11,10 +11,11 @@ from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
-from everstep.compat.state.unwrapping import unwrapped
+from everstep.compat.state.unwrapping import scalars_of, scale_variables, unwrapped
 from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 
 def restore(
@@ -72,6 +73,7 @@ def restore(
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
+    scale = scale_variables(optimizer)
     with open_access(unwrapped(optimizer), variables, session) as access:
         optimizer = access.optimizer
         if optimizer.is_averaged:
@@ -79,6 +81,8 @@ def restore(
                 "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
             )
         _check_state(state)
+        if state.loss_scale is not None and isinstance(optimizer.definition, LossScale):
+            state = _with_loss_scale(state, optimizer.definition)
         # Read and check everything first, so that a restore that fails has changed nothing.
         if not other_definition:
             _check_definition(state.definition, optimizer.definition)
@@ -93,6 +97,8 @@ def restore(
             writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
         for variable, value in writes:
             access.write(variable, value())
+        for name, variable in scale.items() if state.loss_scale is not None else ():
+            access.write(variable, state.loss_scale[name])
         for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
@@ -107,6 +113,15 @@ def _check_state(state):
     for name, slots in state.slots.items():
         if not isinstance(name, TEXT) or not isinstance(slots, dict):
             raise StateError("the slots of a state are {{name: {{name: array}}}}; got {!r}: {!r}".format(name, slots))
+
+
+def _with_loss_scale(state, definition):
+    """Returns the state of a LossScaleOptimizer around an optimizer as one of `everstep.loss_scale` around it."""
+    if state.definition is None or state.definition.get("definition") == type(definition).__name__:
+        return state
+    config = dict(definition.get_config(strict=False), inner=state.definition)
+    steps = state.updates if state.steps is None else state.steps  # those that were skipped are not known
+    return state.replace(definition=config, steps=steps, scalars=dict(state.scalars, **scalars_of(definition, state.loss_scale)))
 
 
 def _slot_values(state, access, rename, by_order, weights, partial):

@@ -38,6 +38,8 @@ class State(object):
         ordered: True if `slots` are in the order in which the variables were given or trained. Default True. False if
             their order means nothing: `tf.train.Saver` stores names alphabetically.
 
+        loss_scale: {"scale": float, "good_steps": float} of a LossScaleOptimizer around the optimizer. Default None.
+
     A state can be copied and pickled. A pickle and a deep copy hold all arrays, also those of a file.
 
     Raises:
@@ -45,10 +47,10 @@ class State(object):
     """
 
     def __init__(self, definition=None, updates=0, steps=None, pending=0, scalars=(), slots=(), variables=(),
-                 ordered=True):
+                 ordered=True, loss_scale=None):
         self.definition, self.updates, self.steps, self.pending = definition, updates, steps, pending
         self.scalars, self.slots, self.variables = OrderedDict(scalars), OrderedDict(slots), OrderedDict(variables)
-        self.ordered = ordered
+        self.ordered, self.loss_scale = ordered, loss_scale
 
     def save(self, path):
         """Writes the state to a `.npz` file (docs/state_format.md).
@@ -93,7 +95,8 @@ class State(object):
 
     def __reduce__(self):  # a handle belongs to an open file, which cannot be pickled
         parts = self.to_dict()
-        names = ("definition", "updates", "steps", "pending", "scalars", "slots", "variables", "ordered")
+        names = ("definition", "updates", "steps", "pending", "scalars", "slots", "variables", "ordered",
+                 "loss_scale")
         return State, tuple(parts[name] for name in names)
 
     def __repr__(self):

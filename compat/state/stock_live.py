@@ -33,12 +33,13 @@ def api_of(optimizer):
     return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
 
 
-def capture_stock(optimizer, variables, session=None, weights=False):
-    """Does what `everstep.capture` does, for a stock optimizer."""
+def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
+    """Does what `everstep.capture` does, for a stock optimizer. `scale` is as of `unwrapping.scale_variables`."""
     with open_stock(optimizer, variables, session) as stock:
         state = to_state(stock.native, stock.definition, variables=stock.order)
         slots = OrderedDict((name, state.slots[name]) for name in stock.variables)
         values = OrderedDict((name, stock.native.variables[name]) for name in stock.variables if weights)
+        state.loss_scale = {name: stock.value(scale[name]) for name in scale} or None
         copied = state.replace(slots=slots, variables=values, ordered=is_ordered(variables)).to_dict()
         return state.replace(**copied)
 
@@ -146,6 +147,10 @@ class _Stock(object):
             product = getattr(optimizer, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
                 native.optimizer_values["_u_product"] = self._handle(product)
+
+    def value(self, variable):
+        """Returns the number in a variable."""
+        return float(self._backend.value(_unwrap(variable), self._session))
 
     def _handle(self, variable):
         """Returns a handle of a variable's value, read now."""
