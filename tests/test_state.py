@@ -76,7 +76,7 @@ def test_a_file_gives_back_all_that_a_state_holds(tmpdir):
     assert repr(loaded) == "<everstep state of Accumulate: 1 updates, 3 variables>"
     content = loaded.to_dict()
     assert isinstance(content["slots"][BETA]["m"], np.ndarray) and content["updates"] == 1
-    assert sorted(content) == "definition pending scalars slots steps updates variables".split()
+    assert sorted(content) == "definition loss_scale ordered pending scalars slots steps updates variables".split()
     loaded.save(path)  # overwrites the file that it reads from
     assert numbers(everstep.State.load(path)) == numbers(state)
     assert tmpdir.listdir() == [path]
@@ -422,7 +422,7 @@ def edited(breaks):
 
 
 def rename_all(state):
-    state.slots = OrderedDict(("model/" + name, slots) for name, slots in state.slots.items())
+    state.slots = OrderedDict(("model_" + name, slots) for name, slots in state.slots.items())
 
 
 STATES = {

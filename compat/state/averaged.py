@@ -6,6 +6,7 @@ import numpy as np
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.engine import fast_forward
 from everstep.compat.state.live import open_access
+from everstep.compat.state.unwrapping import unwrapped
 from everstep.errors import StateError
 from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
 
@@ -39,7 +40,7 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
     """
 
     def __init__(self, optimizer, variables, session=None):
-        self._arguments = optimizer, variables, session
+        self._arguments = unwrapped(optimizer), variables, session
         self._before = self._updates = None
 
     def __enter__(self):
@@ -80,8 +81,8 @@ def assign_averages(optimizer, variables, session=None):
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with open_access(optimizer, variables, session) as access:
-        if optimizer.is_averaged:
+    with open_access(unwrapped(optimizer), variables, session) as access:
+        if access.optimizer.is_averaged:
             raise StateError(
                 "inside of everstep.averaged the variables already have averages, and the end of its block would undo "
                 "this"

@@ -204,8 +204,10 @@ def _read_objects(tensors, path):
     """Reads a checkpoint of tf.train.Checkpoint. A place is an object's number in the graph."""
     native = NativeFile(path, "tf-object", "tf.train.Checkpoint")
     nodes = [_Node(data) for data in fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
-    optimizers = [node for node in nodes if _is_optimizer(node)]
-    optimizer_places = {place for node in optimizers for place in _optimizer_places(node, nodes)}
+    wrappers, scale_places = _loss_scales(native, nodes, tensors)
+    optimizers = [node for node in nodes if _is_optimizer(node) and node not in wrappers]
+    optimizer_places = {place for node in optimizers + wrappers for place in _optimizer_places(node, nodes)}
+    optimizer_places.update(scale_places)
     if len(optimizers) > 1:
         raise FileError("{} has {} optimizers; save each in a separate checkpoint, or call everstep.capture on the "
                         "live optimizers".format(path, len(optimizers)))
@@ -257,6 +259,27 @@ def _read_objects(tensors, path):
         if nodes[place].key in tensors.shapes and name != "_iterations" and name not in tracked:
             native.optimizer_values[_without_optimizer_name(name)] = tensors.handle(nodes[place].key)
     return native
+
+
+# The children of a LossScaleOptimizer: of Keras 3, and of its `loss_scale` in tf.keras and tf.train.
+_SCALE_NAMES = {"dynamic_scale": "scale", "step_counter": "good_steps", "current_loss_scale": "scale",
+                "good_steps": "good_steps"}
+
+
+def _loss_scales(native, nodes, tensors):
+    """Takes the loss scale of a LossScaleOptimizer. Returns (the nodes around optimizers, the places of the scale)."""
+    wrappers, places = [], set()
+    for node in nodes:
+        inner = [node.children[name] for name in ("inner_optimizer", "base_optimizer") if name in node.children]
+        if any(_is_optimizer(nodes[place]) for place in inner):
+            wrappers.append(node)
+        holder = nodes[node.children["loss_scale"]] if "loss_scale" in node.children else node
+        found = {_SCALE_NAMES[name]: place for name, place in holder.children.items()
+                 if name in _SCALE_NAMES and nodes[place].key in tensors.shapes}
+        if set(found) == {"scale", "good_steps"}:
+            native.loss_scale = {name: tensors.handle(nodes[place].key) for name, place in found.items()}
+            places.update(found.values())
+    return wrappers, places
 
 
 def _without_optimizer_name(name):

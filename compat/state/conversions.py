@@ -6,7 +6,6 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.state.native_file import Handle
-from everstep.compat.state.state import State
 from everstep.errors import FileError, StateError
 
 
@@ -38,7 +37,7 @@ def convert_momentum(state, rate_in_velocity, learning_rate=None):
         slots[name] = OrderedDict(
             (slot, scaled(handle, -rate if rate_in_velocity else -1.0 / rate) if slot == "velocity" else handle)
             for slot, handle in variable_slots.items())
-    return State(config, state.updates, state.steps, state.pending, state.scalars, slots, state.variables)
+    return state.replace(definition=config, slots=slots)
 
 
 def scaled(handle, factor):

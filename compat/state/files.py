@@ -211,7 +211,7 @@ def rename_variables(state, rename):
     slots = OrderedDict((new_names[name], variable_slots) for name, variable_slots in state.slots.items())
     values = OrderedDict((new_names.get(name, name), value) for name, value in state.variables.items())
     matches = [Match(new_names[name], name, how[name]) for name in new_names]
-    return State(state.definition, state.updates, state.steps, state.pending, state.scalars, slots, values), matches
+    return state.replace(slots=slots, variables=values), matches
 
 
 def _with_progress(state, moved):
@@ -228,7 +228,7 @@ def _with_progress(state, moved):
     slots = OrderedDict((name, OrderedDict((slot, counted(variable_slots[slot])) for slot in variable_slots))
                         for name, variable_slots in state.slots.items())
     values = OrderedDict((name, counted(value)) for name, value in state.variables.items())
-    return State(state.definition, state.updates, state.steps, state.pending, state.scalars, slots, values)
+    return state.replace(slots=slots, variables=values)
 
 
 def size_of(state):

@@ -47,8 +47,6 @@ def definition_of_config(native):
 
 def _stock_definition(target, name, config):
     """Returns the definition of a stock optimizer, without the warnings on how stock differs."""
-    if config.get("use_ema"):
-        raise StateError("use_ema keeps averages, which a state has no place for; load the file with its own API")
     with warnings.catch_warnings():  # how the stock class computes does not matter for its file
         warnings.filterwarnings("ignore", "stock ")
         return from_native({"class_name": name, "config": config}, target)

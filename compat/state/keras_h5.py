@@ -12,6 +12,7 @@ from everstep.compat.state.native_file import NativeFile, as_file_errors, chunks
 from everstep.compat.state.npz import native_str
 from everstep.compat.state.open_file import OpenFile
 from everstep.compat.state.replacing import replacing
+from everstep.compat.state.unwrapping import inner_config
 from everstep.compat.state.values import cast_exactly
 from everstep.errors import FileError
 
@@ -153,6 +154,8 @@ def _read_model(contents):
             native.class_name))
         return native
     native.entries = [(name, contents.array(group, name)) for name in _names(group, "weight_names")]
+    if native.scaling is not None and native.target == "keras3":
+        native.entries = without_loss_scale(native, native.entries, len(native.entries) - _LOSS_SCALE_VARIABLES)
     if native.target == "optimizer_v2" and native.entries and "/iterations" in native.entries[0][0]:
         native.target = "get_updates"  # everstep's Keras 2 optimizers have a name in their config too
     return native
@@ -162,8 +165,12 @@ def take_config(native, serialized, version):
     """Sets the optimizer's class and config, and its API, which the config tells."""
     if not isinstance(serialized, dict) or not isinstance(serialized.get("config"), dict):
         raise FileError("{} has no optimizer's config, but {!r}".format(native.path, serialized))
-    config = native.config = serialized["config"]
-    native.class_name = str(serialized.get("class_name")).split(">")[-1]
+    config, name = serialized["config"], str(serialized.get("class_name")).split(">")[-1]
+    if "LossScaleOptimizer" in name and inner_config(config) is not None:
+        native.scaling = config
+        take_config(native, inner_config(config), version)
+        return
+    native.class_name, native.config = name, config
     if version[:1] >= "3":
         native.target = "keras3"
     elif "is_legacy_optimizer" in config or "jit_compile" in config:
@@ -202,9 +209,32 @@ def _read_weights(contents):
                               "whose state this format never keeps")
         return native
     native.entries = numbered_arrays(saved, contents)
+    inner = contents.group(optimizer, "inner_optimizer")
+    inner_saved = None if inner is None else contents.group(inner, "vars")
+    if inner_saved is not None:  # of a LossScaleOptimizer; Keras stores the inner variables twice
+        entries = numbered_arrays(inner_saved, contents)
+        outer = without_loss_scale(native, native.entries, len(entries))
+        native.entries = entries
+        native.copies.update((handle.name, copy.name) for (_, handle), (_, copy) in zip(entries, outer))
     if not native.entries:
         native.missing.append("an optimizer without variables: it never trained")
     return native
+
+
+_LOSS_SCALE_VARIABLES = 4  # of Keras 3: iteration, learning_rate, step_counter, dynamic_scale
+
+
+def without_loss_scale(native, entries, count):
+    """Returns the last `count` entries, those of the optimizer inside of a LossScaleOptimizer, and takes its scale.
+
+    The LossScaleOptimizer of tf.keras has no variables of its own here.
+    """
+    own = entries[: len(entries) - count]
+    if count < 0 or len(own) not in (0, _LOSS_SCALE_VARIABLES) or any(handle.shape != () for _, handle in own):
+        raise FileError("{} has a LossScaleOptimizer with {} variables around {}".format(native.path, len(own), count))
+    if own:
+        native.loss_scale = {"good_steps": own[2][1], "scale": own[3][1]}
+    return entries[len(own):]
 
 
 def numbered_arrays(group, contents):

@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -21,15 +22,20 @@ def open_access(optimizer, variables, session):
     with optimizer.backend.inside(unwrapped):
         unwrapped.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
         session = optimizer.backend.session_for(unwrapped, session, optimizer.default_session)
-        yield _Access(optimizer, _wholes(optimizer, parts_by_whole), session)
+        yield _Access(optimizer, _wholes(optimizer, parts_by_whole), session, is_ordered(variables))
+
+
+def is_ordered(variables):
+    """Returns False for a dictionary of a Python whose dictionaries have no order."""
+    return type(variables) is not dict or sys.version_info >= (3, 6)
 
 
 def _parts_by_whole(optimizer, variables):
     """Returns {(name or None, key of the whole variable): [the variable, or its parts]}."""
     if not isinstance(optimizer, Target):
         raise UnsupportedError(
-            "capture and restore work on what bind(module) gives; got {!r}. everstep.from_native makes a definition "
-            "of a stock optimizer, everstep.read_checkpoint a state of its files".format(optimizer)
+            "restore works on what bind(module) gives, capture on stock optimizers too; got {!r}. everstep.from_native "
+            "makes a definition of a stock optimizer, everstep.read_checkpoint a state of its files".format(optimizer)
         )
     if not isinstance(variables, (dict, list, tuple)):
         raise VariableError(
@@ -111,8 +117,8 @@ class _Access(object):
         StateError: the optimizer has slots of variables that were not given, or something that no state can hold.
     """
 
-    def __init__(self, optimizer, wholes, session):
-        self.optimizer, self.wholes, self.session = optimizer, wholes, session
+    def __init__(self, optimizer, wholes, session, ordered=True):
+        self.optimizer, self.wholes, self.session, self.ordered = optimizer, wholes, session, ordered
         self.backend, self.owner = optimizer.backend, type(optimizer).__name__
         self.variables = [part for whole in wholes.values() for part in whole.parts]
         self.optimizer_variables = optimizer.own_variables

@@ -63,6 +63,9 @@ class NativeFile(object):
         variables: {name: handle}, the trainable weights of the model, as far as the file says.
         ordered: True if `variables` are in the model's order.
         counted: True if the file has a count of updates.
+        scaling: the config of the LossScaleOptimizer around the optimizer; None if there is none or no config.
+        loss_scale: {"scale": handle, "good_steps": handle} of a LossScaleOptimizer, if the file has them.
+        copies: {name of an array: name of a second copy of it}.
         missing: sentences on why no state can be read.
         notes: sentences on what the file lacks that a state can do without.
     """
@@ -72,6 +75,7 @@ class NativeFile(object):
         self.target = self.class_name = self.config = None
         self.entries, self.slots, self.optimizer_values = [], OrderedDict(), OrderedDict()
         self.variables, self.ordered = OrderedDict(), True
+        self.scaling, self.loss_scale, self.copies = None, {}, {}
         self.counted, self.missing, self.notes = True, [], []
 
 

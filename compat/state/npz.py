@@ -22,6 +22,7 @@ DTYPES = frozenset("<f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8".split())
 MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 16, 32, 100
 INTEGERS = (int, type(1 << 64))  # Python 2 has two types
 KEYS = frozenset("format version definition updates steps pending scalars slots variables".split())
+OPTIONAL, LOSS_SCALE = frozenset(["ordered", "loss_scale"]), ("scale", "good_steps")
 
 
 def save(state, path):
@@ -88,7 +89,11 @@ def _build_header(state):
     header = OrderedDict([("format", FORMAT), ("version", VERSION), ("definition", state.definition)])
     for name in ("updates", "steps", "pending"):
         header[name] = _as_count(getattr(state, name), "the state has {}".format(name))
+    if not state.ordered:
+        header["ordered"] = False
     try:
+        if state.loss_scale is not None:
+            header["loss_scale"] = OrderedDict((name, float(state.loss_scale[name])) for name in LOSS_SCALE)
         header["scalars"] = OrderedDict((native_str(name), float(value)) for name, value in state.scalars.items())
         header["slots"] = OrderedDict(
             (native_str(name), OrderedDict((native_str(slot), entry(slot, handle)) for slot, handle in slots.items()))
@@ -97,7 +102,7 @@ def _build_header(state):
         header["variables"] = OrderedDict(
             (native_str(name), entry(name, handle)) for name, handle in state.variables.items()
         )
-    except (AttributeError, TypeError, ValueError) as error:  # ValueError: text that is not Unicode
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # ValueError: text that is not Unicode
         raise error if isinstance(error, StateError) else StateError("the state cannot be written: {}".format(error))
     return header, arrays
 
@@ -139,7 +144,7 @@ def _parse_header(file, text):
             "the file is of version {} of the format; this everstep reads up to {}. Read it with a newer "
             "everstep".format(version, VERSION)
         )
-    if set(header) != KEYS:
+    if set(header) - OPTIONAL != KEYS:
         raise file.error(
             "the header has {}; needed are {}".format(
                 ", ".join(sorted(map(native_str, header))), ", ".join(sorted(KEYS))
@@ -153,6 +158,13 @@ def _parse_header(file, text):
         raise file.error("the definition in the header has something that is not text: {}".format(error))
     except OverflowError as error:
         raise file.error("the definition in the header {}".format(error))
+    if header.get("ordered", False) is not False:
+        raise file.error("ordered is {!r}; it can only be false".format(header["ordered"]))
+    if "loss_scale" in header:
+        scale = _as_mapping(file, header["loss_scale"], "loss_scale")
+        if set(scale) != set(LOSS_SCALE) or not all(type(value) in (int, float) for value in scale.values()):
+            raise file.error("loss_scale is {!r}; needed are the numbers {}".format(scale, " and ".join(LOSS_SCALE)))
+        header["loss_scale"] = OrderedDict((name, float(scale[name])) for name in LOSS_SCALE)
     for name in ("updates", "steps", "pending"):
         header[name] = _as_count(header[name], "the header has {}".format(name), file.error)
     scalars = _as_mapping(file, header["scalars"], "scalars")

@@ -12,12 +12,14 @@ from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.native_file import check_floats, check_has_state
 from everstep.compat.state.state import State
+from everstep.compat.state.unwrapping import scalars_of
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
@@ -64,10 +66,12 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
     check_floats(native, slots)
     definition = _with_live_hypers(definition, optimizer_values, entry)
     counts = _counts(native, definition, optimizer_values, entry, updates)
+    loss_scale = _loss_scale(native, definition, optimizer_values)
     scalars = _scalars(native, definition, optimizer_values, counts["updates"])
     variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
     config, pending = definition.get_config(strict=False), counts.get("pending", 0)
-    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables)
+    ordered = native.format not in ("tf-saver", "tf-object") or bool(native.entries) and native.format == "tf-object"
+    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered, loss_scale)
     return _as_definition(state, definition, entry, learning_rate)
 
 
@@ -119,12 +123,37 @@ def _counts(native, definition, optimizer_values, entry, updates):
         native.notes.append("no count of updates, which its rule does not need; read as 0")
         native.counted = False
         counts["updates"] = 0
+    if isinstance(definition, LossScale) and (native.scaling is not None or native.loss_scale):
+        counts = dict({"steps": counts["updates"], "pending": 0}, **counts)
     missing = [name for name in counters(definition) if name not in counts]
     if missing:
         raise FileError("{} has no {}; it is not of {}".format(native.path, ", ".join(missing), definition._short()))
     if any(count < 0 for count in counts.values()):
         raise FileError("{} has a negative count: {}".format(native.path, counts))
     return counts
+
+
+def _loss_scale(native, definition, optimizer_values):
+    """Returns the loss scale of a file of a LossScaleOptimizer, as `State.loss_scale`, or None.
+
+    If the definition is `everstep.loss_scale`, its scalars are added to the optimizer's values instead.
+    """
+    if native.scaling is None and not native.loss_scale:
+        return None
+    if native.loss_scale:
+        stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
+    else:
+        native.notes.append("it is of a LossScaleOptimizer, without its scale, which starts anew")
+        stored = {"scale": definition.initial_scale, "good_steps": 0.0} if isinstance(definition, LossScale) else None
+    if not isinstance(definition, LossScale):
+        if stored is None:
+            return None
+        native.notes.append("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} good "
+                            "steps".format(**stored))
+        return stored
+    for name, value in scalars_of(definition, stored).items():
+        optimizer_values.setdefault(name, value)
+    return None
 
 
 def _has_schedule(definition):
@@ -166,6 +195,6 @@ def _as_definition(state, definition, entry, learning_rate):
             "rate that was in force, or rate_in_velocity={} to the definition".format(
                 entry.native, " times -rate" if stock_form else "", definition._short(), stock_form))
     config = definition.base.replace(rate_in_velocity=stock_form).get_config(strict=False)
-    stock_state = State(config, state.updates, state.steps, state.pending, state.scalars, state.slots, state.variables)
+    stock_state = state.replace(definition=config)
     state.slots = convert_momentum(stock_state, form, learning_rate).slots
     return state

@@ -12,9 +12,11 @@ from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
+from everstep.compat.state.unwrapping import scalars_of, scale_variables, unwrapped
 from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 
 def restore(
@@ -27,6 +29,7 @@ def restore(
     weights=False,
     hypers=False,
     other_definition=False,
+    partial=False,
 ):
     """Restores a state into a bound optimizer, trained or new. If it fails, nothing has changed.
 
@@ -50,11 +53,17 @@ def restore(
             NEW. OLD is a regular expression for a whole name; NEW may refer to its groups: \\1, \\g<name>. A name that
             both sides have is never renamed.
         by_order: True matches the variables that are left over in order, if their number and the shapes of their slots
-            agree. Default False.
+            agree. Default False. A state without an order (`state.ordered`), such as one of tf.train.Saver, is matched
+            only where names or shapes leave one way.
         weights: True also sets the variables to the values in the state. Default False.
         hypers: True also sets the optimizer's hypers to those of the state, if the API can set hypers. Default False.
         other_definition: True accepts a state of another definition, or of the same one with other options. Default
             False.
+        partial: True restores the variables that match, and the counters and scalars. Default False. The others keep
+            what they have; `missing` and `unused` of the result name them and say why. Only names decide, and `rename`.
+
+    Without `partial`, names may also differ by a prefix (`model/`) or by instance numbers (`dense_9` is `dense_12`), if
+    that leaves one way to match all variables.
 
     Returns:
         A `Matching`: how each variable was matched. Prints as a table.
@@ -65,18 +74,22 @@ def restore(
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with open_access(optimizer, variables, session) as access:
+    scale = scale_variables(optimizer)
+    with open_access(unwrapped(optimizer), variables, session) as access:
+        optimizer = access.optimizer
         if optimizer.is_averaged:
             raise StateError(
                 "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
             )
         _check_state(state)
+        if state.loss_scale is not None and isinstance(optimizer.definition, LossScale):
+            state = _with_loss_scale(state, optimizer.definition)
         # Read and check everything first, so that a restore that fails has changed nothing.
         if not other_definition:
             _check_definition(state.definition, optimizer.definition)
         optimizer_values = _optimizer_values(state, optimizer)
         hyper_values = _hyper_values(state, optimizer) if hypers else {}
-        matching, values = _slot_values(state, access, rename, by_order, weights)
+        matching, values = _slot_values(state, access, rename, by_order, weights, partial)
         optimizer.keep_state(None)  # what it was loaded with is overwritten
         access.backend.start(optimizer.make_state(access.variables), access.session)
         writes = access.assignments(values)
@@ -85,6 +98,8 @@ def restore(
             writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
         for variable, value in writes:
             access.write(variable, value())
+        for name, variable in scale.items() if state.loss_scale is not None else ():
+            access.write(variable, state.loss_scale[name])
         for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
@@ -101,7 +116,16 @@ def _check_state(state):
             raise StateError("the slots of a state are {{name: {{name: array}}}}; got {!r}: {!r}".format(name, slots))
 
 
-def _slot_values(state, access, rename, by_order, weights):
+def _with_loss_scale(state, definition):
+    """Returns the state of a LossScaleOptimizer around an optimizer as one of `everstep.loss_scale` around it."""
+    if state.definition is None or state.definition.get("definition") == type(definition).__name__:
+        return state
+    config = dict(definition.get_config(strict=False), inner=state.definition)
+    steps = state.updates if state.steps is None else state.steps  # those that were skipped are not known
+    return state.replace(definition=config, steps=steps, scalars=dict(state.scalars, **scalars_of(definition, state.loss_scale)))
+
+
+def _slot_values(state, access, rename, by_order, weights, partial):
     """Returns (matching, [(whole variable, slot or None for the variable itself, checked value)])."""
     state_shapes, given_shapes = OrderedDict(), OrderedDict()
     for name, whole in access.wholes.items():
@@ -110,10 +134,10 @@ def _slot_values(state, access, rename, by_order, weights):
         }
     for name, slots in state.slots.items():
         state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
-    matching = match(state_shapes, given_shapes, rename, by_order)
+    matching = match(state_shapes, given_shapes, rename, by_order, state.ordered and access.ordered, partial)
     values = []
-    for name, whole in access.wholes.items():
-        old = matching.names[name]
+    for name, old, _ in matching.matches:
+        whole = access.wholes[name]
         slots = _with_missed_steps(name, state.slots[old], whole)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:

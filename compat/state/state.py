@@ -35,14 +35,22 @@ class State(object):
         scalars: {name: float}.
         slots: {variable name: {slot name: array}}.
         variables: {variable name: array}, the values of the variables. Empty if they were not captured.
+        ordered: True if `slots` are in the order in which the variables were given or trained. Default True. False if
+            their order means nothing: `tf.train.Saver` stores names alphabetically.
+
+        loss_scale: {"scale": float, "good_steps": float} of a LossScaleOptimizer around the optimizer. Default None.
+
+    A state can be copied and pickled. A pickle and a deep copy hold all arrays, also those of a file.
 
     Raises:
         TypeError, ValueError: `scalars`, `slots` or `variables` is neither a dictionary nor a list of pairs.
     """
 
-    def __init__(self, definition=None, updates=0, steps=None, pending=0, scalars=(), slots=(), variables=()):
+    def __init__(self, definition=None, updates=0, steps=None, pending=0, scalars=(), slots=(), variables=(),
+                 ordered=True, loss_scale=None):
         self.definition, self.updates, self.steps, self.pending = definition, updates, steps, pending
         self.scalars, self.slots, self.variables = OrderedDict(scalars), OrderedDict(slots), OrderedDict(variables)
+        self.ordered, self.loss_scale = ordered, loss_scale
 
     def save(self, path):
         """Writes the state to a `.npz` file (docs/state_format.md).
@@ -77,6 +85,19 @@ class State(object):
         """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
         slots = OrderedDict((name, _arrays(slots)) for name, slots in self.slots.items())
         return dict(vars(self), scalars=OrderedDict(self.scalars), slots=slots, variables=_arrays(self.variables))
+
+    def replace(self, **parts):
+        """Returns a copy with other parts, given by their names."""
+        return State(**dict(vars(self), **parts))
+
+    def __copy__(self):
+        return self.replace()
+
+    def __reduce__(self):  # a handle belongs to an open file, which cannot be pickled
+        parts = self.to_dict()
+        names = ("definition", "updates", "steps", "pending", "scalars", "slots", "variables", "ordered",
+                 "loss_scale")
+        return State, tuple(parts[name] for name in names)
 
     def __repr__(self):
         name = (self.definition or {}).get("definition", "an unknown definition")

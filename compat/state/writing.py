@@ -11,9 +11,11 @@ from everstep.compat.state.conversions import MEANINGS, POWERS, beta_power, chec
 from everstep.compat.state.identify import definition_for
 from everstep.compat.state.matching import match
 from everstep.compat.state.native_file import check_has_state
+from everstep.compat.state.unwrapping import loss_scale_of
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
 from everstep.optimizers.contract import Definition, flat
+from everstep.optimizers.wrappers.loss_scale import LossScale
 
 
 def state_definition(state):
@@ -89,7 +91,7 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
     state_shapes = OrderedDict((name, _shapes_of(each)) for name, each in state.slots.items())
     stored_shapes = {handle.name: handle.shape for _, handle in native.entries}
     values, notes = OrderedDict(), []
-    matching = match(state_shapes, template_shapes, rename, by_order)
+    matching = match(state_shapes, template_shapes, rename, by_order, state.ordered)
     for name, state_name in matching.names.items():
         if state_shapes[state_name] != template_shapes[name]:
             raise StateError("{} has the slots {} in the state; {} has {}".format(
@@ -116,6 +118,14 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
     for name, handle in optimizer_handles.items():
         if counts.get(name) is not None:
             values[handle.name] = np.array(counts[name], handle.dtype)
+    scale = state.loss_scale
+    if isinstance(source, LossScale):
+        scale, notes = loss_scale_of(source, state.scalars), [note for note in notes if "loss_scale/" not in note]
+    if scale is not None:
+        values.update((handle.name, np.array(scale[name], handle.dtype)) for name, handle in native.loss_scale.items())
+        if not native.loss_scale:
+            notes.append("there is no place for the loss scale, {:g}".format(scale["scale"]))
+    values.update((copy, values[name]) for name, copy in native.copies.items() if name in values)
     return values, matching.matches, notes
 
 

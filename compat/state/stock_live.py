@@ -1,0 +1,214 @@
+"""Reads the variables of a live stock optimizer, as if they were those of a file."""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import sys
+import warnings
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_keras import KerasBackend
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.state.live import is_ordered
+from everstep.compat.state.native_file import Handle, NativeFile, numbered
+from everstep.compat.state.reading import to_state
+from everstep.compat.state.values import TEXT, bfloat16_to_float32
+from everstep.compat.stock.from_native import from_native
+from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
+from everstep.compat.targets.detect import TARGETS
+from everstep.errors import StateError, UnsupportedError, VariableError
+
+# Methods in which a subclass would compute something else.
+_RULES = ("update_step", "get_updates", "_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "build",
+          "_create_slots", "_apply_sparse")
+
+
+def is_stock(optimizer):
+    """Returns True for an optimizer of an API that everstep knows, which it did not bind."""
+    return api_of(optimizer) is not None
+
+
+def api_of(optimizer):
+    return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
+
+
+def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
+    """Does what `everstep.capture` does, for a stock optimizer. `scale` is as of `unwrapping.scale_variables`."""
+    with open_stock(optimizer, variables, session) as stock:
+        state = to_state(stock.native, stock.definition, variables=stock.order)
+        slots = OrderedDict((name, state.slots[name]) for name in stock.variables)
+        values = OrderedDict((name, stock.native.variables[name]) for name in stock.variables if weights)
+        state.loss_scale = {name: stock.value(scale[name]) for name in scale} or None
+        copied = state.replace(slots=slots, variables=values, ordered=is_ordered(variables)).to_dict()
+        return state.replace(**copied)
+
+
+def _definition(optimizer):
+    """Returns the definition of a stock optimizer, without the warnings on how stock computes."""
+    stock, api = type(optimizer), api_of(optimizer)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "stock ")
+        if stock.__module__.split(".")[0] in FRAMEWORKS or api.name == "tf_train":
+            return from_native(optimizer)
+        base = next((each for each in stock.__mro__ if each.__module__.split(".")[0] in FRAMEWORKS), None)
+        own = [name for each in stock.__mro__[: stock.__mro__.index(base)] for name in _RULES if name in vars(each)]
+        if own or base.__name__ != stock.__name__:  # horovod.keras makes a subclass of the same name
+            raise UnsupportedError(
+                "{}.{} is no stock optimizer{}. Capture a stock optimizer, or one that bind(module) returned".format(
+                    stock.__module__, stock.__name__, ", it has its own " + own[0] if own else ""
+                )
+            )
+        return from_native({"class_name": base.__name__, "config": optimizer.get_config()}, api.name)
+
+
+@contextlib.contextmanager
+def open_stock(optimizer, variables, session):
+    """Yields a `_Stock` with the optimizer's variables, with their graph as the default graph."""
+    named, api = _named(variables), api_of(optimizer)
+    if api.name == "keras3":
+        import keras
+
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        if not on_tensorflow:
+            yield _Stock(optimizer, _definition(optimizer), named, api.name, KerasBackend(keras, keras.Variable), None)
+            return
+    import tensorflow
+
+    backend = TensorFlowBackend(tensorflow)
+    variables = [_unwrap(variable) for variable in named.values()]
+    with backend.inside(variables):
+        session = backend.session_for(variables, session, lambda found: _keras_session(optimizer, found))
+        yield _Stock(optimizer, _definition(optimizer), named, api.name, backend, session)
+
+
+def _unwrap(variable):
+    """Returns the variable of TensorFlow in a variable of Keras 3."""
+    return variable.value if hasattr(variable, "path") and hasattr(variable, "value") else variable
+
+
+def _keras_session(optimizer, variables):
+    """Returns Keras's session, if Keras made all the variables; else None."""
+    for base in type(optimizer).__mro__:
+        module = sys.modules[base.__module__]
+        keras = getattr(module, "K", None) or getattr(module, "backend", None)
+        if hasattr(keras, "get_session"):
+            known = getattr(keras, "_GRAPH_VARIABLES", {}).get(variables[0].graph)
+            is_keras = known is None or set(map(id, known)).issuperset(map(id, variables))
+            return keras.get_session() if is_keras else None
+    return None
+
+
+def _named(variables):
+    """Returns {name: variable}."""
+    if not isinstance(variables, (dict, list, tuple)):
+        raise VariableError("variables are a list of variables, or {{name: variable}}; got {}".format(
+            type(variables).__name__))
+    if not isinstance(variables, dict):
+        names = [getattr(each, "path", None) or str(getattr(each, "name", "")).split(":")[0] for each in variables]
+        variables = OrderedDict(zip(numbered(names), variables))
+    for name, variable in variables.items():
+        if not isinstance(name, TEXT):
+            raise VariableError("variables are called by text; got {!r}".format(name))
+        if not hasattr(variable, "shape") or not hasattr(variable, "dtype") or isinstance(variable, np.ndarray):
+            raise VariableError("{!r} is no variable of one piece".format(variable))
+    if len(set(map(id, variables.values()))) < len(variables):
+        raise VariableError("a variable is given twice")
+    return variables
+
+
+class _Stock(object):
+    """The variables of a stock optimizer, as a `NativeFile` whose arrays have numbers as names.
+
+    Attributes:
+        native: the NativeFile.
+        definition: the definition that computes the same.
+        variables: {name: variable}, as they were given.
+        order: the names in the order of the slots, for APIs that keep them by position; else None.
+        places: {name of an array: the variable that holds it}.
+    """
+
+    def __init__(self, optimizer, definition, variables, api, backend, session):
+        self.optimizer, self.variables, self.places, self.order = optimizer, variables, {}, None
+        self._backend, self._session, self.definition = backend, session, definition
+        self.native = native = NativeFile("the live {}".format(type(optimizer).__name__), "live")
+        native.target, native.class_name = api, type(optimizer).__name__
+        native.variables = OrderedDict((name, self._handle(variable)) for name, variable in variables.items())
+        try:
+            native.config = None if api == "tf_train" else optimizer.get_config()
+        except AttributeError:  # Ftrl of TF 1.14
+            native.config = {}
+        if api in ("tf_train", "optimizer_v2"):
+            self._read_named(entry_for(api, definition))
+        else:
+            self.order = list(variables) if api == "get_updates" else self._order_of_slots()
+            weights = optimizer.weights if api == "get_updates" else optimizer._variables
+            native.entries = [("", self._handle(variable)) for variable in weights]
+            product = getattr(optimizer, "_u_product", None)  # of Nadam, which may keep it beside its variables
+            if product is not None:
+                native.optimizer_values["_u_product"] = self._handle(product)
+
+    def value(self, variable):
+        """Returns the number in a variable."""
+        return float(self._backend.value(_unwrap(variable), self._session))
+
+    def _handle(self, variable):
+        """Returns a handle of a variable's value, read now."""
+        value = bfloat16_to_float32(self._backend.value(_unwrap(variable), self._session))
+        name = str(len(self.places))
+        self.places[name] = variable
+        return Handle(name, value.shape, value.dtype, lambda selection: value[selection])
+
+    def _read_named(self, entry):
+        """Reads the slots and counters of an API that finds them by name."""
+        for name, variable in self.variables.items():
+            for slot in entry.slots:
+                slot_variable = self._slot(variable, slot.native)
+                if slot_variable is not None:
+                    handles = self.native.slots.setdefault(name, OrderedDict())
+                    handles[slot.native] = self._handle(slot_variable)
+        for counter in entry.head:
+            variable = self._counter(counter.native)
+            if variable is not None:
+                self.native.optimizer_values[counter.native] = self._handle(variable)
+        for name, hyper in getattr(self.optimizer, "_hyper", {}).items():
+            if hasattr(hyper, "assign"):  # get_config of a graph gives the value in Keras's session
+                self.native.optimizer_values[name] = self._handle(hyper)
+        global_step = self._backend.tf.train.get_global_step() if entry.target == "tf_train" else None
+        if global_step is not None:
+            self.native.optimizer_values["global_step"] = self._handle(global_step)
+        if any(slot.always for slot in entry.slots) or self.native.slots:
+            missing = [name for name in self.variables if name not in self.native.slots]
+            self._check_trained(missing)
+
+    def _slot(self, variable, name):
+        try:
+            return self.optimizer.get_slot(variable, name)
+        except KeyError:  # of an OptimizerV2
+            return None
+
+    def _counter(self, name):
+        if name == "iter":
+            return self.optimizer.iterations
+        for attribute in ("_" + name, "_m_cache" if name == "momentum_cache" else "_" + name):
+            if getattr(self.optimizer, attribute, None) is not None:
+                return getattr(self.optimizer, attribute)
+        find = getattr(self.optimizer, "_get_non_slot_variable", None)
+        graph = None if self._backend.eager else self._backend.tf.get_default_graph()
+        return find(name, graph=graph) if find else None
+
+    def _order_of_slots(self):
+        """Returns the names in the order in which the optimizer was built on the variables."""
+        optimizer = self.optimizer
+        indices = getattr(optimizer, "_trainable_variables_indices", None) or getattr(optimizer, "_index_dict", {})
+        places = {name: indices.get(optimizer._var_key(variable)) for name, variable in self.variables.items()}
+        self._check_trained([name for name, place in places.items() if place is None])
+        if len(indices) != len(places):
+            raise StateError("{} has slots of {} variables; {} are given: give all that it trains".format(
+                self.native.path, len(indices), len(places)))
+        return sorted(places, key=places.get)
+
+    def _check_trained(self, missing):
+        if missing:
+            raise StateError("{} has no slots of {}: it has not trained {}".format(
+                self.native.path, ", ".join(missing[:8]), "them" if len(missing) > 1 else "it"))
