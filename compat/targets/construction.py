@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.engine.lowering import Lowerings
-from everstep.compat.targets.hypers import Hypers, attribute, attribute_names
+from everstep.compat.targets.hypers import Hypers, attribute, attribute_names, options
 from everstep.compat.targets.native_classes import native_class, stock_class, target_class_of
 from everstep.compat.targets.signature import NativeSignature
 from everstep.errors import (
@@ -97,6 +97,7 @@ class Construction(Hypers):
             _by_hand=False,  # True once that function was called
             _checked=False,  # True once the variables of the first step were checked
             _hyper_names=attribute_names(definition),
+            _options=options(definition),
             _rules={},  # {key: `Known`}, for each variable
             _seen={},  # {id: `Known`}. It holds the variable, so that Python does not reuse the id
             _made=(),  # the variables of the last call that made slots

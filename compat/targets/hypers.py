@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.errors import HyperValueError
+from everstep.errors import DefinitionError, HyperValueError, UnsupportedMemberError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
 
 _RATE = ("learning_rate", "lr")
@@ -56,13 +56,29 @@ class Hypers(object):
         for item in self.unsupported:
             if item.what == name and issubclass(item.error, AttributeError):
                 raise self.refusal(name)
-        raise AttributeError(self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+        if name in self.__dict__.get("_options", ()):
+            return self._options[name]
+        member = self.stock_members.get(name)
+        if member is not None and (member.kind is None or member.needs in flat(self.definition, member.kind)):
+            return member.read(self)
+        raise UnsupportedMemberError(
+            self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name)
+        )
 
     def __setattr__(self, name, value):
         if name in self.__dict__.get("_hyper_names", ()):
             return self.set_hyper(self._hyper_names[name], value)
         if self._many_rates(name):
             raise HyperValueError(self._many_rates(name))
+        if name in self.__dict__.get("_options", ()):
+            raise HyperValueError(
+                "{0}.{1} is an option, fixed when it is bound; bind definition.replace({1}={2!r})".format(
+                    type(self).__name__, name, value
+                )
+            )
+        for item in self.unsupported:
+            if item.what == name and item.error is DefinitionError:
+                raise self.refusal(name)
         super(Hypers, self).__setattr__(name, value)
 
     def _many_rates(self, name):
@@ -77,6 +93,12 @@ class Hypers(object):
 def attribute(name):
     """Returns the attribute name and config key of a flat hyper name."""
     return name.replace("/", "_")
+
+
+def options(definition):
+    """Returns `{attribute: value}` of the options of a definition and its children."""
+    declared = flat(definition, "option").items()
+    return {attribute(name): owner._values[declaration.name] for name, (owner, declaration) in declared}
 
 
 def attribute_names(definition):

@@ -33,6 +33,7 @@ from everstep.compat.engine.step import Step, as_pairs, check_pairs, counters
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import Unsupported, keyword, member
 from everstep.compat.targets.stepping import Place
+from everstep.compat.targets.stock_members import private_hypers
 from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, defines, flat, is_tensor
 
@@ -59,6 +60,7 @@ class TrainTarget(Target):
             "optimizers work under tf.distribute",
         ),
     )
+    stock_members = private_hypers()
     takes_gradients = True
     has_slots = "once minimize or apply_gradients has run"
     sets_hypers = False
