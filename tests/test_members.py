@@ -637,7 +637,11 @@ def test_the_rate_of_a_schedule_is_its_value_at_the_next_step(way):
     side.run.close()
 
 
-@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
+# Not on Keras 3, whose TensorBoard callback reads `learning_rate` of every optimizer.
+MANY = [way for way in WAYS if way.target != "keras3"]
+
+
+@pytest.mark.parametrize("way", MANY, ids=[way.name for way in MANY])
 def test_the_rate_of_optimizers_without_one(way):
     """Each branch of a partition has its own rate."""
     rule = everstep.partition({"w": SGD(0.1), "x": Adam(0.2)})

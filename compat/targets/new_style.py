@@ -121,17 +121,6 @@ class NewStyleTarget(SinceV2Target):
             checked = self.check_hyper(name, value)
             self.backend.write(self.unwrap(self.read_hyper(name)), self.backend.constant(checked, "float32"))
 
-    @property
-    def learning_rate(self):
-        """The variable of the learning rate. The base class has one even if the definition has none, or several."""
-        if self._many_rates("learning_rate"):
-            raise AttributeError(self._many_rates("learning_rate"))
-        return super(NewStyleTarget, self).learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, rate):
-        self.native_base.learning_rate.fset(self, rate)
-
     def _given_rate(self):
         """Returns the learning rate in the form that the base class takes: a number or a native schedule."""
         if "learning_rate" not in self.hyper_declarations():

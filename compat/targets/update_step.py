@@ -77,7 +77,14 @@ class UpdateStepTarget(NewStyleTarget):
 
     # Hypers.
 
-    lr = NewStyleTarget.learning_rate
+    @property
+    def learning_rate(self):
+        """The variable of the learning rate. The base class has one even if the definition has none, or several."""
+        if self._many_rates("learning_rate"):
+            raise AttributeError(self._many_rates("learning_rate"))
+        return super(UpdateStepTarget, self).learning_rate
+
+    lr = learning_rate
 
     def _schedule_step(self):
         return self.iterations
