@@ -489,7 +489,7 @@ SETTINGS = {
                    **dict(BOUNDS, **dict(OPTIONS, **EMA))),
 }
 # With this, stock Adam before Keras 3.5 takes the number of calls for t.
-OLD_KERAS_3 = any(way.target == "keras3" and Version(way.module.__version__) < Version("3.5") for way in ways())
+OLD_KERAS_3 = any(way.target == "keras3" and Version(way.run.keras.__version__) < Version("3.5") for way in ways())
 COUNTS_CALLS = "gradient_accumulation_steps" if OLD_KERAS_3 else None
 # Stock cannot set these, ours can.
 SETTINGS_BETTER = {"get_updates": ["lr"]}
