@@ -32,6 +32,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         target: the target's name.
         works_on: the modules that it supports, in words for error messages.
         unsupported: `Unsupported` records, in the order of the README's table. `refusal(what)` makes the error.
+        stock_members: `{name: StockMember}`, attributes of stock classes that people's code reads.
         moved_natively: names of the counters that the base class increments itself.
         takes_gradients: True if this API's optimizers compute gradients of a loss.
         casts_gradients: True if this API takes gradients of another precision than their variable's.
@@ -124,6 +125,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
     target = ""
     works_on = ""
     unsupported = ()  # type: tuple[Any, ...]
+    stock_members = {}  # type: dict[str, Any]
     definition = None  # type: Any
     moved_natively = ()  # type: tuple[str, ...]
     takes_gradients = False

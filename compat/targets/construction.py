@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.engine.lowering import Lowerings
-from everstep.compat.targets.hypers import Hypers, attribute, attribute_names
+from everstep.compat.targets.hypers import Hypers, attribute, attribute_names, is_off, options
 from everstep.compat.targets.native_classes import native_class, stock_class, target_class_of
 from everstep.compat.targets.signature import NativeSignature
 from everstep.errors import (
@@ -98,6 +98,7 @@ class Construction(Hypers):
             _by_hand=False,  # True once that function was called
             _checked=False,  # True once the variables of the first step were checked
             _hyper_names=attribute_names(definition),
+            _options=options(definition),
             _rules={},  # {key: `Known`}, for each variable
             _seen={},  # {id: `Known`}. It holds the variable, so that Python does not reuse the id
             _made=(),  # the variables of the last call that made slots
@@ -115,7 +116,8 @@ class Construction(Hypers):
     def check_native(self, definition, native):
         for item in self.unsupported:
             if item.what in native and item.error is DefinitionError:
-                raise self.refusal(item.what)
+                if not is_off(native.pop(item.what)):
+                    raise self.refusal(item.what)
         for name in sorted(set(native).intersection(definition.hints)):
             raise DefinitionError("{} does not take {}: {}".format(type(self).__name__, name, definition.hints[name]))
         bounds = [name for name in _BOUNDS if native.get(name)]

@@ -37,7 +37,9 @@ from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, keyword, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip
-from everstep.errors import ConfigError, GradientError, StateError, TargetError, UnsupportedError, VariableError
+from everstep.compat.targets.stepping import check_connected
+from everstep.compat.targets.stock_members import constant, number
+from everstep.errors import ConfigError, StateError, TargetError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
@@ -50,6 +52,7 @@ class GetUpdatesTarget(Target):
         PARTITIONED, DECAY,
         keyword("global_clipnorm", "bind everstep.clip(definition, global_norm=...)"),
     )
+    stock_members = {"decay": constant("decay", 0.0), "initial_decay": number(0.0)}
     takes_gradients = True
     has_slots = "once a train function was built"
     is_fused = False
@@ -198,13 +201,7 @@ class GetUpdatesTarget(Target):
 
     def get_gradients(self, loss, params):
         """Returns the gradients, clipped. Sparse gradients stay sparse."""
-        grads = self._gradients_of(self.scale_loss(loss), params)
-        missing = [variable.name for grad, variable in zip(grads, params) if grad is None]
-        if missing:
-            raise GradientError(
-                "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
-                "round, ...)".format(", ".join(missing))
-            )
+        grads = check_connected(self._gradients_of(self.scale_loss(loss), params), params)
         grads = [grad for grad, _ in self.check_grads(list(zip(grads, params)))] if params else []
         bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
         return clip(self.backend, grads, *bounds, one_norm=self._one_norm)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.errors import HyperValueError
+from everstep.errors import DefinitionError, HyperValueError, UnsupportedMemberError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
 from everstep.optimizers.contract.checks import check_number
 
@@ -82,7 +82,14 @@ class Hypers(object):
         for item in self.unsupported:
             if item.what == name and issubclass(item.error, AttributeError):
                 raise self.refusal(name)
-        raise AttributeError(self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name))
+        if name in self.__dict__.get("_options", ()):
+            return self._options[name]
+        member = self.stock_members.get(name)
+        if member is not None and (member.kind is None or member.needs in flat(self.definition, member.kind)):
+            return member.read(self)
+        raise UnsupportedMemberError(
+            self._many_rates(name) or "{} has no attribute {!r}".format(type(self).__name__, name)
+        )
 
     def __dir__(self):
         inherited = getattr(super(Hypers, self), "__dir__", None)  # Python 2 has none
@@ -94,6 +101,15 @@ class Hypers(object):
             return self.set_hyper(self._hyper_names[name], value)
         if self._many_rates(name):
             raise HyperValueError(self._many_rates(name))
+        if name in self.__dict__.get("_options", ()):
+            raise HyperValueError(
+                "{0}.{1} is an option, fixed when it is bound; bind definition.replace({1}={2!r})".format(
+                    type(self).__name__, name, value
+                )
+            )
+        for item in self.unsupported:
+            if item.what == name and item.error is DefinitionError and not is_off(value):
+                raise self.refusal(name)
         super(Hypers, self).__setattr__(name, value)
 
     def _many_rates(self, name):
@@ -110,9 +126,20 @@ class Hypers(object):
         return None
 
 
+def is_off(value):
+    """Returns True for a setting that stock takes as "none": None or the number 0."""
+    return value is None or isinstance(value, (int, float)) and not value
+
+
 def attribute(name):
     """Returns the attribute name and config key of a flat hyper name."""
     return name.replace("/", "_")
+
+
+def options(definition):
+    """Returns `{attribute: value}` of the options of a definition and its children."""
+    declared = flat(definition, "option").items()
+    return {attribute(name): owner._values[declaration.name] for name, (owner, declaration) in declared}
 
 
 def attribute_names(definition):

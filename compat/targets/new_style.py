@@ -11,12 +11,12 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
-from everstep.compat.engine.trace import Tracer
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
+from everstep.compat.targets.stock_members import schedule_value, slot_lists
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
 from everstep.optimizers.contract.undecayed import undecayed
@@ -35,6 +35,7 @@ WEIGHTS = member("get_weights", "set_weights takes the values of `variables`")
 class NewStyleTarget(SinceV2Target):
     """The members that are the same from Keras 2.11 to Keras 3."""
 
+    stock_members = slot_lists(("_momentums", "m"), ("_velocities", "v"), ("momentums", "velocity"))
     has_slots = "once it is built on the variable"
     is_fused = False
 
@@ -154,9 +155,7 @@ class NewStyleTarget(SinceV2Target):
                     raise
                 rate = 0.0  # while it is bound; the first step raises the error
             return self.backend.tensor(rate)
-        tracer = Tracer(self.backend, "float32")
-        value = rate.value(tracer, tracer.count_leaf(lambda: self.read_counter("updates"), shape=()))
-        return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
+        return schedule_value(self, rate)
 
     # Counters and scalars.
 
@@ -200,7 +199,8 @@ class NewStyleTarget(SinceV2Target):
             for name in self.slot_names(variable):
                 initial, shape, dtype = self.slot_declaration(variable, name)
                 slots[name] = self._make_variable(name, shape, dtype, initial, variable)
-        self._built = True
+        if not self._is_built():  # Keras 3 has said so under another name
+            self._built = True
         self._take_waiting()
 
     def start_value(self, initial, shape, dtype, variable):

@@ -48,7 +48,9 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
-from everstep.errors import HyperTypeError, HyperValueError, NotBuiltError, SlotError, VariableError
+from everstep.compat.targets.stepping import check_connected
+from everstep.compat.targets.stock_members import constant, present_value
+from everstep.errors import HyperTypeError, HyperValueError, NotBuiltError, SlotError, UnsupportedMemberError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 
 
@@ -63,6 +65,7 @@ class OptimizerV2Target(SinceV2Target):
         ),
         PARTITIONED, DECAY,
     )
+    stock_members = {"decay": constant("decay", 0.0)}
     entries = ("apply_gradients",)
     takes_gradients = True
     has_slots = "once it has trained the variable"
@@ -156,6 +159,13 @@ class OptimizerV2Target(SinceV2Target):
         # The base class would call an everstep.Schedule without arguments.
         value = self._hyper[name]
         return value if isinstance(value, Schedule) else super(OptimizerV2Target, self)._get_hyper(name, dtype)
+
+    def _decayed_lr(self, var_dtype):
+        """Returns the learning rate of the next step. Callbacks log it."""
+        if "learning_rate" not in self.hyper_declarations():
+            many = self._many_rates("learning_rate")
+            raise UnsupportedMemberError(many or "{} has no learning rate".format(type(self).__name__))
+        return self.backend.tf.cast(present_value(self, "learning_rate"), var_dtype)
 
     # Counters and scalars.
 
@@ -346,12 +356,16 @@ class OptimizerV2Target(SinceV2Target):
                 self._variables_of_call = []
 
     def get_gradients(self, loss, params):
-        """Returns gradients as the base class does, but not clipped; None if the loss does not depend on a variable."""
+        """Returns gradients as the base class does, but not clipped.
+
+        Raises:
+            GradientError: the loss does not depend on a variable.
+        """
         keras = self._keras.backend
         with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
             if self._gradients is not None:
                 return [grad for grad, _ in self.by_hand(self.scale_loss(loss), params)]
-            return self.backend.tf.gradients(self.scale_loss(loss), params)
+            return check_connected(self.backend.tf.gradients(self.scale_loss(loss), params), params)
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a recompiled model builds a second train function beside the first

@@ -19,6 +19,17 @@ Place = namedtuple("Place", "slices whole")
 Known = namedtuple("Known", "rule record variable key slot_names rehearsed slots")
 
 
+def check_connected(grads, variables):
+    """Returns the gradients; raises GradientError if a variable has none, as `get_gradients` of stock does."""
+    missing = [variable.name for grad, variable in zip(grads, variables) if grad is None]
+    if missing:
+        raise GradientError(
+            "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
+            "round, ...)".format(", ".join(missing))
+        )
+    return grads
+
+
 class Stepping(Hypers):
     """Members for counters, variables, slots, state and steps."""
 

@@ -40,6 +40,7 @@ from everstep.compat.targets.dry_run import reads_updates
 from everstep.compat.targets.global_step import check_global_step, count_step
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stepping import Place
+from everstep.compat.targets.stock_members import private_hypers
 from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, is_tensor
 
@@ -66,6 +67,7 @@ class TrainTarget(Target):
             "optimizers work under tf.distribute",
         ),
     )
+    stock_members = private_hypers()
     takes_gradients = True
     has_slots = "once minimize or apply_gradients has run"
     sets_hypers = False

@@ -60,7 +60,7 @@ class UpdateStepTarget(NewStyleTarget):
     def _start_native(self, name, native):
         if native.get("mesh") is not None:
             raise self.refusal("DTensor meshes")
-        self.native_super().__init__(name, **native)
+        self.native_super().__init__(name, weight_decay=None, **native)
         self._learning_rate = self._build_learning_rate(self._given_rate())
 
     def _make_hyper(self, name, value):
