@@ -118,6 +118,8 @@ def _names(group, attribute):
     names = [_text(name) for part in parts for name in np.asarray(part).tolist()]
     if len(names) > MAX_ENTRIES:
         raise FileError("{} names are more than a file can have".format(len(names)))
+    if len(set(names)) < len(names):
+        raise FileError("{}: {} has a name twice".format(group.name, attribute))
     return [native_str(name) for name in names]
 
 
