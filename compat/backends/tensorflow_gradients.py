@@ -52,7 +52,9 @@ class TensorFlowGradients(Backend):
         shapes = self.shape(grad), self.shape(variable)
         if not any(shape is None or None in shape for shape in shapes):
             return grad
-        return self._if_equal(grad, self.tf.shape(grad), self.tf.shape(variable), name)
+        shape = self.tf.shape(variable)
+        # With `reshape`, TensorFlow cannot infer the shape from the kernel that uses it, and fold the check away.
+        return self.tf.reshape(self._if_equal(grad, self.tf.shape(grad), shape, name), shape)
 
     def _if_equal(self, value, actual, expected, name):
         """Returns a value that fails if two shapes differ."""
@@ -62,8 +64,7 @@ class TensorFlowGradients(Backend):
         same = self.tf.logical_and(self.tf.equal(*ranks), same)
         message = "the gradient of {} does not fit it: its shape, and the needed one, are".format(name)
         with self.after([self._assert(same, [message, actual, expected])]):
-            # Not `identity`: TensorFlow infers its shape from the kernel that uses it, and folds the check away.
-            return self.tf.placeholder_with_default(value, None)
+            return self.tf.identity(value)
 
     def sparse(self, values, rows, like):
         rows = rows if isinstance(rows, self.tf.Tensor) else numbers_of(rows)
