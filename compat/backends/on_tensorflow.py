@@ -257,7 +257,8 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         if self.eager:
             return None
         parts = [part for value in values for part in self.in_replicas(value)]
-        with self.after([part.values if isinstance(part, self.tf.IndexedSlices) else part for part in parts]):
+        tensors = [tensor for part in parts for tensor in (self.slices(part) or [part])]
+        with self.after(tensors):
             return self.tf.no_op()
 
     def group(self, operations):
