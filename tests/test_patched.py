@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import inspect
+import types
 
 import numpy as np
 import pytest
@@ -129,6 +130,18 @@ def test_an_argument_that_the_definition_lacks_is_an_error(way):
     with everstep.patched(way.module, **{name: stock}):
         with pytest.raises(DefinitionError, match="must return a definition or a bound"):
             stock()
+
+
+@SEVERAL
+def test_a_class_of_another_package(way):
+    module = types.ModuleType("somebody")
+    base, body = find(way.module).base, {"__init__": lambda self, rate: None}
+    if hasattr(base, "get_config"):  # may be abstract
+        body["get_config"] = lambda self: {}
+    module.Own = type("Own", (base,), body)
+    with everstep.patched(module, Own=lambda rate: Lion(rate)):
+        assert isinstance(module.Own(0.5), Lion.native_class(way.module))
+    assert type(module.Own(0.5)) is module.Own
 
 
 @SEVERAL

@@ -285,7 +285,7 @@ def test_a_schedule_that_begins_anew_is_a_warning(sixty):
     assert not change_after(sixty, Adam(0.1))[1].counted
 
 
-@pytest.mark.parametrize("updates", [-1, 0.5, True, "60"])
+@pytest.mark.parametrize("updates", [-1, 0.5, True, "60", 2**63])
 def test_a_warm_start_takes_a_count(sixty, updates):
     with pytest.raises(StateError, match="updates is a count"):
         change_after(sixty, SGD(DECAY), updates=updates)

@@ -108,11 +108,11 @@ def warm_start(checkpoint, variables=None, updates=None):
                 "in eager code use tf.train.Checkpoint(...).restore(path)" if backend.eager else "this one is finalized"
             )
         )
-    if updates is not None and (isinstance(updates, bool) or not isinstance(updates, numbers.Integral) or updates < 0):
+    is_count = isinstance(updates, numbers.Integral) and not isinstance(updates, bool) and 0 <= updates < 2**63
+    if updates is not None and not is_count:
         raise StateError("updates is a count, such as 60; got {!r}".format(updates))
     path = _checkpoint_path(tf, checkpoint)
-    reader = _reader(tf, path)
-    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    reader, shapes, dtypes = _open(tf, path)
     to_start = tf.global_variables() if variables is None else list(variables)
     restorable, new = [], []
     for variable in to_start:
@@ -149,10 +149,12 @@ def _checkpoint_path(tf, checkpoint):
     return path
 
 
-def _reader(tf, path):
+def _open(tf, path):
+    """Returns (reader, {name: shape}, {name: dtype}) of a checkpoint."""
     check_index(path)
     try:
-        return tf.train.NewCheckpointReader(path)
+        reader = tf.train.NewCheckpointReader(path)
+        return reader, reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:  # the type depends on the version
         raise StateError("{} cannot be read as a checkpoint: {}".format(path, error))
 
