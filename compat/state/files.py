@@ -10,7 +10,7 @@ import numpy as np
 
 from everstep.compat.state import bundle, identify, keras_h5, keras_zip, reading, writing
 from everstep.compat.state.matching import Match, expand_name, parse_rename
-from everstep.compat.state.native_file import Handle, as_file_errors
+from everstep.compat.state.native_file import Handle, as_file_errors, path_text
 from everstep.compat.state.state import State
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
 
@@ -33,7 +33,7 @@ def find_format(path):
     Raises:
         FileError: there is no file, or its format is unknown.
     """
-    path = str(path)
+    path = path_text(path)
     prefix = bundle.find(path)
     if prefix is not None:
         return "bundle", prefix
@@ -71,20 +71,25 @@ def read_native(path):
     return State.load(path) if kind == "everstep" else _READERS[kind](path)
 
 
-def read_checkpoint(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
+def read_checkpoint(
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None
+):
     """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
 
     Args:
-        path: the file. For a TensorFlow checkpoint: the path that `save` returned, or its directory. The format is
-            detected from the contents.
+        path: the file. For a TensorFlow checkpoint: the path that `save` returned, its directory, or that of a
+            SavedModel. The format is detected from the contents.
         definition: the definition that trained. Needed if the file has no config of its optimizer: all TensorFlow
             checkpoints, and `.weights.h5`. If its form of momentum is not the file's, momentum is rescaled.
         optimizer: instead of `definition`: the stock optimizer that trained, written as in its API: `"Adam"`, or
             `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither this nor the file gives take
             the class's defaults; arguments without a default are required.
-        updates: int, the number of updates, if the file does not say and the rule needs it.
+        updates: int, the number of updates, if the file does not say and the rule needs it; or the name of the array
+            of a tf.train.Saver file that holds it, such as `"global_step"`.
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
+        slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
+            the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`.
 
     Returns:
         A `State`. Its arrays are handles, which are read and checked on first use.
@@ -99,7 +104,7 @@ def read_checkpoint(path, definition=None, optimizer=None, updates=None, learnin
     if isinstance(native, State):
         return native
     with as_file_errors(path):
-        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
+        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
 
 
 def write_checkpoint(
@@ -141,7 +146,7 @@ def write_checkpoint(
             where.
         UnsupportedError: this format cannot be written here. The message says what to do instead.
     """
-    moved = moved or (lambda count: None)
+    moved, path = moved or (lambda count: None), path_text(path)
     if not isinstance(state, State):
         raise StateError("write_checkpoint takes an everstep.State; got {!r}".format(state))
     if format not in FORMATS:
@@ -230,7 +235,7 @@ def size_of(state):
     return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
 
 
-def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
+def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None):
     """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
 
     Keys: path, format, writer, api, optimizer, definition (None if the file does not say), updates, steps, pending,
@@ -239,7 +244,7 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
     slots, they are listed as that optimizer's.
     """
     native = read_native(path)
-    facts = dict(path=str(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
+    facts = dict(path=path_text(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
     facts.update(missing=[], notes=[])
     if isinstance(native, State):
         state = native
@@ -248,7 +253,7 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
         candidates, state = identify.candidates(native), None
         facts["optimizer"] = " or ".join(candidates) or None
         try:
-            state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
+            state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
         except EverstepError as error:
             if not native.missing:
                 facts["missing"].append(str(error))

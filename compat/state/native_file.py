@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import re
+import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -87,6 +88,13 @@ def as_file_errors(path):
     except (ArithmeticError, AttributeError, EnvironmentError, LookupError, MemoryError, RuntimeError, TypeError,
             ValueError) as error:
         raise FileError("{} is damaged, or not a file of its kind: {}: {}".format(path, type(error).__name__, error))
+
+
+def path_text(path):
+    """Returns a path as text: of bytes, of a pathlib.Path, or as it is."""
+    if isinstance(path, bytes) and bytes is not str:
+        return path.decode(sys.getfilesystemencoding(), "surrogateescape")
+    return path if isinstance(path, (str, type(u""))) else str(path)
 
 
 def numbered(names):

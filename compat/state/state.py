@@ -6,6 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.state import npz
+from everstep.compat.state.native_file import path_text
 
 
 class State(object):
@@ -63,7 +64,7 @@ class State(object):
         Raises:
             StateError: the format cannot hold something in the state, or the file cannot be written.
         """
-        npz.save(self, path)
+        npz.save(self, path_text(path))
 
     @classmethod
     def load(cls, path):
@@ -79,7 +80,7 @@ class State(object):
             FileError (a StateError): the file is not from `save`, is of a newer format, is damaged or truncated, or
                 cannot be read.
         """
-        return cls(**npz.load(path))
+        return cls(**npz.load(path_text(path)))
 
     def to_dict(self):
         """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
