@@ -26,8 +26,8 @@ def by_pattern(native, definition, patterns):
         FileError: a pattern fits no name in the file; the message lists near ones.
     """
     if native.format != "tf-saver":
-        raise StateError("slots= is for checkpoints of tf.train.Saver, which name their arrays; {} is of format {}".format(
-            native.path, native.format))
+        raise StateError("slots= is for checkpoints of tf.train.Saver, which name their arrays; {} is of format "
+                         "{}".format(native.path, native.format))
     needed = list(flat(definition, "slot"))
     if not isinstance(patterns, dict) or set(patterns) != set(needed):
         raise StateError("slots= is {{slot: name}} for the slots {} of {}; got {!r}".format(

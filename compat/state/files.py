@@ -33,7 +33,7 @@ def find_format(path):
     Raises:
         FileError: there is no file, or its format is unknown.
     """
-    path = path_text(path)
+    path = str(path_text(path))
     prefix = bundle.find(path)
     if prefix is not None:
         return "bundle", prefix
@@ -244,7 +244,7 @@ def inspect(path, definition=None, optimizer=None, updates=None, learning_rate=N
     slots, they are listed as that optimizer's.
     """
     native = read_native(path)
-    facts = dict(path=path_text(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
+    facts = dict(path=str(path_text(path)), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
     facts.update(missing=[], notes=[])
     if isinstance(native, State):
         state = native

@@ -91,10 +91,10 @@ def as_file_errors(path):
 
 
 def path_text(path):
-    """Returns a path as text: of bytes, of a pathlib.Path, or as it is."""
+    """Returns a path as text: of bytes, or of a pathlib.Path. What is no path is returned as it is."""
     if isinstance(path, bytes) and bytes is not str:
         return path.decode(sys.getfilesystemencoding(), "surrogateescape")
-    return path if isinstance(path, (str, type(u""))) else str(path)
+    return str(path) if hasattr(path, "__fspath__") or hasattr(path, "joinpath") else path
 
 
 def numbered(names):
