@@ -125,7 +125,10 @@ def add_reading(command):
     """Adds the arguments for facts that a file may lack."""
     optimizer = 'the stock optimizer that wrote the state: Adam, or "Momentum(learning_rate=0.1, momentum=0.9)"'
     command.add_argument("--optimizer", help=optimizer)
-    command.add_argument("--updates", type=int, help="the number of updates so far, if the file does not hold it")
+    updates = "the number of updates so far, if the file does not hold it, or the name of the array that does"
+    command.add_argument("--updates", type=number_or_name, help=updates)
+    slot = "the names of a slot of an optimizer written by hand: m={var}/adam_m; --optimizer is then a definition"
+    command.add_argument("--slot", action="append", metavar="SLOT=NAME", help=slot)
     command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
     command.add_argument("--variables", help="the names of the trained variables in order: A,B,C")
     add_max_bytes(command)
@@ -138,11 +141,27 @@ def add_max_bytes(command):
     command.add_argument("--max-bytes", type=int, help=bound)
 
 
+def number_or_name(text):
+    """Returns text as an int if it is one."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def slot_patterns(texts):
+    """Returns {slot: pattern} of SLOT=NAME texts; None if there are none."""
+    wrong = [text for text in texts or () if "=" not in text]
+    if wrong:
+        raise ConfigError("--slot takes SLOT=NAME, such as m={{var}}/adam_m; got {!r}".format(wrong[0]))
+    return dict(text.split("=", 1) for text in texts) if texts else None
+
+
 def reading(options):
     """Returns those arguments as keywords of `read_checkpoint`."""
     variables = options.variables.split(",") if options.variables else None
     keywords = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate", "max_bytes")}
-    return dict(keywords, variables=variables)
+    return dict(keywords, variables=variables, slots=slot_patterns(options.slot))
 
 
 def inspect_file(options):

@@ -179,7 +179,7 @@ def test_mixed_precision_of_stock_continued_by_ours_and_back(name, keras, extens
         assert from_file.loss_scale == state.loss_scale
     for source in (state, from_file):
         definition = everstep.Definition.from_config(source.definition)
-        ours = mixed_model(keras, lambda: definition.bind(keras))
+        ours = mixed_model(keras, lambda definition=definition: definition.bind(keras))
         everstep.restore(ours.optimizer, source, ours.trainable_weights, weights=True)
         far = largest(fit(ours), expected)
         DIFFERENCES[name, "stock to ours", source is state] = far
@@ -221,3 +221,229 @@ def test_a_loss_scale_is_taken_over(name, keras, extension, tmp_path):
     fit(other, 1)
     everstep.restore(other.optimizer, state, other.trainable_weights, by_order=True)
     assert everstep.capture(other.optimizer, other.trainable_weights).loss_scale == state.loss_scale
+
+
+# Horovod and tf.train's loss scale
+
+
+def distributed(optimizer):
+    """Does what horovod.keras.DistributedOptimizer does: makes a subclass of the same name."""
+    methods = {"__module__": "horovod._keras", "get_gradients": lambda self, loss, params: self.super_gradients(loss)}
+    subclass = type(type(optimizer).__name__, (type(optimizer),), methods)
+    return subclass.from_config(optimizer.get_config())
+
+
+KERAS_WAYS = [way for way in WAYS if way.target in ("optimizer_v2", "update_step", "keras3") and way.stock is not None]
+
+
+@pytest.mark.parametrize("way", KERAS_WAYS[:1], ids=ids)
+def test_a_subclass_of_horovod(way):
+    make = lambda: distributed(stock.make_stock(way, "SGD", 0.1, {"momentum": 0.9}))  # noqa: E731
+    run = new_run(way, make)
+    for batch in BATCHES[:2]:
+        run.step(batch)
+    state = everstep.capture(run.optimizer, in_order(run), session_of(run))
+    assert state.definition["definition"] == "SGD" and state.updates == 2
+    own = type("SGD", (type(run.optimizer).__bases__[0],), {"__module__": "mine", "update_step": None, "build": None,
+                                                            "_resource_apply_dense": None})
+    with pytest.raises(errors.UnsupportedError, match="it has its own"):
+        everstep.capture(own(**{"learning_rate": 0.1}), in_order(run), session_of(run))
+    run.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target == "tf_train"][:1], ids=ids)
+def test_optimizers_around_one_of_tf_train(way):
+    """horovod.tensorflow's, and TensorFlow's own for mixed precision."""
+    import tensorflow
+
+    v1 = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
+
+    class _DistributedOptimizer(v1.train.Optimizer):
+        def __init__(self, optimizer):
+            super(_DistributedOptimizer, self).__init__("Distributed", False)
+            self._optimizer = optimizer
+
+        def compute_gradients(self, *args, **kwargs):
+            return self._optimizer.compute_gradients(*args, **kwargs)
+
+        def apply_gradients(self, *args, **kwargs):
+            return self._optimizer.apply_gradients(*args, **kwargs)
+
+    experimental = getattr(v1.train, "experimental", None)
+    scaled = getattr(experimental, "MixedPrecisionLossScaleOptimizer", None)
+    wrappers = [_DistributedOptimizer]
+    if hasattr(experimental, "DynamicLossScale") and scaled is not None:
+        wrappers.append(lambda optimizer: scaled(optimizer, experimental.DynamicLossScale()))
+    for wrapper in wrappers:
+        for make in (lambda: stock.make_stock(way, "AdamOptimizer", 0.1, {}),
+                     lambda: everstep.optimizers.Adam(0.1, epsilon=1e-8).bind(way.module)):
+            run = new_run(way, lambda wrapper=wrapper, make=make: wrapper(make()))
+            for batch in BATCHES[:2]:
+                run.step(batch)
+            with run.graph.as_default():
+                state = everstep.capture(run.optimizer, in_order(run), run.session)
+            assert state.updates == 2 and sorted(state.slots["bias"]) == ["m", "v"]
+            assert (state.loss_scale is None) == (wrapper is _DistributedOptimizer)
+            run.close()
+
+
+def test_what_is_not_captured():
+    for way in harness.framework_ways()[:1]:
+        run = new_run(way, lambda way=way: everstep.optimizers.Adam(0.1).bind(way.module))
+        for wrong in ("adam", None, everstep.optimizers.Adam(0.1)):
+            with pytest.raises(errors.UnsupportedError, match="restore works on what"):
+                everstep.capture(wrong, in_order(run))
+        run.close()
+
+
+# Names
+
+
+def shapes(*pairs):
+    return OrderedDict((name, {"m": shape}) for name, shape in pairs)
+
+
+A, B, C = (3, 3), (3, 2), (2,)
+LIKE = {
+    "instance numbers": (
+        [("sequential_5/dense_9/kernel", A), ("sequential_5/dense_9/bias", C)],
+        [("sequential_6/dense_12/kernel", A), ("sequential_6/dense_12/bias", C)]),
+    "the same layers again": (
+        [("dense/kernel", A), ("dense_1/kernel", A)], [("dense_2/kernel", A), ("dense_3/kernel", A)]),
+    "numbers above nine": (
+        [("dense_10/kernel", A), ("dense_9/kernel", A)], [("dense_12/kernel", A), ("dense_13/kernel", A)]),
+    "a prefix dropped": ([("model/a/w", A), ("model/b/w", A)], [("a/w", A), ("b/w", A)]),
+    "a prefix added": ([("a/w", A), ("b/w", A)], [("model/a/w", A), ("model/b/w", A)]),
+    "another prefix": ([("model/a/w", A), ("model/b/w", A)], [("net/a/w", A), ("net/b/w", A)]),
+    "shapes tell": (
+        [("dense_5/kernel", A), ("dense_5/bias", C), ("dense_1/kernel", B), ("dense_1/bias", C)],
+        [("dense_2/kernel", A), ("dense_2/bias", C), ("dense_3/kernel", B), ("dense_3/bias", C)]),
+    "others keep their names": (
+        [("dense_4/kernel", A), ("output/kernel", A)], [("dense_7/kernel", A), ("output/kernel", A)]),
+}
+TRUE_PAIRS = {"numbers above nine": [("dense_12/kernel", "dense_9/kernel"), ("dense_13/kernel", "dense_10/kernel")]}
+
+
+@pytest.mark.parametrize("case", sorted(LIKE))
+def test_names_that_differ_by_a_prefix_or_numbers(case):
+    olds, news = LIKE[case]
+    pairs = TRUE_PAIRS.get(case, [(new, old) for (new, _), (old, _) in zip(news, olds)])
+    for ordered in (True, False):
+        matching = match(shapes(*olds), shapes(*reversed(news)), ordered=ordered)
+        assert sorted(matching.names.items()) == sorted(pairs), matching
+        assert not matching.missing and not matching.unused
+
+
+UNLIKE = {
+    "one name stays and may be another layer": (
+        [("dense/kernel", A), ("dense_1/kernel", A)], [("dense_1/kernel", A), ("dense_2/kernel", A)]),
+    "the same, downwards": (
+        [("dense_1/kernel", A), ("dense_2/kernel", A)], [("dense/kernel", A), ("dense_1/kernel", A)]),
+    "no constant shift": (
+        [("dense_1/kernel", A), ("dense_5/kernel", A)], [("dense_2/kernel", A), ("dense_3/kernel", A)]),
+    "another layer": ([("encoder/kernel", A)], [("head/kernel", A)]),
+    "another shape": ([("dense_1/kernel", A)], [("dense_2/kernel", B)]),
+    "names of parts": ([("query", A), ("key", A)], [("q", A), ("k", A)]),
+}
+
+
+@pytest.mark.parametrize("case", sorted(UNLIKE))
+def test_names_that_leave_two_ways_are_listed(case):
+    olds, news = map(lambda pairs: shapes(*pairs), UNLIKE[case])
+    with pytest.raises(errors.StateError, match="Not matched: .* with "):
+        match(olds, news)
+    if case.startswith(("one name", "the same")):
+        with pytest.raises(errors.StateError, match="may be another layer"):
+            match(olds, news, by_order=True)
+
+
+def test_no_order_where_a_state_has_none():
+    """tf.train.Saver stores names alphabetically: query, key, value come as key, query, value."""
+    saved = shapes(("key", A), ("query", A), ("value", A))
+    given = shapes(("q", A), ("k", A), ("v", A))
+    assert match(saved, given, by_order=True).names == {"q": "key", "k": "query", "v": "value"}
+    with pytest.raises(errors.StateError, match="key with q or k or v.*by_order cannot help") as raised:
+        match(saved, given, by_order=True, ordered=False)
+    with pytest.raises(errors.StateError) as advised:
+        match(saved, given, ordered=False)
+    assert "by_order=True" not in str(advised.value) + str(raised.value)
+    assert match(shapes(("a", A), ("b", B)), shapes(("x", B), ("y", A)), by_order=True, ordered=False).names == {
+        "x": "b", "y": "a"}
+
+
+# A part of a model
+
+
+def adam_state(tmp_path=None, **shape_of):
+    arrays = OrderedDict((name, np.ones(shape_of[name], "f")) for name in sorted(shape_of))
+    optimizer = everstep.optimizers.Adam(0.1).bind(np)
+    for _ in range(3):
+        optimizer.apply_gradients([(np.full(array.shape, 0.5, "f"), array) for array in arrays.values()])
+    return everstep.capture(optimizer, arrays, weights=True)
+
+
+def test_a_part_is_restored_and_the_rest_is_named():
+    state = adam_state(body=(3, 2), head=(2, 5), gone=(4,))
+    arrays = OrderedDict([("body", np.zeros((3, 2), "f")), ("head", np.zeros((2, 7), "f")), ("new", np.zeros(3, "f"))])
+    optimizer = everstep.optimizers.Adam(0.1).bind(np)
+    with pytest.raises(errors.StateError, match="left unmatched: gone, new|Not matched|needed is"):
+        everstep.restore(optimizer, state, arrays)
+    report = everstep.restore(optimizer, state, arrays, partial=True, weights=True)
+    assert report.restored == ["body"] and list(report.missing) == ["head", "new"]
+    assert list(report.unused) == ["gone", "head"] and "(2, 5)" in report.missing["head"]
+    assert repr(report).count("not restored") == 2 and repr(report).count("not used") == 2
+    after = everstep.capture(optimizer, arrays)
+    assert after.updates == 3
+    np.testing.assert_array_equal(after.slots["body"]["m"], state.slots["body"]["m"])
+    np.testing.assert_array_equal(arrays["body"], state.variables["body"])
+    assert not after.slots["head"]["m"].any() and not after.slots["new"]["v"].any()
+
+
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.framework_ways()), ids=ids)
+def test_a_part_on_every_target(way):
+    run = new_run(way, lambda: everstep.optimizers.SGD(0.1, momentum=0.9).bind(way.module))
+    run.step(BATCHES[0])
+    state = everstep.capture(run.optimizer, in_order(run), session_of(run))
+    run.step(BATCHES[1])
+    before = everstep.capture(run.optimizer, in_order(run), session_of(run))
+    names = {name: name for name in run.names}
+    state.slots["old"] = state.slots.pop(run.names[0])
+    report = everstep.restore(run.optimizer, state, in_order(run), session_of(run), partial=True)
+    assert list(report.missing) == run.names[:1] and list(report.unused) == ["old"]
+    after = everstep.capture(run.optimizer, in_order(run), session_of(run))
+    assert after.updates == 1 and len(names) == 3
+    for name in run.names:
+        expected = (before if name == run.names[0] else state).slots[name]["velocity"]
+        np.testing.assert_array_equal(after.slots[name]["velocity"], expected)
+    run.close()
+
+
+def test_a_part_with_nothing_in_common_is_an_error():
+    state, arrays = adam_state(body=(3, 2)), {"head": np.zeros((3, 2), "f")}
+    optimizer = everstep.optimizers.Adam(0.1).bind(np)
+    for options in ({}, {"by_order": True}):
+        with pytest.raises(errors.StateError, match="nothing to restore|exclude each other"):
+            everstep.restore(optimizer, state, arrays, partial=True, **options)
+    # A head that was replaced: `dense_2` is not `dense_1`, but a prefix of all is undone.
+    matching = match(shapes(("m/body/w", A), ("m/dense_1/w", A)), shapes(("body/w", A), ("dense_2/w", A)), partial=True)
+    assert matching.names == {"body/w": "m/body/w"}
+    with pytest.raises(errors.StateError, match="nothing to restore"):
+        match(shapes(("encoder/dense/w", A)), shapes(("head/dense/w", A)), partial=True)
+
+
+# Copies, paths
+
+
+def test_a_state_of_a_file_is_copied_and_pickled(tmp_path):
+    path = tmp_path / "run.npz"
+    state = adam_state(body=(3, 2)).replace(ordered=False)
+    state.save(str(path))
+    for given in (path, str(path), str(path).encode("ascii")):
+        loaded = everstep.State.load(given)
+        assert not loaded.ordered
+        loaded = everstep.read_checkpoint(given)
+        for other in (copy.copy(loaded), copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded, 2))):
+            assert repr(other) == repr(state) and other.scalars == state.scalars and not other.ordered
+            assert other.definition == loaded.definition
+            np.testing.assert_array_equal(np.asarray(other.slots["body"]["m"]), state.slots["body"]["m"])
+            np.testing.assert_array_equal(np.asarray(other.variables["body"]), state.variables["body"])

@@ -84,7 +84,8 @@ def find(path):
     path = str(path)
     if os.path.isdir(path):
         latest = tensorflow_for(path).train.latest_checkpoint(path)
-        return latest if latest and find(latest) else None
+        inside = os.path.join(path, "variables", "variables")  # of a SavedModel
+        return latest if latest and find(latest) else inside if os.path.isfile(inside + ".index") else None
     for suffix in (".index", ".data-00000-of-00001"):
         if path.endswith(suffix) and os.path.isfile(path):
             path = path[: -len(suffix)]

@@ -47,12 +47,16 @@ def by_saver_name(native, definition):
         result = _everstep_in_saver(native, definition, target, keys)
         if result:
             return result
-    entry = entry_for("tf_train", definition)
+    try:
+        entry = entry_for("tf_train", definition)
+    except UnsupportedError as error:
+        raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
     numbers, used = saver_slots(native, entry.op), set(flat(definition, "slot"))
     expected_slots = [slot for slot in entry.slots if slot.always or slot.name in used]
     if expected_slots and not numbers:
-        raise FileError("{} has no slots of {}: none of its {} names ends with /{}{}".format(
-            native.path, entry.native, len(keys), entry.op, likely_optimizers(native)))
+        raise FileError("{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by "
+                        "hand, give slots= (--slot)".format(
+                            native.path, entry.native, len(keys), entry.op, likely_optimizers(native)))
     slots = OrderedDict()
     for variable, handles in numbers.items():
         if sorted(handles) != list(range(len(expected_slots))):

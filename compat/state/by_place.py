@@ -68,8 +68,8 @@ def slots_of_rank(definition, rank):
 def _stock_layouts(entry, definition):
     """Yields the layouts of a stock optimizer, with and without the arrays that only some versions save."""
     used = set(slots_of_rank(definition, 1)).union(slots_of_rank(definition, 2))
-    around = [("accumulate/sum", ""), ("moving_average/average", "average")]  # use_ema
-    around = [[Slot(name, native, False, "")] for name, native in around if name in used]
+    wrappers = [("accumulate/sum", ""), ("moving_average/average", "average")]  # use_ema
+    around = [[Slot(name, native, False, "")] for name, native in wrappers if name in used]
     block_variants = []
     for always in (True, False):  # Keras before 2.1.3 has no amsgrad, and no slots for it
         blocks = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]

@@ -76,21 +76,24 @@ def read_native(path, max_bytes=None):
 
 
 def read_checkpoint(
-    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, max_bytes=None
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
 ):
     """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
 
     Args:
-        path: the file. For a TensorFlow checkpoint: the path that `save` returned, or its directory. The format is
-            detected from the contents.
+        path: the file. For a TensorFlow checkpoint: the path that `save` returned, its directory, or that of a
+            SavedModel. The format is detected from the contents.
         definition: the definition that trained. Needed if the file has no config of its optimizer: all TensorFlow
             checkpoints, and `.weights.h5`. If its form of momentum is not the file's, momentum is rescaled.
         optimizer: instead of `definition`: the stock optimizer that trained, written as in its API: `"Adam"`, or
             `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither this nor the file gives take
             the class's defaults; arguments without a default are required.
-        updates: int, the number of updates, if the file does not say and the rule needs it.
+        updates: int, the number of updates, if the file does not say and the rule needs it; or the name of the array
+            of a tf.train.Saver file that holds it, such as `"global_step"`.
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
+        slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
+            the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`.
         max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
             64 MiB if that is more.
 
@@ -107,7 +110,7 @@ def read_checkpoint(
     if isinstance(native, State):
         return native
     with as_file_errors(path):
-        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
+        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
 
 
 def write_checkpoint(
@@ -149,7 +152,7 @@ def write_checkpoint(
             where.
         UnsupportedError: this format cannot be written here. The message says what to do instead.
     """
-    moved = moved or (lambda count: None)
+    moved, path = moved or (lambda count: None), as_path(path)
     if not isinstance(state, State):
         raise StateError("write_checkpoint takes an everstep.State; got {!r}".format(state))
     if format not in FORMATS:
@@ -239,7 +242,7 @@ def size_of(state):
 
 
 def inspect(
-    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, max_bytes=None
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
 ):
     """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
 
@@ -249,7 +252,7 @@ def inspect(
     slots, they are listed as that optimizer's.
     """
     native = read_native(path, max_bytes)
-    facts = dict(path=str(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
+    facts = dict(path=as_path(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
     facts.update(missing=[], notes=[])
     if isinstance(native, State):
         state = native
@@ -260,7 +263,7 @@ def inspect(
         facts["optimizer"] = " or ".join(candidates) or None
         try:
             with as_file_errors(path):
-                state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables)
+                state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
         except EverstepError as error:
             if not native.missing:
                 facts["missing"].append(str(error))

@@ -15,8 +15,11 @@ from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import REQUIRED, Definition
 
 
-def definition_for(native, definition=None, optimizer=None, learning_rate=None):
-    """Returns (definition, written by everstep: True, False, or None if only the layout of the arrays can tell)."""
+def definition_for(native, definition=None, optimizer=None, learning_rate=None, by_hand=False):
+    """Returns (definition, written by everstep: True, False, or None if only the layout of the arrays can tell).
+
+    If the optimizer was written by hand, its name is that of a definition.
+    """
     if definition is not None and optimizer is not None:
         raise StateError("give a definition or the name of an optimizer, not both")
     by_everstep = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
@@ -26,7 +29,7 @@ def definition_for(native, definition=None, optimizer=None, learning_rate=None):
         return definition, by_everstep
     if optimizer is not None:
         by_everstep = False if by_everstep is None and native.entries else by_everstep
-        return _definition_of_text(native, optimizer, learning_rate), by_everstep
+        return _definition_of_text(native, optimizer, learning_rate, by_hand), by_everstep
     if native.config is not None:
         try:
             return definition_of_config(native), by_everstep
@@ -52,7 +55,7 @@ def _stock_definition(target, name, config):
         return from_native({"class_name": name, "config": config}, target)
 
 
-def _definition_of_text(native, text, learning_rate):
+def _definition_of_text(native, text, learning_rate, by_hand):
     """Returns the definition of a text such as `Adam` or `Adam(learning_rate=0.1)`, as the file's API spells it."""
     try:
         parsed = ast.parse(str(text).strip(), mode="eval").body
@@ -64,6 +67,8 @@ def _definition_of_text(native, text, learning_rate):
         arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
     except (AttributeError, SyntaxError, ValueError, TypeError):
         raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
+    if by_hand:
+        return _definition_named(name, arguments, learning_rate)
     entries = _entries_of(native)
     short_name = name.lower().replace("optimizer", "")
     entry = next((entry for entry in entries if entry.native.lower().replace("optimizer", "") == short_name), None)
@@ -80,6 +85,19 @@ def _definition_of_text(native, text, learning_rate):
     if learning_rate is not None:  # so that the text need not repeat the rate
         arguments.setdefault("learning_rate", learning_rate)
     return definition_of_entry(native, entry, arguments)
+
+
+def _definition_named(name, arguments, learning_rate):
+    """Returns a definition by the name of its class."""
+    classes = {each.__name__: each for each in Definition.registered() if each.family != "wrappers"}
+    if name not in classes:
+        raise StateError("there is no definition {}; known are {}".format(name, ", ".join(sorted(classes))))
+    if learning_rate is not None and "learning_rate" in classes[name].declarations:
+        arguments = dict({"learning_rate": learning_rate}, **arguments)
+    try:
+        return classes[name](**arguments)
+    except EverstepError as error:
+        raise StateError(str(error))
 
 
 def definition_of_entry(native, entry, arguments):

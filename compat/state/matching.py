@@ -109,8 +109,8 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
         shared = similar_names.renumbered(dict(zip(given_left, state_left)), exact)
         if shared:
             raise StateError(
-                "{} is a name on both sides, but by order {} of the state would be {}, so it may be another layer: give "
-                "{{name in the state: variable}}".format(shared[0], next(iter(state_left)), next(iter(given_left)))
+                "{} is a name on both sides, but by order {} of the state would be {}, so it may be another layer: "
+                "give {{name in the state: variable}}".format(shared[0], next(iter(state_left)), next(iter(given_left)))
             )
         for old, name in list(zip(state_left, given_left)):
             old_shapes, new_shapes = state_shapes[old], given_shapes[name]
@@ -177,8 +177,8 @@ def _advice(state_left, given_left, by_order, ordered, differing, state_shapes, 
     candidates = list(similar_names.candidates(state_left, given_left).items())
     pairs = "; ".join("{} with {}".format(old, _first_few(names, separator=" or ", nothing="nothing of its shapes"))
                       for old, names in candidates[:8])
-    advice = ' Not matched: {}{}. Give rename=["OLD=NEW"], which takes patterns, or {{name in the state: variable}}'.format(
-        pairs, "; ..." * (len(candidates) > 8))
+    advice = " Not matched: {}{}".format(pairs, "; ..." * (len(candidates) > 8))
+    advice += '. Give rename=["OLD=NEW"], which takes patterns, or {name in the state: variable}'
     if not ordered:
         return advice + ". The state has no order (tf.train.Saver stores names alphabetically), so by_order cannot help"
     return advice + ("" if by_order else ", or by_order=True where the order is the same")

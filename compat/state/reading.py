@@ -7,12 +7,14 @@ import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.state.by_name import by_saver_name, by_slot_name
+from everstep.compat.state.by_pattern import by_pattern, count_in
 from everstep.compat.state.by_place import by_place, slots_of_rank
 from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.native_file import check_floats, check_has_state
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of
+from everstep.compat.state.values import TEXT
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
@@ -25,19 +27,28 @@ from everstep.optimizers.wrappers.loss_scale import LossScale
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
 
 
-def to_state(native, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None):
+def to_state(
+    native, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None
+):
     """Returns the State that a file holds.
 
     Args:
         native: a NativeFile.
         definition, optimizer: give one of them if the file does not say which optimizer it is of.
-        updates: the number of updates, if the file has none.
+        updates: the number of updates, if the file has none; or the name of the array that holds it.
         learning_rate: the rate in force, if velocities have to be rescaled.
         variables: the variables' names in the order of their slots, if the file leaves that open.
+        slots: {slot: name in the file with `{var}`}, for an optimizer written by hand.
     """
     check_has_state(native)
-    definition, by_everstep = definition_for(native, definition, optimizer, learning_rate)
-    if native.format == "tf-saver":
+    if isinstance(updates, TEXT):
+        updates = count_in(native, updates)
+    elif updates is not None and (isinstance(updates, (bool, float)) or not hasattr(updates, "__index__")):
+        raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
+    definition, by_everstep = definition_for(native, definition, optimizer, learning_rate, slots is not None)
+    if slots is not None:
+        slots, optimizer_values, entry = by_pattern(native, definition, slots)
+    elif native.format == "tf-saver":
         slots, optimizer_values, entry = by_saver_name(native, definition)
     elif native.slots or not native.entries:
         slots, optimizer_values, entry = by_slot_name(native, definition)
@@ -71,7 +82,9 @@ def to_state(native, definition=None, optimizer=None, updates=None, learning_rat
     variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
     config, pending = definition.get_config(strict=False), counts.get("pending", 0)
     ordered = native.format not in ("tf-saver", "tf-object") or bool(native.entries) and native.format == "tf-object"
-    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered, loss_scale)
+    state = State(
+        config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered, loss_scale
+    )
     return _as_definition(state, definition, entry, learning_rate)
 
 
@@ -140,17 +153,15 @@ def _loss_scale(native, definition, optimizer_values):
     """
     if native.scaling is None and not native.loss_scale:
         return None
-    if native.loss_scale:
-        stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
-    else:
+    stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
+    if not stored:
         native.notes.append("it is of a LossScaleOptimizer, without its scale, which starts anew")
-        stored = {"scale": definition.initial_scale, "good_steps": 0.0} if isinstance(definition, LossScale) else None
     if not isinstance(definition, LossScale):
-        if stored is None:
-            return None
-        native.notes.append("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} good "
-                            "steps".format(**stored))
-        return stored
+        if stored:
+            native.notes.append("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} good "
+                                "steps".format(**stored))
+        return stored or None
+    stored = stored or {"scale": definition.initial_scale, "good_steps": 0.0}
     for name, value in scalars_of(definition, stored).items():
         optimizer_values.setdefault(name, value)
     return None

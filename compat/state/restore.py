@@ -122,7 +122,8 @@ def _with_loss_scale(state, definition):
         return state
     config = dict(definition.get_config(strict=False), inner=state.definition)
     steps = state.updates if state.steps is None else state.steps  # those that were skipped are not known
-    return state.replace(definition=config, steps=steps, scalars=dict(state.scalars, **scalars_of(definition, state.loss_scale)))
+    scalars = dict(state.scalars, **scalars_of(definition, state.loss_scale))
+    return state.replace(definition=config, steps=steps, scalars=scalars)
 
 
 def _slot_values(state, access, rename, by_order, weights, partial):

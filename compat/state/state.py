@@ -87,7 +87,14 @@ class State(object):
         return dict(vars(self), scalars=OrderedDict(self.scalars), slots=slots, variables=_arrays(self.variables))
 
     def replace(self, **parts):
-        """Returns a copy with other parts, given by their names."""
+        """Returns a copy with some parts replaced.
+
+        Args:
+            **parts: the new parts, by the names of the class's arguments.
+
+        Returns:
+            A `State`, which shares the other parts.
+        """
         return State(**dict(vars(self), **parts))
 
     def __copy__(self):

@@ -201,12 +201,13 @@ class _Stock(object):
         """Returns the names in the order in which the optimizer was built on the variables."""
         optimizer = self.optimizer
         indices = getattr(optimizer, "_trainable_variables_indices", None) or getattr(optimizer, "_index_dict", {})
-        places = {name: indices.get(optimizer._var_key(variable)) for name, variable in self.variables.items()}
-        self._check_trained([name for name, place in places.items() if place is None])
+        keys = {name: optimizer._var_key(variable) for name, variable in self.variables.items()}
+        self._check_trained([name for name in self.variables if keys[name] not in indices])
+        places = {name: indices[key] for name, key in keys.items()}
         if len(indices) != len(places):
             raise StateError("{} has slots of {} variables; {} are given: give all that it trains".format(
                 self.native.path, len(indices), len(places)))
-        return sorted(places, key=places.get)
+        return sorted(places, key=lambda name: places[name])
 
     def _check_trained(self, missing):
         if missing:

@@ -55,7 +55,7 @@ def inner_config(config):
 
 
 def scalars_of(definition, loss_scale):
-    """Returns {name: number} of the scalars of `everstep.loss_scale` that continue with a LossScaleOptimizer's scale."""
+    """Returns {name: number} of the scalars of `everstep.loss_scale` that continue a LossScaleOptimizer."""
     factor = loss_scale["scale"] / definition.initial_scale
     return {"loss_scale/factor": factor, "loss_scale/used": factor, "loss_scale/finite": loss_scale["good_steps"]}
 
