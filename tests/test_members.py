@@ -457,7 +457,7 @@ def test_every_member_and_argument_has_an_entry(label, pair):
     assert sorted(set(arguments(base.__init__)) - set(KEYWORDS[target])) == []
 
 
-@pytest.mark.parametrize("label, pair, steps", cases(3, [2, 0]))
+@pytest.mark.parametrize("label, pair, steps", cases(4, [2, 0]))
 def test_members(label, pair, steps):
     target, side = pair.way.target, Side(pair, False)
     table = dict(TABLES[target], **PRIVATE[target])
@@ -533,7 +533,7 @@ def outcomes(pair, steps, **arguments):
     return results
 
 
-@pytest.mark.parametrize("label, pair", cases(4))
+@pytest.mark.parametrize("label, pair", cases(6))
 def test_settings(label, pair):
     target, report, wrong = pair.way.target, [], []
     side = Side(pair, False)
@@ -595,7 +595,7 @@ def arguments(function):
     return list(spec.args[1:]) + list(getattr(spec, "kwonlyargs", ()))
 
 
-@pytest.mark.parametrize("label, pair", cases(4))
+@pytest.mark.parametrize("label, pair", cases(6))
 def test_constructor_arguments(label, pair):
     target, report, wrong = pair.way.target, [], []
     of_base = arguments(detect.find(pair.way.module).base.__init__)
