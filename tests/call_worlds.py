@@ -222,7 +222,7 @@ class GetUpdates(Eager):
         def build():
             value = loss() if callable(loss) else loss
             updates = optimizer.get_updates(loss=value, params=params)
-            return self.K.function([self.K.placeholder((1,))], [self.K.constant(0.0)], updates=updates)
+            return self.K.function([self.K.placeholder((1,))], [value], updates=updates)
 
         self.symbolic(build)([np.zeros(1)])
 

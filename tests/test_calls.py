@@ -105,7 +105,7 @@ def test_the_tables_are_long_enough():
 
 
 @pytest.mark.parametrize(
-    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 20)]
+    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 40)]
 )
 def test_a_call(call, mode):
     stock = None if mode.stock is None else outcome(call, mode, ours=False)
