@@ -260,7 +260,7 @@ def test_optimizers_around_one_of_tf_train(way):
 
     class _DistributedOptimizer(v1.train.Optimizer):
         def __init__(self, optimizer):
-            super(_DistributedOptimizer, self).__init__("Distributed", False)
+            super(_DistributedOptimizer, self).__init__(False, "Distributed")
             self._optimizer = optimizer
 
         def compute_gradients(self, *args, **kwargs):
