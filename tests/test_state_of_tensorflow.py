@@ -117,7 +117,7 @@ def test_a_saver_s_state_has_no_order(tmp_path):
         tf.train.Saver().save(session, path, write_meta_graph=False, write_state=False)
     state = everstep.read_checkpoint(path, optimizer="Momentum(learning_rate=0.1, momentum=0.9)")
     optimizer = everstep.Definition.from_config(state.definition).bind(np)
-    renamed = OrderedDict((name[-1], np.zeros_like(value)) for name, value in START.items())
+    renamed = OrderedDict((name[4], np.zeros_like(value)) for name, value in START.items())
     for options in ({"by_order": True}, {}):
         with pytest.raises(errors.StateError, match="by_order cannot help"):
             everstep.restore(optimizer, state, renamed, **options)
