@@ -6,6 +6,7 @@ import pytest
 
 import everstep
 import harness
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.errors import StateError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, Adam, DiffGrad
 
@@ -134,6 +135,14 @@ def run_in(strategy, function):
     raise AssertionError("no way to run in {}".format(strategy))
 
 
+def keeps_constraints():
+    with tf.Graph().as_default():
+        strategy = Mirrored(["/cpu:0"])
+        with strategy.scope():
+            run_in(strategy, lambda: make_model(tf.abs)[1])
+        return TensorFlowBackend(tf).component(v1.trainable_variables()[0]).constraint is not None
+
+
 def under(strategy, definition, constraint=None):
     """Returns (weights after four steps, global step, names of all variables)."""
     with tf.Graph().as_default() as graph:
@@ -164,6 +173,8 @@ def under(strategy, definition, constraint=None):
 ))
 def test_mirrored_over_one_device(definition, is_bound):
     constraint = (lambda value: tf.clip_by_value(value, 1.05, 2.0)) if is_bound else None
+    if is_bound and not keeps_constraints():
+        pytest.skip("this TensorFlow makes mirrored variables without their constraints")
     expected = under(None, definition, constraint)
     mirrored = under(lambda: Mirrored(["/cpu:0"]), definition, constraint)
     np.testing.assert_array_equal(mirrored[0], expected[0])

@@ -74,11 +74,12 @@ def train(way, definition, batches, act=lambda run: None):
 
 
 def counted(run):
-    """Returns the optimizer's counters (updates, steps)."""
+    """Returns the optimizer's counters (updates, steps); None for plain SGD on tf.train, which has none."""
     optimizer = run.optimizer
     if hasattr(run, "session"):
         with run.graph.as_default():
-            return tuple(map(int, run.session.run([optimizer.counter("updates"), optimizer.steps])))
+            counts = [optimizer.counter("updates"), optimizer.steps]
+            return None if counts[0] is None else tuple(map(int, run.session.run(counts)))
     session = None
     if isinstance(run, harness.GetUpdatesRun) and not optimizer.backend.eager:
         session = run.keras.backend.get_session()
