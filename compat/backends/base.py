@@ -226,6 +226,10 @@ class Backend(object):
     def rows_of(self, variable):
         """Returns how many rows a variable has, as a number or a value."""
 
+    def filled(self, shape, number, dtype, variable):
+        """Returns a value full of a number. A shape that is not known is the variable's."""
+        return self.constant(np.full(shape, number), dtype)
+
     @required
     def iota(self, count):
         """Returns 0, 1, ..., count - 1 as int32."""
@@ -338,6 +342,14 @@ class Backend(object):
     def without_strategy(self):
         """Returns whether no strategy is active that copies or places variables."""
         return True
+
+    def replicas(self):
+        """Returns the number of replicas of the present strategy; 1 without one."""
+        return 1
+
+    def component(self, variable):
+        """Returns the one variable that a strategy of one replica put into another; any other variable as it is."""
+        return variable
 
     def replica(self):
         """Returns this replica's number, from 0; None in cross-replica context."""

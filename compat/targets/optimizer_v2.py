@@ -49,15 +49,8 @@ from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.compat.targets.stepping import check_connected
-from everstep.compat.targets.stock_members import constant, present_value
-from everstep.errors import (
-    HyperTypeError,
-    HyperValueError,
-    NotBuiltError,
-    SlotError,
-    UnsupportedMemberError,
-    VariableError,
-)
+from everstep.compat.targets.stock_members import constant, present_rate
+from everstep.errors import EverstepError, HyperTypeError, NotBuiltError, SlotError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 from everstep.optimizers.contract.checks import TEXT
 
@@ -140,7 +133,7 @@ class OptimizerV2Target(SinceV2Target):
         with_schedule, self.definition = self.definition, self.definition_with(name, number)
         try:
             checked = self.check_hyper(name, value)
-        except (HyperTypeError, HyperValueError):
+        except EverstepError:
             self.definition = with_schedule
             raise
         self._hyper[attribute(name)] = variable
@@ -170,10 +163,7 @@ class OptimizerV2Target(SinceV2Target):
 
     def _decayed_lr(self, var_dtype):
         """Returns the learning rate of the next step. Callbacks log it."""
-        if "learning_rate" not in self.hyper_declarations():
-            many = self._many_rates("learning_rate")
-            raise UnsupportedMemberError(many or "{} has no learning rate".format(type(self).__name__))
-        return self.backend.tf.cast(present_value(self, "learning_rate"), var_dtype)
+        return self.backend.tf.cast(present_rate(self), var_dtype)
 
     # Counters and scalars.
 

@@ -28,6 +28,14 @@ def present_value(optimizer, name):
     return optimizer.backend.tensor(value() if callable(value) and not is_tensor(value) else value)
 
 
+def present_rate(optimizer):
+    """Returns the learning rate of the next step, as a tensor. Raises UnsupportedMemberError if there is not one."""
+    if "learning_rate" not in optimizer.hyper_declarations():
+        many = optimizer._many_rates("learning_rate")
+        raise UnsupportedMemberError(many or "{} has no learning rate".format(type(optimizer).__name__))
+    return present_value(optimizer, "learning_rate")
+
+
 def schedule_value(optimizer, schedule):
     """Returns the value of an everstep.Schedule at the next step."""
     tracer = Tracer(optimizer.backend, "float32")
