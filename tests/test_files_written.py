@@ -264,7 +264,7 @@ def test_keras_formats_need_a_template(tmp_path):
     ("keras2.1-tf1.4/nadam.h5", "tfkeras2.15/nadam.keras", "momentum_decay"),
     ("keras2.1-tf1.4/amsgrad.h5", "tfkeras2.10/momentum.h5", "is of SGD"),
     ("tfkeras2.10/our_accumulated.h5", "tfkeras2.10/momentum.h5", "accumulate/sum"),
-    ("keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/amsgrad.h5", "by_order"),
+    ("keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/amsgrad.weights.h5", "by_order"),
     ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity"),
 ])
 def test_what_does_not_fit_writes_nothing(source, template, word, tmp_path):
