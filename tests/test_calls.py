@@ -14,7 +14,7 @@ import pytest
 
 import everstep
 import harness
-from call_worlds import judge, outcome
+from call_worlds import MODES, judge, outcome
 from calls import CALLS, cells
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
 from everstep.optimizers import SGD, Adam
@@ -97,6 +97,15 @@ GOOD = {False: ("ours", "same", "taken"), True: ("taken", "beyond", "ours", "sam
 
 def shown(result):
     return "takes it" if result.error is None else "{}: {}".format(type(result.error).__name__, result.error)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sessions_are_cleared():
+    """Two Kerases share the default graph: neither may keep a session of a graph that the other has dropped."""
+    yield
+    for mode in MODES:
+        if mode.target == "get_updates":
+            harness.clear_session(mode.module)
 
 
 def test_the_tables_are_long_enough():
