@@ -14,11 +14,14 @@ from everstep.errors import (
     ConfigError,
     DefinitionError,
     EverstepError,
+    HyperTypeError,
     UnsupportedError,
     UnsupportedMemberError,
     VariableError,
 )
 from everstep.optimizers.contract import Definition, Schedule, defines, flat, with_hypers
+from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.spelling import advice
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -107,8 +110,15 @@ class Construction(Hypers):
         except EverstepError:
             raise
         except (TypeError, ValueError) as error:
-            raise DefinitionError("{} on {}: {}".format(type(self).__name__, self.target, error))
+            raise DefinitionError("{} on {}: {}{}".format(type(self).__name__, self.target, error, self._advice(error)))
         lowerings.check()
+
+    def _advice(self, error):
+        """Returns what to write instead of the arguments that the native base class does not know."""
+        owner, known = type(self.definition.base).__name__, self.definition.argument_names()
+        unknown = [name for name in sorted(self._native) if re.search(r"\b{}\b".format(re.escape(name)), str(error))]
+        found = [advice(name, owner, known) for name in unknown]
+        return "".join("; " + text for text in found if text)
 
     def check_native(self, definition, native):
         for item in self.unsupported:
@@ -116,6 +126,12 @@ class Construction(Hypers):
                 raise self.refusal(item.what)
         for name in sorted(set(native).intersection(definition.hints)):
             raise DefinitionError("{} does not take {}: {}".format(type(self).__name__, name, definition.hints[name]))
+        hypers = set(name.split("/")[-1] for name in flat(definition, "hyper"))
+        for name in sorted(set(native).intersection(hypers | {"learning_rate"}) - {"weight_decay"}):
+            raise DefinitionError(
+                "{} is no argument of bind: it belongs to the definition, as in {}({}=...).bind(module); the "
+                "definition here is {}".format(name, type(definition.base).__name__, name, definition._short())
+            )
         bounds = [name for name in _BOUNDS if native.get(name)]
         if bounds and defines(definition, "loss_scale"):
             raise UnsupportedError(
@@ -141,6 +157,8 @@ class Construction(Hypers):
 
     def native_name(self, name):
         """Returns the prefix of variable names on disk: the given name, else the innermost rule's class name."""
+        if not isinstance(name, TEXT + (type(None),)):
+            raise HyperTypeError("name is a text; got {!r}".format(name))
         name = name or type(self.definition.base).__name__.lstrip("_")
         if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # the names that TensorFlow accepts for a scope
             raise DefinitionError(
@@ -175,7 +193,7 @@ class Construction(Hypers):
     @classmethod
     def split_config(cls, config):
         """Returns (definition, native keywords) of a native config. Hypers at its top level override the structure."""
-        config = dict(config)
+        config = cls.check_config(config)
         if CONFIG_KEY not in config:
             raise ConfigError(
                 "this config has no {!r} key, so everstep did not write it; it has {}".format(
@@ -208,7 +226,14 @@ class Construction(Hypers):
     @classmethod
     def stock_for(cls, config):
         """Returns the stock class of this name if everstep did not write the config; else None."""
-        return None if CONFIG_KEY in config else stock_class(cls)
+        return None if CONFIG_KEY in cls.check_config(config) else stock_class(cls)
+
+    @classmethod
+    def check_config(cls, config):
+        """Returns a copy of a config. Raises ConfigError if it is no dictionary."""
+        if not hasattr(config, "keys"):
+            raise ConfigError("the config of {} is a dictionary; got {!r}".format(cls.__name__, config))
+        return dict(config)
 
     @classmethod
     def parse_hyper(cls, value):

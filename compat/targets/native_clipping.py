@@ -4,6 +4,8 @@ from __future__ import absolute_import, division, print_function
 import math
 import numbers
 
+import numpy as np
+
 from everstep.errors import HyperTypeError, HyperValueError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -13,6 +15,8 @@ def check_bounds(native, bounds=("clipnorm", "clipvalue")):
     keywords = {name: value for name, value in native.items() if value is not None or name not in bounds}
     for name in sorted(set(bounds) & set(keywords)):
         value = keywords[name]
+        if isinstance(value, np.ndarray) and value.shape == ():
+            value = keywords[name] = value.item()
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise HyperTypeError("{} takes a number; got {!r}".format(name, value))
         if math.isnan(value) or value < 0:

@@ -47,8 +47,9 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
-from everstep.errors import SlotError, VariableError
+from everstep.errors import HyperTypeError, SlotError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
+from everstep.optimizers.contract.checks import TEXT
 
 
 class OptimizerV2Target(SinceV2Target):
@@ -301,6 +302,8 @@ class OptimizerV2Target(SinceV2Target):
             VariableError: not a resource variable.
             GradientError: no pair has a gradient, or one does not fit its variable.
         """
+        if not isinstance(name, TEXT + (type(None),)):
+            raise HyperTypeError("name is a text; got {!r}".format(name))
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()

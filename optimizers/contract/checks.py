@@ -9,6 +9,7 @@ import numpy as np
 from everstep.errors import HyperTypeError, HyperValueError
 
 TEXT = (str, bytes, type(u""))
+_NO_NUMBERS = "cSUmM"  # kinds of NumPy dtypes: complex, text, times
 SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
 
 
@@ -24,8 +25,12 @@ def check_number(what, value, minimum=None, maximum=None):
     """
     if np.ndim(value):
         raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
+    if isinstance(value, TEXT) or getattr(getattr(value, "dtype", None), "kind", "f") in _NO_NUMBERS:
+        raise HyperTypeError("{} takes a number; got {!r}".format(what, value))  # float would read some of them
     try:
         number = float(value)
+    except OverflowError:
+        raise HyperValueError("{} must be finite as a float; got a number above 1e308".format(what))
     except (TypeError, ValueError):
         raise HyperTypeError("{} takes a number; got {!r}".format(what, value))
     if math.isnan(number) or math.isinf(number):

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from everstep.errors import ConfigError, DefinitionError, HyperValueError
 from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.declared import Declared
+from everstep.optimizers.contract.spelling import advice
 
 _PLAIN = (numbers.Number, str, bytes, type(u""), type(None))
 
@@ -64,9 +65,11 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if name in arguments:
                 raise DefinitionError("{} got {} twice".format(owner, name))
             if name not in names:
-                hint = "; " + self.hints[name] if name in self.hints else ""
+                hint = self.hints.get(name) or advice(name, owner, names)
                 raise DefinitionError(
-                    "{} has no argument {}; it takes {}{}".format(owner, name, ", ".join(names) or "none", hint)
+                    "{} has no argument {}; it takes {}{}".format(
+                        owner, name, ", ".join(names) or "none", "; " + hint if hint else ""
+                    )
                 )
             arguments[name] = value
         values = OrderedDict()

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import numbers
 import threading
+import types
 
 import numpy as np
 
@@ -123,7 +124,7 @@ class Hyper(Declaration):
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
-        plain = isinstance(value, TEXT + (bool, np.bool_, list, tuple, dict, set, type(None)))
+        plain = isinstance(value, TEXT + (bool, np.bool_, list, tuple, dict, set, type(None), type, types.ModuleType))
         if isinstance(value, (numbers.Real, np.ndarray)) and not plain:
             return check_number(what, value, self.minimum, self.maximum)
         if is_tensor(value) and not plain:

@@ -3,8 +3,9 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.errors import RuleError
+from everstep.errors import HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers.contract.binder import binder
+from everstep.optimizers.contract.checks import check_number
 from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import option
 
@@ -159,6 +160,22 @@ class PiecewiseConstantDecay(Schedule):
 
     boundaries = option(())
     values = option((1e-3,))
+
+    def _check(self):
+        for name in ("boundaries", "values"):
+            numbers = getattr(self, name)
+            if not isinstance(numbers, tuple):
+                raise HyperTypeError("{} are a tuple of numbers; got {!r}".format(name, numbers))
+            for number in numbers:
+                check_number("each of {}".format(name), number)
+        if len(self.values) != len(self.boundaries) + 1:
+            raise HyperValueError(
+                "{} boundaries need {} values, one more; got {}".format(
+                    len(self.boundaries), len(self.boundaries) + 1, len(self.values)
+                )
+            )
+        if any(later <= earlier for earlier, later in zip(self.boundaries, self.boundaries[1:])):
+            raise HyperValueError("boundaries must increase; got {!r}".format(self.boundaries))
 
     def value(self, ops, updates):
         result = self.values[0] + updates * 0
