@@ -9,7 +9,8 @@ import functools
 
 import numpy as np
 
-from everstep.errors import GradientError, UnknownOpError, UnsupportedError
+from everstep.compat.backends.gradient_values import numbers_of
+from everstep.errors import UnknownOpError, UnsupportedError
 from everstep.optimizers.contract.checks import is_tensor
 
 # The ops that rules may use on every backend, with NumPy's names and meaning.
@@ -48,22 +49,6 @@ def ops_table(module, renamed, special):
     for op in NAMES.union(OPERATORS).difference(table):
         table[op] = getattr(module, renamed.get(op, op))
     return table
-
-
-def numbers_of(value):
-    """Returns a number, list or array as an array of real numbers; None for anything else."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, NotImplementedError, RuntimeError):  # a ragged list; a tensor of a graph
-        return None
-    return array if array.dtype.kind in "fiu" or array.dtype.name == "bfloat16" else None
-
-
-def check_rows(rows, count, name):
-    """Raises GradientError if a variable of `count` rows lacks one of some rows, an array. `name` is the variable's."""
-    if rows.size and (rows.min() < 0 or rows.max() >= count):
-        missing = rows[(rows < 0) | (rows >= count)].reshape(-1)[0]
-        raise GradientError("{} of {} rows has no row {}".format(name, count, missing))
 
 
 def required(verb):

@@ -5,7 +5,8 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.backends.base import GRAPHS, NAMES, Backend, check_rows, numbers_of, ops_table, unknown_op
+from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
+from everstep.compat.backends.gradient_values import check_rows, numbers_of
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 

@@ -3,7 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.backends.base import Backend, check_rows, numbers_of
+from everstep.compat.backends.base import Backend
+from everstep.compat.backends.gradient_values import check_rows, numbers_of
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing

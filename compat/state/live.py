@@ -34,8 +34,9 @@ def _parts_by_whole(optimizer, variables):
     """Returns {(name or None, key of the whole variable): [the variable, or its parts]}."""
     if not isinstance(optimizer, Target):
         raise UnsupportedError(
-            "restore works on what bind(module) gives, capture on stock optimizers too; got {!r}. everstep.from_native "
-            "makes a definition of a stock optimizer, everstep.read_checkpoint a state of its files".format(optimizer)
+            "this needs an optimizer that bind(module) made (capture takes stock optimizers too); got {!r}. "
+            "everstep.from_native makes a definition of a stock optimizer, everstep.read_checkpoint a state of its "
+            "files".format(optimizer)
         )
     if not isinstance(variables, (dict, list, tuple)):
         raise VariableError(

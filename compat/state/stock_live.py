@@ -128,23 +128,23 @@ class _Stock(object):
         places: {name of an array: the variable that holds it}.
     """
 
-    def __init__(self, optimizer, definition, variables, api, backend, session):
-        self.optimizer, self.variables, self.places, self.order = optimizer, variables, {}, None
+    def __init__(self, stock, definition, variables, api, backend, session):
+        self._stock, self.variables, self.places, self.order = stock, variables, {}, None
         self._backend, self._session, self.definition = backend, session, definition
-        self.native = native = NativeFile("the live {}".format(type(optimizer).__name__), "live")
-        native.target, native.class_name = api, type(optimizer).__name__
+        self.native = native = NativeFile("the live {}".format(type(stock).__name__), "live")
+        native.target, native.class_name = api, type(stock).__name__
         native.variables = OrderedDict((name, self._handle(variable)) for name, variable in variables.items())
         try:
-            native.config = None if api == "tf_train" else optimizer.get_config()
+            native.config = None if api == "tf_train" else stock.get_config()
         except AttributeError:  # Ftrl of TF 1.14
             native.config = {}
         if api in ("tf_train", "optimizer_v2"):
             self._read_named(entry_for(api, definition))
         else:
             self.order = list(variables) if api == "get_updates" else self._order_of_slots()
-            weights = optimizer.weights if api == "get_updates" else optimizer._variables
+            weights = stock.weights if api == "get_updates" else stock._variables
             native.entries = [("", self._handle(variable)) for variable in weights]
-            product = getattr(optimizer, "_u_product", None)  # of Nadam, which may keep it beside its variables
+            product = getattr(stock, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
                 native.optimizer_values["_u_product"] = self._handle(product)
 
@@ -171,7 +171,7 @@ class _Stock(object):
             variable = self._counter(counter.native)
             if variable is not None:
                 self.native.optimizer_values[counter.native] = self._handle(variable)
-        for name, hyper in getattr(self.optimizer, "_hyper", {}).items():
+        for name, hyper in getattr(self._stock, "_hyper", {}).items():
             if hasattr(hyper, "assign"):  # get_config of a graph gives the value in Keras's session
                 self.native.optimizer_values[name] = self._handle(hyper)
         global_step = self._backend.tf.train.get_global_step() if entry.target == "tf_train" else None
@@ -183,25 +183,25 @@ class _Stock(object):
 
     def _slot(self, variable, name):
         try:
-            return self.optimizer.get_slot(variable, name)
+            return self._stock.get_slot(variable, name)
         except KeyError:  # of an OptimizerV2
             return None
 
     def _counter(self, name):
         if name == "iter":
-            return self.optimizer.iterations
+            return self._stock.iterations
         for attribute in ("_" + name, "_m_cache" if name == "momentum_cache" else "_" + name):
-            if getattr(self.optimizer, attribute, None) is not None:
-                return getattr(self.optimizer, attribute)
-        find = getattr(self.optimizer, "_get_non_slot_variable", None)
+            if getattr(self._stock, attribute, None) is not None:
+                return getattr(self._stock, attribute)
+        find = getattr(self._stock, "_get_non_slot_variable", None)
         graph = None if self._backend.eager else self._backend.tf.get_default_graph()
         return find(name, graph=graph) if find else None
 
     def _order_of_slots(self):
         """Returns the names in the order in which the optimizer was built on the variables."""
-        optimizer = self.optimizer
-        indices = getattr(optimizer, "_trainable_variables_indices", None) or getattr(optimizer, "_index_dict", {})
-        keys = {name: optimizer._var_key(variable) for name, variable in self.variables.items()}
+        stock = self._stock
+        indices = getattr(stock, "_trainable_variables_indices", None) or getattr(stock, "_index_dict", {})
+        keys = {name: stock._var_key(variable) for name, variable in self.variables.items()}
         self._check_trained([name for name in self.variables if keys[name] not in indices])
         places = {name: indices[key] for name, key in keys.items()}
         if len(indices) != len(places):
