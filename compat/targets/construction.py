@@ -15,10 +15,7 @@ from everstep.errors import (
     DefinitionError,
     EverstepError,
     HyperTypeError,
-<<<<<<< HEAD
     NativeArgumentError,
-=======
->>>>>>> w-calls
     UnsupportedError,
     UnsupportedMemberError,
     VariableError,
@@ -115,12 +112,8 @@ class Construction(Hypers):
         except EverstepError:
             raise
         except (TypeError, ValueError) as error:
-<<<<<<< HEAD
             kind = NativeArgumentError if isinstance(error, ValueError) else DefinitionError
             raise kind("{} on {}: {}{}".format(type(self).__name__, self.target, error, self._advice(error)))
-=======
-            raise DefinitionError("{} on {}: {}{}".format(type(self).__name__, self.target, error, self._advice(error)))
->>>>>>> w-calls
         lowerings.check()
 
     def _advice(self, error):

@@ -48,13 +48,9 @@ from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
-<<<<<<< HEAD
 from everstep.compat.targets.stepping import check_connected
 from everstep.compat.targets.stock_members import constant, present_rate
 from everstep.errors import EverstepError, HyperTypeError, NotBuiltError, SlotError, VariableError
-=======
-from everstep.errors import HyperTypeError, SlotError, VariableError
->>>>>>> w-calls
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
 from everstep.optimizers.contract.checks import TEXT
 
