@@ -50,7 +50,7 @@ def session_of(run):
 
 def make_state(run):
     if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-        run.optimizer.make_state([run.variables[name] for name in run.trained()])
+        run.optimizer.make_state([run.variables[name] for name in run.names])
 
 
 def in_graph(run):
