@@ -108,8 +108,8 @@ def warm_start(checkpoint, variables=None, updates=None):
                 "in eager code use tf.train.Checkpoint(...).restore(path)" if backend.eager else "this one is finalized"
             )
         )
-    is_count = isinstance(updates, numbers.Integral) and not isinstance(updates, bool) and 0 <= updates < 2**63
-    if updates is not None and not is_count:
+    is_integer = isinstance(updates, numbers.Integral) and not isinstance(updates, bool)
+    if updates is not None and not (is_integer and 0 <= int(updates) < 2**63):
         raise StateError("updates is a count, such as 60; got {!r}".format(updates))
     path = _checkpoint_path(tf, checkpoint)
     reader, shapes, dtypes = _open(tf, path)
