@@ -833,5 +833,5 @@ def test_variables_that_are_none(name):
 
 def test_what_is_no_bound_optimizer():
     for given in (Adam(), None, "Adam"):
-        with pytest.raises(errors.UnsupportedError, match=r"what bind\(module\) gives"):
+        with pytest.raises(errors.UnsupportedError, match=r"optimizer that bind\(module\) made"):
             everstep.capture(given, [np.ones(1)])
