@@ -31,6 +31,11 @@ Way = namedtuple("Way", "name target module run stock sparse")
 DENSE, SPARSE, NONE = "dense", "sparse", "none"
 
 
+def way_name(way):
+    """Returns a way's name, for a test's `ids`. A test without any way gets another object here."""
+    return getattr(way, "name", None)
+
+
 _kept = []  # old sessions, kept until their callables are collected
 
 

@@ -14,7 +14,7 @@ import pytest
 import everstep
 from everstep.errors import EverstepError, GradientError, RuleError, VariableError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
-from harness import DENSE, SPARSE, GetUpdatesRun, GraphRun, all_ways, framework_ways, rotate, share
+from harness import DENSE, SPARSE, GetUpdatesRun, GraphRun, all_ways, framework_ways, rotate, share, way_name
 
 START = {"a": np.arange(6, dtype="float32").reshape(3, 2) + 1, "b": np.arange(10, dtype="float32").reshape(5, 2) + 1}
 STEPS = [{name: np.full(value.shape, scale, "float32") for name, value in START.items()} for scale in (1.0, -0.5, 2.0)]
@@ -295,7 +295,7 @@ def test_a_row_that_does_not_exist_fails_the_whole_step(definition, way, bad):
         run.close()
 
 
-@pytest.mark.parametrize("way", [way for way in all_ways() if issubclass(way.run, GraphRun)], ids=lambda way: way.name)
+@pytest.mark.parametrize("way", [way for way in all_ways() if issubclass(way.run, GraphRun)], ids=way_name)
 def test_a_graph_checks_shapes_that_it_learns_late(way):
     """A gradient of one row would broadcast, and one that cannot be computed would leave other variables written."""
     run = way.run(lambda: Adam().bind(way.module), START, {"a": DENSE, "b": DENSE})
@@ -338,7 +338,7 @@ def converted(grad):
     return [grad.tolist(), grad, grad.astype("float64"), grad.astype("int64")]
 
 
-@pytest.mark.parametrize("way", [way for way in all_ways() if way.target != "get_updates"], ids=lambda way: way.name)
+@pytest.mark.parametrize("way", [way for way in all_ways() if way.target != "get_updates"], ids=way_name)
 def test_lists_and_arrays_are_taken_for_gradients(way):
     run = way.run(lambda: SGD(1.0).bind(way.module), START, {"a": DENSE, "b": DENSE})
     case = Case(run, run.optimizer)
@@ -373,7 +373,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("way", [way for way in framework_ways() if way.target != "get_updates"], ids=lambda w: w.name)
+@pytest.mark.parametrize("way", [way for way in framework_ways() if way.target != "get_updates"], ids=way_name)
 def test_gradients_that_are_no_real_numbers_are_refused(way):
     run = way.run(lambda: SGD(1.0).bind(way.module), START, {"a": DENSE, "b": DENSE})
     case = Case(run, run.optimizer)
@@ -424,7 +424,7 @@ def unknown(way, definition, shape, sparse, steps=3):
         return session.run(variable), everstep.capture(optimizer, [variable], session=session)
 
 
-@pytest.mark.parametrize("way", UNKNOWN_WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", UNKNOWN_WAYS, ids=way_name)
 @pytest.mark.parametrize("shape", [None, (None, 2)], ids=str)
 def test_variables_of_an_unknown_shape(way, shape):
     """They train as ones of a known shape do, or raise VariableError if the rule needs the shape."""

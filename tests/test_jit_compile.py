@@ -27,7 +27,8 @@ def kerases():
         for name, module in modules if target in ("optimizer_v2", "update_step", "keras3") else ():
             keras = keras_suite.package_of(name, module)
             on_tensorflow = target != "keras3" or keras.backend.backend() == "tensorflow"
-            if on_tensorflow and "jit_compile" in inspect.getfullargspec(keras.Model.compile).args:
+            arguments_of = getattr(inspect, "getfullargspec", None) or inspect.getargspec  # the latter on Python 2.7
+            if on_tensorflow and "jit_compile" in arguments_of(keras.Model.compile).args:
                 found.append((name, keras, module))
     return found
 
@@ -58,7 +59,7 @@ CASES = harness.rotate(rules(), kerases())
 CASES += [(rule, each) for rule in harness.share(FROM_VALUE, 3) for each in kerases() if each[0] == "tensorflow.keras"]
 
 
-@pytest.mark.parametrize("rule, api", CASES, ids=lambda value: value[0])
+@pytest.mark.parametrize("rule, api", CASES, ids=["{}-{}".format(rule[0], api[0]) for rule, api in CASES])
 def test_fit_compiled_by_xla(rule, api):
     _, keras, module = api
     start, expected = fitted(keras, rule[1], module, False)

@@ -639,7 +639,7 @@ class Line(object):
 
     def step(self, optimizer):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((tf.constant([[1.0, 2.0, 3.0]]) @ self.w + self.b) ** 2)
+            loss = tf.reduce_sum((tf.matmul(tf.constant([[1.0, 2.0, 3.0]]), self.w) + self.b) ** 2)
         grads = tape.gradient(loss, [self.w, self.b])
         optimizer.apply_gradients(zip(grads, [self.w, self.b]))
 

@@ -15,7 +15,7 @@ from everstep.optimizers import Adam, DiffGrad, Lion
 
 WAYS = [way for way in harness.quickest() if way.stock is not None]
 pytestmark = pytest.mark.skipif(not WAYS, reason="needs stock optimizers")
-SEVERAL = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+SEVERAL = pytest.mark.parametrize("way", WAYS, ids=harness.way_name)
 
 
 def names(way):
@@ -157,7 +157,7 @@ def test_what_cannot_be_patched(way):
             pass
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.target != "tf_train"], ids=lambda way: way.name)
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target != "tf_train"], ids=harness.way_name)
 def test_strings_and_configs(way):
     optimizers = getattr(way.module, "optimizers", way.module)
     if not hasattr(optimizers, "get") or stock_class(way) is not type(optimizers.get("adam")):
