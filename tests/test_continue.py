@@ -183,6 +183,7 @@ def test_conversion_equals_reading(name):
     if name.endswith("tf1.4/adam"):  # converted when a missing epsilon became everstep's default, not tf.train's
         how["optimizer"] = FILES[name]["optimizer"].replace(")", ", epsilon=1e-07)")
     actual, expected = read(name, converted=True).to_dict(), read(name, **how).to_dict()
+    del actual["ordered"], expected["ordered"]  # converted before states said whether they have an order
     np.testing.assert_equal(actual, expected)
 
 

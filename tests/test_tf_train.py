@@ -987,7 +987,7 @@ def test_warm_start_gives_up_in_words(tmp_path):
             (path, "none of the trainable variables; it has W.* the graph renamed"),
             (path + "0", "no checkpoint.*Saver.save returned"),
             (str(tmp_path / "empty"), "directory without a checkpoint"),
-            (str(tmp_path / "text"), "cannot be read"),
+            (str(tmp_path / "text"), "not a checkpoint"),
         ]:
             with pytest.raises(StateError, match=words):
                 everstep.warm_start(wrong)
