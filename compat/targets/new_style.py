@@ -324,6 +324,9 @@ class NewStyleTarget(SinceV2Target):
         self._check_eager()
         for _, variable in pairs:
             self.check_variable(variable)
+        pairs = self.check_grads(pairs)
+        self.check_first([variable for _, variable in pairs])
+        self.check_repeat([variable for _, variable in pairs])
         if self._is_built():
             unknown = [variable for _, variable in pairs if self.variable_key(variable) not in self._trained]
             if unknown:
@@ -333,10 +336,6 @@ class NewStyleTarget(SinceV2Target):
                         type(self).__name__, ", ".join(self.variable_name(variable) for variable in unknown)
                     )
                 )
-        pairs = self.check_grads(pairs)
-        self.check_first([variable for _, variable in pairs])
-        self.check_repeat([variable for _, variable in pairs])
-        if self._is_built():
             self._take_waiting()
         return pairs
 
