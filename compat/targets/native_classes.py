@@ -52,7 +52,8 @@ def register(native_class):
         if _REGISTERED in vars(native_class):
             table[name] = native_class  # when a scope ends, older Kerases restore the table from before it
         else:
-            _forget(registry, table.pop(name, None))  # the class of a definition that was redefined
+            table.pop(name, None)  # the class of another definition of that name
+            _forget_redefined(registry, native_class)
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
             setattr(native_class, _REGISTERED, True)
         if hasattr(registry, "get_registered_name"):
@@ -65,10 +66,14 @@ def register(native_class):
     return True
 
 
-def _forget(registry, native_class):
-    """Removes a class from Keras's names of classes, which would keep it for ever."""
-    for table in ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES"):
-        getattr(registry, table, {}).pop(native_class, None)
+def _forget_redefined(registry, native_class):
+    """Removes the classes of an older definition of the same name and module, which Keras would keep for ever."""
+    definition = native_class.definition_class
+    for names in (getattr(registry, name, {}) for name in ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES")):
+        for each in list(names):
+            old = getattr(each, "definition_class", definition)
+            if old is not definition and (old.__name__, old.__module__) == (definition.__name__, definition.__module__):
+                del names[each]
 
 
 def stock_class(native_class):
