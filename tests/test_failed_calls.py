@@ -479,7 +479,8 @@ def test_a_variable_of_an_unknown_shape_on_keras_3():
         import tensorflow as tf
 
         for shape in UNKNOWN:
-            variable, optimizer = tf.Variable(START["b"], shape=tf.TensorShape(shape), name="w"), Adam().bind(way.module)
+            optimizer = Adam().bind(way.module)
+            variable = tf.Variable(START["b"], shape=tf.TensorShape(shape), name="w")
             with pytest.raises(VariableError, match="needs the shape of w"):
                 optimizer.apply_gradients([(tf.constant(G["b"]), variable)])
             assert np.array_equal(variable.numpy(), START["b"]) and not optimizer.built

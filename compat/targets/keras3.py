@@ -44,7 +44,7 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs, check_rows
 from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
-from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
@@ -61,7 +61,7 @@ class Keras3Target(NewStyleTarget):
     target = "keras3"
     works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
     unsupported = (
-        GRAPHS, PARTITIONED, SLOT_NAMES, WEIGHTS, DECAY,
+        GRAPHS, PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
         member("minimize", "train with fit, or give gradients to apply_gradients"),
     )
     stock_members = dict(NewStyleTarget.stock_members, optimizers=StockMember(None, None, branches))

@@ -297,7 +297,10 @@ class NewStyleTarget(SinceV2Target):
 
     def not_carried(self):
         if self.use_ema:
-            return "use_ema keeps averages, and a state cannot hold them; save them with the API's own files"
+            return (
+                "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train with "
+                "everstep.moving_average instead, as everstep.from_native(optimizer) does, whose averages are slots"
+            )
         return None
 
     # Copies.
