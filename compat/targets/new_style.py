@@ -298,8 +298,8 @@ class NewStyleTarget(SinceV2Target):
     def not_carried(self):
         if self.use_ema:
             return (
-                "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train with "
-                "everstep.moving_average instead, as everstep.from_native(optimizer) does, whose averages are slots"
+                "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train "
+                "with everstep.moving_average instead, which everstep.from_native(optimizer) has: its averages are slots"
             )
         return None
 
