@@ -299,7 +299,7 @@ class NewStyleTarget(SinceV2Target):
         if self.use_ema:
             return (
                 "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train "
-                "with everstep.moving_average instead, which everstep.from_native(optimizer) has: its averages are slots"
+                "with everstep.moving_average, as everstep.from_native(optimizer) has: its averages are slots"
             )
         return None
 
