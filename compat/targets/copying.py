@@ -44,8 +44,9 @@ class Copying(Hypers):
         return self._parts(self.exclusions(False))
 
     def _parts(self, exclusions):
+        state = self.state_to_copy()  # first: it raises the error that tells why a graph cannot be copied
         arguments = self._maker(), self.present_definition(), self._present_native()
-        return rebuild, arguments + ((exclusions,) if exclusions else ()), self.state_to_copy()
+        return rebuild, arguments + ((exclusions,) if exclusions else ()), state
 
     def exclusions(self, same_variables):
         """Returns what tells a copy which variables have no weight decay; None if all have.
