@@ -7,9 +7,11 @@ A test module creates an `Api` for its Keras and inherits the tests:
 """
 from __future__ import absolute_import, division, print_function
 
+import copy
 import importlib
 import json
 import logging
+import pickle
 import sys
 import warnings
 
@@ -26,6 +28,7 @@ from everstep.errors import (
     HyperTypeError,
     HyperValueError,
     TargetError,
+    UnsupportedError,
     VariableError,
 )
 from everstep.optimizers import (
@@ -683,6 +686,55 @@ class NewKerasTests(object):
         results = [self.excluding(each.bind(self.api.module), "names") for each in both]
         assert same(results[0][1:], results[1][1:])
         assert difference(results[0][:1], results[1][:1]) > 1e-3
+
+    def excluding_copies(self, optimizer, by, duplicate, first=0):
+        """Returns a kernel and a bias after three steps, the `first` and later ones by a copy."""
+        api = self.api
+        kernel, bias = api.variable([[1.0, 2.0]], name="kernel"), api.variable([2.0, 1.0], name="bias")
+        optimizer.exclude_from_weight_decay(**({"var_list": [bias]} if by == "list" else {"var_names": ["bia"]}))
+        for step in range(3):
+            optimizer = duplicate(optimizer) if step == first else optimizer
+            pairs = [(api.tensor([[1.0, -1.0]]), kernel), (api.tensor([0.5, 1.0]), bias)]
+            optimizer.apply_gradients(pairs)
+        return [api.array(kernel), api.array(bias)]
+
+    @pytest.mark.parametrize("by", ["list", "names"])
+    @pytest.mark.parametrize("way", ["deep copy", "pickle", "from_native"])
+    def test_copies_keep_what_has_no_weight_decay(self, way, by):
+        api = self.api
+        duplicate = {
+            "deep copy": copy.deepcopy,
+            "pickle": lambda optimizer: pickle.loads(pickle.dumps(optimizer, 2)),
+            "from_native": lambda optimizer: everstep.from_native(optimizer).bind(api.module),
+        }[way]
+        definitions = [(AdamW(0.1, weight_decay=0.5), {}), (Adam(0.1), {"weight_decay": 0.5}), (DECAYING[-2], {})]
+        for definition, native in harness.share(definitions, 2):
+            for first in (0, 2) if way != "from_native" else (0,):  # before the first step and after it
+                expected = self.excluding_copies(definition.bind(api.module, **native), by, lambda each: each)
+                optimizer = definition.bind(api.module, **native)
+                if way == "pickle" and by == "list" and not first:
+                    with pytest.raises(UnsupportedError, match="exclude them by var_names"):
+                        self.excluding_copies(optimizer, by, duplicate, first)
+                    continue
+                assert difference(self.excluding_copies(optimizer, by, duplicate, first), expected) <= 1e-6
+
+    def test_from_native_of_a_bound_optimizer_keeps_keywords(self):
+        api, native = self.api, {"weight_decay": 0.5, "clipnorm": 0.25, "use_ema": True, "ema_momentum": 0.5}
+        optimizer = Adam(0.1).bind(api.module, **native)
+        optimizer.learning_rate = 0.2
+        inner = everstep.decoupled_weight_decay(Adam(0.2), 0.5)
+        average = everstep.moving_average(inner, 0.5, start=1 if api.target == "keras3" else 0)
+        assert everstep.from_native(optimizer) == everstep.clip(average, norm=0.25)
+        lamb = LAMB(0.1, weight_decay=0.5).bind(api.module)
+        lamb.exclude_from_weight_decay(var_names=["bias"])
+        with pytest.raises(UnsupportedError, match="everstep.partition"):
+            everstep.from_native(lamb)
+
+    def test_an_excluded_variable_has_no_l1_decay(self):
+        results = []
+        for definition in (everstep.decoupled_weight_decay(SGD(0.1), 0.5, l1=0.25), SGD(0.1)):
+            results.append(self.excluding(everstep.accumulate(definition, 1).bind(self.api.module), "names"))
+        assert same(results[0][1:], results[1][1:]) and not same(results[0][:1], results[1][:1])
 
     @pytest.mark.parametrize("accumulated", [False, True])
     def test_backup_and_restore(self, tmpdir, accumulated):

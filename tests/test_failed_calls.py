@@ -391,17 +391,22 @@ def test_gradients_that_are_no_real_numbers_are_refused(way):
 
 # Variables of an unknown shape.
 
-UNKNOWN_WAYS = [way for way in all_ways() if way.name in ("tf_train ref", "tf_train resource", "tf_train eager")]
+UNKNOWN = [None, (None, 2)]
+UNKNOWN_WAYS = [(shape, way) for way in all_ways() for shape in UNKNOWN if way.name.startswith("tf_train")]
+UNKNOWN_WAYS += share(rotate(UNKNOWN, [way for way in all_ways() if way.target in ("optimizer_v2", "update_step")]), 2)
 
 
 def unknown(way, definition, shape, sparse, steps=3):
-    """Returns the weights after some steps; `shape` is the static shape, and the start value's is (5, 2)."""
+    """Returns (weights, state, that state restored into a new optimizer and captured again) after some steps.
+
+    `shape` is the static shape, and the start value's is (5, 2).
+    """
     import tensorflow
 
     tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
 
     def make(optimizer):
-        if way.name.endswith("eager"):
+        if eager:
             variable = tensorflow.Variable(START["b"], shape=tf.TensorShape(shape), name="w")
         else:
             start = tf.placeholder_with_default(START["b"], shape)
@@ -409,30 +414,40 @@ def unknown(way, definition, shape, sparse, steps=3):
         grad = tf.IndexedSlices(tf.constant(G["b"][:1]), tf.constant([1]), tf.constant([5, 2]))
         return variable, lambda: optimizer.apply_gradients([(grad if sparse else tf.constant(G["b"]), variable)])
 
-    resource, optimizer = "resource" in way.name, definition().bind(way.module)
-    if way.name.endswith("eager"):
+    def again(state, variable):
+        twin = definition().bind(way.module)
+        everstep.restore(twin, state, [variable])
+        return everstep.capture(twin, [variable])
+
+    resource, eager = way.name != "tf_train ref", way.name.endswith(("eager", "function"))
+    optimizer = definition().bind(way.module)
+    if eager:
         variable, step = make(optimizer)
+        step = tensorflow.function(lambda apply=step: [apply()][:0]) if way.name.endswith("function") else step
         for _ in range(steps):
             step()
-        return variable.numpy(), everstep.capture(optimizer, [variable])
+        state = everstep.capture(optimizer, [variable])
+        return variable.numpy(), state, again(state, variable)
     with tf.Graph().as_default(), tf.Session() as session:
         variable, step = make(optimizer)
         operation = step()
         session.run(tf.global_variables_initializer())
         for _ in range(steps):
             session.run(operation)
-        return session.run(variable), everstep.capture(optimizer, [variable], session=session)
+        weights, state = session.run(variable), everstep.capture(optimizer, [variable], session=session)
+        session.run(operation)
+        everstep.restore(optimizer, state, [variable], session=session)
+        return weights, state, everstep.capture(optimizer, [variable], session=session)
 
 
-@pytest.mark.parametrize("way", UNKNOWN_WAYS, ids=way_name)
-@pytest.mark.parametrize("shape", [None, (None, 2)], ids=str)
+@pytest.mark.parametrize("shape, way", UNKNOWN_WAYS, ids=lambda each: getattr(each, "name", str(each)))
 def test_variables_of_an_unknown_shape(way, shape):
     """They train as ones of a known shape do, or raise VariableError if the rule needs the shape."""
-    if "resource" in way.name and not resource_takes_unknown_shapes():
+    if way.name == "tf_train resource" and not resource_takes_unknown_shapes():
         pytest.skip("tf.Variable has no use_resource here")
     for definition in share([SGD, Adam, lambda: everstep.accumulate(Adam(), 2), lambda: LAMB(0.1)], 2):
         for sparse in (False, True):
-            weights, captured = unknown(way, definition, shape, sparse)
+            weights, captured, again = unknown(way, definition, shape, sparse)
             known = {"w": np.array(START["b"])}
             optimizer = definition().bind(np)
             for _ in range(3):
@@ -440,6 +455,9 @@ def test_variables_of_an_unknown_shape(way, shape):
                 optimizer.apply_gradients([(grad, known["w"])])
             np.testing.assert_allclose(weights, known["w"], rtol=1e-5)
             assert captured.slots["w"].keys() == everstep.capture(optimizer, known).slots["w"].keys()
+            assert again.updates == captured.updates and again.scalars == captured.scalars
+            for slot, value in captured.slots["w"].items():
+                assert value.shape[-1:] == (2,) and np.array_equal(again.slots["w"][slot], value)
     for definition in (Adafactor, lambda: Adam(sparse="catch_up")):
         with pytest.raises(VariableError, match="needs the shape of w"):
             unknown(way, definition, shape, False)
@@ -452,3 +470,20 @@ def resource_takes_unknown_shapes():
 
     tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
     return "use_resource" in str(getattr(inspect, "signature", lambda function: "")(tf.Variable.__init__))
+
+
+def test_a_variable_of_an_unknown_shape_on_keras_3():
+    """Its slots have fixed shapes; stock raises TensorFlow's error."""
+    ways = [way for way in all_ways() if way.target == "keras3" and "tensorflow" in way.name]
+    for way in ways[:1]:
+        import tensorflow as tf
+
+        for shape in UNKNOWN:
+            optimizer = Adam().bind(way.module)
+            variable = tf.Variable(START["b"], shape=tf.TensorShape(shape), name="w")
+            with pytest.raises(VariableError, match="needs the shape of w"):
+                optimizer.apply_gradients([(tf.constant(G["b"]), variable)])
+            assert np.array_equal(variable.numpy(), START["b"]) and not optimizer.built
+            known = tf.Variable(START["b"])
+            optimizer.apply_gradients([(tf.constant(G["b"]), known)])
+            assert not np.array_equal(known.numpy(), START["b"])

@@ -181,6 +181,17 @@ def test_everstep_optimizers_return_their_definition():
     assert everstep.from_native(bound) == everstep.accumulate(everstep.optimizers.Adam(0.5), 3)
 
 
+KERAS_WAYS = [way for name, way in sorted(FIRST_WAYS.items()) if name not in ("arrays", "tf_train")]
+
+
+@pytest.mark.parametrize("way", KERAS_WAYS, ids=ids)
+def test_bound_optimizers_with_keywords_return_wrappers(way):
+    if way.target == "get_updates":
+        harness.clear_session(way.module)
+    bound = everstep.optimizers.SGD(0.1).bind(way.module, clipvalue=0.5)
+    assert everstep.from_native(bound) == everstep.clip(everstep.optimizers.SGD(0.1), value=0.5)
+
+
 def keras_ways():
     return [way for way in harness.all_ways() if way.target not in ("tf_train", "arrays")]
 

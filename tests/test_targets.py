@@ -323,6 +323,21 @@ def ref(module):
         return v1().get_variable("W", [4, 2], use_resource=False)
 
 
+def on_complex(module):
+    optimizer, zeros = Adam(0.1).bind(module), numpy.zeros((4, 2), "complex64")
+    if tf is None:
+        variable = keras.Variable(zeros, dtype="complex64")
+        return optimizer.apply_gradients([(keras.ops.convert_to_tensor(zeros), variable)])
+    if not hasattr(optimizer, "apply_gradients"):
+        variable = tf.Variable(zeros)
+        return optimizer.get_updates(v1().reduce_sum(v1().abs(variable)), [variable])
+    if getattr(tf, "executing_eagerly", lambda: False)():
+        return optimizer.apply_gradients([(tf.constant(zeros), tf.Variable(zeros))])
+    with v1().Graph().as_default():
+        variable = v1().get_variable("complex", initializer=zeros, use_resource=True)
+        return optimizer.apply_gradients([(v1().constant(zeros), variable)])
+
+
 def constrained(module):
     class Constrained(numpy.ndarray):
         constraint = abs
@@ -357,6 +372,7 @@ TRIGGERS = {
     "DTensor meshes": by_keyword("mesh"),
     "partitioned variables": by_step(partitioned),
     "ref variables": by_step(ref),
+    "complex variables": on_complex,
     "constraints": by_step(constrained),
     "setting hypers": set_rate,
     "tf.distribute over several replicas": on_replicas,

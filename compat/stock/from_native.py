@@ -5,6 +5,7 @@ import math
 import re
 import sys
 import warnings
+from collections import namedtuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
 from everstep.optimizers.contract import schedule as schedules
+from everstep.optimizers.contract.undecayed import undecayed
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
@@ -21,6 +23,7 @@ from everstep.optimizers.wrappers.moving_average import MovingAverage, moving_av
 
 _NEW_STYLE = ("update_step", "keras3")
 _EMA_START = {"update_step": 0, "keras3": 1}  # Keras 3 starts an average with the variable after its first update
+_BOUND_BESIDE = ("use_ema", "ema_momentum", "ema_overwrite_frequency", "gradient_accumulation_steps")
 # Arguments of every Keras that become wrappers and schedules.
 BESIDE = ("clipnorm", "clipvalue", "decay", "global_clipnorm", "gradient_accumulation_steps", "weight_decay")
 
@@ -30,7 +33,8 @@ def from_native(optimizer, api=None):
 
     Args:
         optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
-            returned by `keras.optimizers.serialize`; or an optimizer that everstep bound.
+            returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose keywords of `bind`
+            and exclusions from weight decay become wrappers too.
         api: for a config, the module that it belongs to (`tf.keras`, ...) or the name of a target (`"optimizer_v2"`).
 
     Returns:
@@ -47,9 +51,7 @@ def from_native(optimizer, api=None):
     <everstep definition Adam(learning_rate=0.01, beta_1=0.9, beta_2=0.999, epsilon=0.001, amsgrad=False): ...>
     """
     if isinstance(optimizer, Target):
-        numbers = [name for name in optimizer.hyper_declarations() if isinstance(optimizer.given_hyper(name), float)]
-        live = {name: optimizer.write_hyper(name, optimizer.read_hyper(name)) for name in numbers}
-        return with_hypers(optimizer.definition, live)
+        return _of_bound(optimizer)
     if isinstance(optimizer, dict):
         read = _of_config(optimizer, api)
     else:
@@ -192,6 +194,28 @@ def _attributes(optimizer, entry):
     return config
 
 
+def _of_bound(optimizer):
+    """Returns the definition of a bound optimizer, with its present numbers and what its native base class adds."""
+    numbers = [name for name in optimizer.hyper_declarations() if isinstance(optimizer.given_hyper(name), float)]
+    live = {name: optimizer.write_hyper(name, optimizer.read_hyper(name)) for name in numbers}
+    rule, config = with_hypers(optimizer.definition, live), optimizer._present_native()
+    for name in _BOUND_BESIDE:
+        config[name] = getattr(optimizer, name, None)
+    migration = _Migration(_Bound(optimizer.target), config, optimizer)
+    exclude = [(each, 0.0) for each in migration._not_decayed()]
+    if exclude and undecayed(rule) is not rule:
+        if isinstance(rule, Decoupled):
+            migration.config["weight_decay"] = rule.weight_decay  # type: ignore[attr-defined]
+        elif isinstance(rule, DecoupledWeightDecay) and undecayed(rule.inner) is rule.inner:
+            rule = rule.replace(factors=tuple(exclude) + rule.factors)
+        else:
+            raise UnsupportedError(
+                "exclude_from_weight_decay: the weight decay of {} is its own; bind everstep.partition, with the "
+                "variables that do not decay in a branch of weight_decay=0".format(rule._short())
+            )
+    return migration.wrapped(rule)
+
+
 def _of_config(serialized, api):
     """Returns (entry, config, None) of a serialized stock optimizer."""
     if set(serialized) < {"class_name", "config"} or "class_name" not in serialized:
@@ -203,6 +227,9 @@ def _of_config(serialized, api):
     if target not in [each.name for each in TARGETS]:
         raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api; got {!r}".format(api))
     return entry_named(target, serialized["class_name"].split(">")[-1]), dict(serialized["config"]), None
+
+
+_Bound = namedtuple("_Bound", "target")  # what `_Migration.wrapped` needs of an entry
 
 
 class _Migration(object):
@@ -225,12 +252,17 @@ class _Migration(object):
         # Keras up to 2.2 saves None for a default.
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
         arguments["learning_rate"] = self._rate()
-        rule = entry.make(arguments, **more)
+        return self.wrapped(entry.make(arguments, **more))
+
+    def wrapped(self, rule):
+        """Returns a rule in the wrappers that compute what the arguments of every Keras do."""
+        config = self.config
         decay, exclude = config.get("weight_decay"), self._not_decayed()
+        times_rate = getattr(rule, "decay_times_rate", True)
         if decay and exclude and isinstance(rule, Decoupled):
             rule = _without_decay(rule)
         if decay and not isinstance(rule, Decoupled):
-            rule = decoupled_weight_decay(rule, decay, exclude=exclude)
+            rule = decoupled_weight_decay(rule, decay, times_rate, exclude=exclude)
         if config.get("use_ema"):
             rule = self._averaged(rule)
         steps = config.get("gradient_accumulation_steps")
@@ -250,9 +282,10 @@ class _Migration(object):
         pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)  # Keras 3
         names = getattr(optimizer, "_exclude_from_weight_decay_names", None) or ()
         names = [pattern.pattern] if pattern is not None else list(names)
-        if not names and not getattr(optimizer, "_exclude_from_weight_decay", None):
+        listed = getattr(optimizer, "_exclude_from_weight_decay", None) or getattr(optimizer, "_undecayed", None)
+        if not names and not listed:
             return []
-        if getattr(optimizer, "_exclude_from_weight_decay", None) or not all(map(_PLAIN_NAMES.match, names)):
+        if listed or not all(map(_PLAIN_NAMES.match, names)):
             return [_Excluded(optimizer)]
         # Keras 3 looks at the last part of a variable's path.
         return ["({})[^/]*$".format(name) for name in names] if self.entry.target == "keras3" else names
@@ -311,8 +344,8 @@ class _Migration(object):
 
         In the last tf.keras before OptimizerV2, which lacks the helper `clip_norm`, it bounds each gradient's norm.
         """
-        if self.optimizer is None:
-            return True
+        if self.optimizer is None or isinstance(self.optimizer, Target):
+            return self.optimizer is None or self.optimizer._one_norm
         module = next(base.__module__ for base in type(self.optimizer).__mro__ if "get_gradients" in vars(base))
         return hasattr(sys.modules[module], "clip_norm")
 
@@ -336,6 +369,8 @@ class _Excluded(object):
 
     def __call__(self, record):
         try:
+            if isinstance(self.optimizer, Target):
+                return not self.optimizer.decays(record)
             return not self.optimizer._use_weight_decay(record.native)
         except AttributeError:  # a variable of another API
             return False

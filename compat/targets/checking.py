@@ -7,6 +7,7 @@ from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.rehearsal import rehearse
 from everstep.compat.engine.step import skips
 from everstep.compat.targets.hypers import Hypers
+from everstep.errors import GradientError
 
 
 class Checking(Hypers):
@@ -24,10 +25,20 @@ class Checking(Hypers):
         """
         variables = [variable for _, variable in pairs]
         natives = [(grad, self.unwrap(variable)) for grad, variable in pairs]
-        natives = check_pairs(self.backend, natives, self.casts_gradients)
+        try:
+            natives = check_pairs(self.backend, natives, self.casts_gradients)
+        except GradientError:
+            self._check_real(natives)
+            raise
         if "all_or_nothing" in self.backend.unsupported:  # else a step whose rule raises is undone
             rehearse(self, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
         return [(grad, variable) for (grad, _), variable in zip(check_rows(self.backend, natives), variables)]
+
+    def _check_real(self, pairs):
+        for grad, variable in pairs:
+            dtype = str(self.backend.dtype(variable)) if grad is not None else ""
+            if "complex" in dtype:
+                raise self.refusal("complex variables", got=getattr(variable, "name", "an array"), dtype=dtype)
 
     @contextlib.contextmanager
     def forgetting_failures(self):

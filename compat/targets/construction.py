@@ -14,6 +14,7 @@ from everstep.errors import (
     ConfigError,
     DefinitionError,
     EverstepError,
+    GradientError,
     HyperTypeError,
     NativeArgumentError,
     UnsupportedError,
@@ -49,6 +50,12 @@ PARTITIONED = Unsupported(
     VariableError,
     "{optimizer} trains whole variables; got {got!r}, which is in parts. Make it without a partitioner, or bind to "
     "tf.train",
+)
+COMPLEX = Unsupported(
+    "complex variables",
+    GradientError,
+    "{optimizer} trains variables of real numbers; {got} is of dtype {dtype}. Keep its real and its imaginary part in "
+    "two variables",
 )
 DECAY = keyword("decay", Definition.hints["decay"])
 

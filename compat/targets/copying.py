@@ -32,7 +32,7 @@ class Copying(Hypers):
         return twin
 
     def __deepcopy__(self, memo):
-        rebuild, arguments, state = self.__reduce__()
+        rebuild, arguments, state = self._parts(self.exclusions(True))
         variables = [self.copied_variable(variable, memo) for variable in self.trained()]
         twin = memo[id(self)] = rebuild(*arguments)
         twin.keep_state(state)
@@ -41,8 +41,22 @@ class Copying(Hypers):
         return twin
 
     def __reduce__(self):
-        state = self.state_to_copy()
-        return rebuild, (self._maker(), self.present_definition(), self._present_native()), state
+        return self._parts(self.exclusions(False))
+
+    def _parts(self, exclusions):
+        state = self.state_to_copy()  # first: it raises the error that tells why a graph cannot be copied
+        arguments = self._maker(), self.present_definition(), self._present_native()
+        return rebuild, arguments + ((exclusions,) if exclusions else ()), state
+
+    def exclusions(self, same_variables):
+        """Returns what tells a copy which variables have no weight decay; None if all have.
+
+        Args:
+            same_variables: True if the copy trains the same variables.
+        """
+
+    def exclude(self, exclusions):
+        """Takes over what `exclusions` returned, before the first step."""
 
     def __reduce_ex__(self, protocol):
         return self.__reduce__()
@@ -168,12 +182,13 @@ class Copying(Hypers):
         return "<{} bound to {}{}>".format(definition._short(), self.target, native)
 
 
-def rebuild(maker, definition, native):
+def rebuild(maker, definition, native, exclusions=None):
     """Returns the optimizer that a pickle describes, without its state."""
-    if len(maker) == 1:
-        return maker[0].from_definition(definition, **native)
-    target_class, base = maker
-    return native_class(target_class, type(definition), base).from_definition(definition, **native)
+    maker = maker[0] if len(maker) == 1 else native_class(maker[0], type(definition), maker[1])
+    optimizer = maker.from_definition(definition, **native)
+    if exclusions:
+        optimizer.exclude(exclusions)
+    return optimizer
 
 
 def copied_array(array, memo):

@@ -34,7 +34,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, keyword, member
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, keyword, member
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip
 from everstep.compat.targets.stepping import check_connected
@@ -49,7 +49,7 @@ class GetUpdatesTarget(Target):
     unsupported = (
         member("minimize", "train with fit, or run get_updates(loss, params) in keras.backend.function"),
         member("apply_gradients", "get_updates(loss, params) returns the operations of a step"),
-        PARTITIONED, DECAY,
+        PARTITIONED, COMPLEX, DECAY,
         keyword("global_clipnorm", "bind everstep.clip(definition, global_norm=...)"),
     )
     stock_members = {"decay": constant("decay", 0.0), "initial_decay": number(0.0)}

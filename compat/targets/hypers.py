@@ -112,11 +112,16 @@ class Hypers(object):
                 raise self.refusal(name)
         super(Hypers, self).__setattr__(name, value)
 
+    def rates_of_branches(self):
+        """Returns the flat names of the learning rates if each branch of the definition has its own; else nothing."""
+        hypers = self.__dict__.get("_hyper_names", {})
+        rates = [name for name in hypers.values() if name.endswith("/learning_rate")]
+        return rates if "learning_rate" not in hypers else []
+
     def _many_rates(self, name):
         """Returns an error message if `name` is the learning rate but each branch of the definition has its own."""
-        hypers = self.__dict__.get("_hyper_names", ()) if name in _RATE else ()
-        rates = [hyper for hyper in hypers if hypers[hyper].endswith("/learning_rate")]
-        if rates and "learning_rate" not in hypers:
+        rates = [attribute(rate) for rate in self.rates_of_branches()] if name in _RATE else ()
+        if rates:
             return (
                 "{} has no one learning rate; it has {}. Set each, in a callback too: LambdaCallback(on_epoch_begin="
                 "lambda epoch, logs: setattr(optimizer, {!r}, 0.1))".format(

@@ -43,11 +43,13 @@ from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs, check_rows
 from everstep.compat.engine.step import Step, counters, skips
-from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, member
+from everstep.compat.engine.variable_view import is_known
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
+from everstep.compat.targets.stock_members import StockMember, branches
 from everstep.errors import GradientError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 
@@ -59,9 +61,10 @@ class Keras3Target(NewStyleTarget):
     target = "keras3"
     works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
     unsupported = (
-        GRAPHS, PARTITIONED, SLOT_NAMES, WEIGHTS, DECAY,
+        GRAPHS, PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
         member("minimize", "train with fit, or give gradients to apply_gradients"),
     )
+    stock_members = dict(NewStyleTarget.stock_members, optimizers=StockMember(None, None, branches))
     entries = ("apply_gradients", "apply")
     moved_natively = ("updates",)
     casts_gradients = True
@@ -188,6 +191,12 @@ class Keras3Target(NewStyleTarget):
 
     def build(self, variables):
         variables = list(variables)
+        for variable in variables if not self.built else ():
+            if not is_known(self.backend.shape(self.unwrap(variable))):
+                raise VariableError(
+                    "{} needs the shape of {}: a slot of Keras 3 has a fixed one. Give the variable its shape, or bind "
+                    "to tf_keras or tf.compat.v1.train".format(type(self).__name__, self.variable_name(variable))
+                )
         if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
             # Outside of a function that is being traced: XLA takes no function that creates variables from tensors.
             with self.backend.at_once(), self.backend.outside():

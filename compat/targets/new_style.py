@@ -5,6 +5,7 @@ As in stock, one optimizer trains one list of variables: `apply_gradients` on ot
 """
 from __future__ import absolute_import, division, print_function
 
+import copy
 from collections import OrderedDict
 
 import numpy as np
@@ -54,6 +55,7 @@ class NewStyleTarget(SinceV2Target):
             _trained=OrderedDict(),  # the variables that it was built on, by key
             _before_slots=0,  # the number of optimizer variables before `build`
             _waiting=None,  # state that was loaded before the slots existed
+            _undecayed=(),  # the places of variables without weight decay, in the order of the first step, of a pickle
         )
         self._check_eager()
         self._start_native(self.native_name(name), native)
@@ -295,13 +297,43 @@ class NewStyleTarget(SinceV2Target):
 
     def not_carried(self):
         if self.use_ema:
-            return "use_ema keeps averages, and a state cannot hold them; save them with the API's own files"
+            return (
+                "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train "
+                "with everstep.moving_average, as everstep.from_native(optimizer) has: its averages are slots"
+            )
         return None
 
     # Copies.
 
     def trained(self):
         return list(self._trained.values())
+
+    def exclusions(self, same_variables):
+        keys = getattr(self, "_exclude_from_weight_decay", ())
+        pattern = getattr(self, "_exclude_from_weight_decay_pattern", None)  # Keras 3
+        names = list(getattr(self, "_exclude_from_weight_decay_names", None) or ([pattern.pattern] if pattern else ()))
+        if not keys and not names and not self._undecayed:
+            return None
+        if same_variables:
+            return {"names": names, "keys": keys, "places": self._undecayed}
+        trained = self.trained()
+        if keys and not trained:
+            raise UnsupportedError(
+                "{} excludes variables by var_list, and a pickle has no variables: exclude them by var_names, or "
+                "pickle after the first step".format(type(self).__name__)
+            )
+        places = [place for place, each in enumerate(trained) if not self.decays(self.record(each))]
+        return {"names": names, "keys": (), "places": tuple(places) if trained else self._undecayed}
+
+    def exclude(self, exclusions):
+        self.exclude_from_weight_decay(var_names=exclusions["names"])
+        if exclusions["keys"]:
+            self._exclude_from_weight_decay = copy.copy(exclusions["keys"])
+        self.__dict__["_undecayed"] = exclusions["places"]
+
+    def decays(self, record):
+        """Returns False for a variable that the user excludes from weight decay."""
+        return record.index not in self._undecayed and self._use_weight_decay(record.native)
 
     def state_to_copy(self):
         if self._waiting is not None or not self._is_built():
@@ -344,12 +376,12 @@ class NewStyleTarget(SinceV2Target):
 
     def _specialized(self, record):
         rule = super(NewStyleTarget, self)._specialized(record)
-        return rule if self._use_weight_decay(record.native) else undecayed(rule)
+        return rule if self.decays(record) else undecayed(rule)
 
     def native_decay(self, variable):
         if "weight_decay" in self.hyper_declarations() or not self.weight_decay:
             return None
-        return self.weight_decay if self._use_weight_decay(self.record(variable).native) else None
+        return self.weight_decay if self.decays(self.record(variable)) else None
 
     def _apply_weight_decay(self, variables):
         """Does nothing: the engine decays each variable right before its update, and only at updates."""

@@ -44,7 +44,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
 from everstep.compat.engine.step import counters, engine_slots
-from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
@@ -64,7 +64,7 @@ class OptimizerV2Target(SinceV2Target):
             "{optimizer} trains resource variables, as every OptimizerV2; got {got!r}. In TF 1.x make it with "
             "use_resource=True, or bind to tf.train",
         ),
-        PARTITIONED, DECAY,
+        PARTITIONED, COMPLEX, DECAY,
     )
     stock_members = {"decay": constant("decay", 0.0)}
     entries = ("apply_gradients",)

@@ -83,6 +83,41 @@ def slot_lists(*names):
     return {member: StockMember("slot", slot, listed(slot)) for member, slot in names}
 
 
+class Branch(object):
+    """One of the optimizers of a partition, as callbacks of Keras see those of its MultiOptimizer."""
+
+    def __init__(self, optimizer, rate):
+        self._optimizer, self._rate = optimizer, rate
+        self.name = rate.rpartition("/")[0].replace("/", "_")
+
+    @property
+    def learning_rate(self):
+        value = self._optimizer.read_hyper(self._rate)
+        return value if hasattr(value, "assign") else present_value(self._optimizer, self._rate)
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self._optimizer.set_hyper(self._rate, value)
+
+    @property
+    def use_ema(self):
+        # Its averages are of all variables, and a callback that finds them twice swaps them back.
+        return self._optimizer.use_ema and self._optimizer.rates_of_branches()[0] == self._rate
+
+    def __getattr__(self, name):
+        if name.startswith("__"):  # copying asks for them before there is an optimizer
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+
+def branches(optimizer):
+    """Returns a `Branch` for each learning rate. Raises UnsupportedMemberError if there is but one for all."""
+    rates = optimizer.rates_of_branches()
+    if not rates:
+        raise UnsupportedMemberError("{} is one optimizer, it has no list of them".format(type(optimizer).__name__))
+    return [Branch(optimizer, rate) for rate in rates]
+
+
 def check_counts(optimizer):
     """Raises UnsupportedMemberError before the optimizer has a counter: stock has None then."""
     if not optimizer.own_variables():

@@ -35,7 +35,7 @@ from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
 from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import Unsupported, keyword, member
+from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, member
 from everstep.compat.targets.dry_run import reads_updates
 from everstep.compat.targets.global_step import check_global_step, count_step
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
@@ -55,6 +55,7 @@ class TrainTarget(Target):
         member("get_config", "optimizer.definition.get_config() returns the definition's config"),
         member("get_weights", "everstep.capture(optimizer, variables) takes its state"),
         keyword("clipnorm", "bind everstep.clip(definition, norm=...)"),
+        COMPLEX,
         Unsupported(
             "setting hypers", HyperValueError,
             "{optimizer}.{name} is a constant of the graph, as in every tf.train optimizer, so that a restored "

@@ -33,7 +33,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_pairs
 from everstep.compat.engine.step import skips
-from everstep.compat.targets.construction import DECAY, PARTITIONED, Unsupported, in_parts
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
@@ -46,7 +46,7 @@ class UpdateStepTarget(NewStyleTarget):
     unsupported = (
         GRAPHS,
         Unsupported("ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"),
-        PARTITIONED, SLOT_NAMES, WEIGHTS, DECAY,
+        PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
         Unsupported("DTensor meshes", UnsupportedError, "{optimizer} does not run on a DTensor mesh"),
     )
     entries = ("apply_gradients",)

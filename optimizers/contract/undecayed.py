@@ -1,6 +1,7 @@
 """A rule without its weight decay, for variables that a native base class excludes."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.optimizers.contract.by_name import ByName
 from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.trees import flat
 
@@ -31,7 +32,16 @@ class Undecayed(Wrapper):
 def undecayed(definition):
     """Returns the definition without its own weight decay; itself if it has none."""
     decays = any(name.split("/")[-1] == "weight_decay" for name in flat(definition, "hyper"))
-    return Undecayed(definition) if decays else definition
+    return Undecayed(_without_l1(definition)) if decays else definition
+
+
+def _without_l1(definition):
+    """Returns the definition without the L1 decay of `decoupled_weight_decay`, which its `exclude` excludes too."""
+    if isinstance(definition, ByName) and "l1" in definition.declarations:  # type: ignore[attr-defined]
+        definition = definition.replace(factors=(), otherwise=0.0)  # type: ignore[attr-defined]
+    changed = {name: _without_l1(inside) for name, inside in definition.children().items()}
+    changed = {name: inside for name, inside in changed.items() if inside is not definition.children()[name]}
+    return definition.replace(**changed) if changed else definition
 
 
 def _without_decay(hyper):

@@ -140,7 +140,8 @@ def decoupled_weight_decay(
             that its rules match.
         times_rate, base_rate, l1, beside: See the class.
         include: The rule, or a list of rules, of the variables that decay. Default None: all.
-        exclude: The rule, or a list of rules, of the variables that do not decay. It overrides the others.
+        exclude: The rule, or a list of rules, of the variables that do not decay, not by l1 either. It overrides the
+            others.
 
     Returns:
         An `everstep.optimizers.DecoupledWeightDecay`.

@@ -1,0 +1,247 @@
+"""The callbacks of every Keras here with bound optimizers: as with stock, or with an error that says what to do."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import small_model
+from everstep.compat.targets import detect
+from everstep.errors import EverstepError, HyperValueError
+from everstep.optimizers import SGD, Adam
+
+NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
+# Each Keras once: from 2.4 on `keras` and `tf.keras` are the same.
+KERASES = sorted(
+    {detect.find(module).base: name for name, module in sorted(NAMED.items()) if hasattr(module, "Sequential")}.values()
+)
+if not KERASES:
+    pytest.skip("no Keras is in this environment", allow_module_level=True)
+
+INPUTS = np.tile(np.random.RandomState(0).randn(4, 3).astype("float32"), (2, 1))  # the second half is the first again
+OUTPUTS = np.tile(np.random.RandomState(1).randn(4, 2).astype("float32"), (2, 1))
+RATE = 0.05
+# All of them train as the rule alone. So does `accumulate` if each half of a batch of stock's is a step.
+DEFINITIONS = {
+    "plain": lambda rule: rule,
+    "accumulate": lambda rule: everstep.accumulate(rule, 2),
+    "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
+    "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
+    "clip": lambda rule: everstep.clip(rule, global_norm=1e6),
+}
+RATES = [name for name in sorted(DEFINITIONS) if name != "partition"]  # it has two, see below
+kerases = pytest.mark.parametrize("name", KERASES if harness.FULL else [KERASES[harness.TURN % len(KERASES)]])
+kinds = pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "ReduceLROnPlateau"], 2))
+definitions = pytest.mark.parametrize("definition", harness.share(sorted(DEFINITIONS), 5))
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+
+
+class Interruption(Exception):
+    """Simulates the end of the process."""
+
+
+def started(name):
+    """Returns a Keras with a new session."""
+    harness.clear_session(NAMED[name])
+    return NAMED[name]
+
+
+def races(keras):
+    """Returns True if stock Adam of this Keras reads its counter at random, see docs/from_native.md."""
+    return detect.find(keras).target.name == "get_updates"
+
+
+def bound(keras, definition, **native):
+    rule = SGD(RATE, momentum=0.9) if races(keras) else Adam(RATE)
+    return DEFINITIONS[definition](rule).bind(keras, **native)
+
+
+def stock(keras, **native):
+    name, more = ("SGD", {"momentum": 0.9}) if races(keras) else ("Adam", native)
+    return small_model.stock_optimizer(keras.optimizers, name, dict(more, learning_rate=RATE))
+
+
+def runs_eagerly(keras):
+    """Returns True to save the time of a trace, where Keras can."""
+    if hasattr(keras, "ops"):
+        return not harness.FULL and keras.config.backend() == "tensorflow"
+    eager = getattr(pytest.importorskip("tensorflow"), "executing_eagerly", lambda: False)()
+    return eager and not harness.FULL and not races(keras)
+
+
+def build(keras, optimizer):
+    layers, model = keras.layers, keras.models.Sequential()
+    more = {}
+    if hasattr(keras, "ops"):
+        model.add(keras.Input((3,)))
+    else:
+        more["input_shape"] = (3,)
+    model.add(layers.Dense(3, name="first", **more))
+    model.add(layers.Dense(2, name="last"))
+    model.compile(optimizer, "mse", **({"run_eagerly": True} if runs_eagerly(keras) else {}))
+    random = np.random.RandomState(2)
+    model.set_weights([random.randn(*weight.shape).astype("float32") for weight in model.get_weights()])
+    return model
+
+
+def fit(model, callbacks=(), epochs=3, batch=8, **more):
+    return model.fit(INPUTS, OUTPUTS, batch_size=batch, epochs=epochs, shuffle=False, verbose=0,
+                     callbacks=list(callbacks), **more)
+
+
+def batch_of(definition):
+    return 4 if definition == "accumulate" else 8
+
+
+def as_stock(keras, definition, make, **more):
+    """Trains stock and ours with the same callbacks; returns both models."""
+    models, histories = [], []
+    for optimizer, batch in [(stock(keras), 8), (bound(keras, definition), batch_of(definition))]:
+        models.append(build(keras, optimizer))
+        histories.append(fit(models[-1], make(keras.callbacks), batch=batch, **more).history)
+    for one, other in zip(*[model.get_weights() for model in models]):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for name in ("lr", "learning_rate"):
+        if name in histories[0] and name in histories[1]:
+            np.testing.assert_allclose(histories[0][name], histories[1][name], rtol=1e-5)
+    return models
+
+
+def callbacks_of_the_rate(callbacks):
+    return {
+        "LearningRateScheduler": callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
+        # With mode="max" a falling loss is a plateau at every epoch.
+        "ReduceLROnPlateau": callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.5, patience=1),
+    }
+
+
+@kerases
+@kinds
+@pytest.mark.parametrize("definition", harness.share(RATES, 4))
+def test_callbacks_of_the_rate(name, kind, definition):
+    as_stock(started(name), definition, lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])
+
+
+def lists_optimizers(keras):
+    """Returns True if the callbacks of this Keras know optimizers that have a list of others."""
+    return "optimizers" in keras.callbacks.LearningRateScheduler.on_epoch_begin.__code__.co_consts
+
+
+@kerases
+@kinds
+def test_callbacks_of_the_rate_of_a_partition(name, kind):
+    """As with Keras's MultiOptimizer, where there is one: every rate. Else an error, before anything is set."""
+    keras = started(name)
+    if lists_optimizers(keras):
+        ours = as_stock(keras, "partition", lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])[1].optimizer
+        rates = [float(np.asarray(branch.learning_rate)) for branch in ours.optimizers]
+        assert rates[0] == rates[1] == float(np.asarray(ours.last_learning_rate)) != RATE
+        assert [branch.name for branch in ours.optimizers] == ["last", "default"]
+        return
+    model = build(keras, bound(keras, "partition"))
+    with pytest.raises((EverstepError, ValueError), match="no one learning rate|must have a .l"):
+        fit(model, [callbacks_of_the_rate(keras.callbacks)[kind]])
+    for rate in (model.optimizer.last_learning_rate, model.optimizer.default_learning_rate):
+        value = np.asarray(rate) if hasattr(keras, "ops") else keras.backend.get_value(rate)
+        assert abs(float(value) - RATE) < 1e-7
+
+
+def test_the_list_of_the_optimizers_of_a_partition():
+    """A schedule shows its present rate, and cannot be set. Other definitions have no list."""
+    if not hasattr(NAMED[KERASES[0]], "ops"):
+        pytest.skip("callbacks of Keras 3 ask for it")
+    keras = started(KERASES[0])
+    rule = everstep.partition({"last": ("last", Adam(everstep.InverseTimeDecay(0.5, rate=1.0)))}, default=Adam(RATE))
+    optimizer = rule.bind(keras)
+    last, default = optimizer.optimizers
+    assert float(np.asarray(last.learning_rate)) == 0.5
+    with pytest.raises(HyperValueError, match="cannot be set"):
+        last.learning_rate = 0.1
+    default.learning_rate = 0.25
+    assert float(np.asarray(optimizer.default_learning_rate)) == 0.25
+    assert not hasattr(Adam().bind(keras), "optimizers")
+
+
+@kerases
+@definitions
+def test_early_stopping(name, definition):
+    def make(callbacks):
+        stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
+        if hasattr(stop, "restore_best_weights"):
+            stop.restore_best_weights = True
+        return [stop]
+
+    as_stock(started(name), definition, make)
+
+
+@kerases
+@definitions
+@pytest.mark.parametrize("whole", harness.share([False, True], 2))
+def test_model_checkpoint(name, definition, whole, tmpdir):
+    keras = started(name)
+    path = str(tmpdir.join("model" + (".keras" if hasattr(keras, "ops") else ".h5") if whole else "model.weights.h5"))
+    checkpoint = keras.callbacks.ModelCheckpoint(path, save_weights_only=not whole)
+    model, batch = build(keras, bound(keras, definition)), batch_of(definition)
+    fit(model, [checkpoint], 2, batch)
+    if whole:
+        resumed = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+        for each in (resumed, model):
+            fit(each, epochs=1, batch=batch)
+    else:
+        resumed = build(keras, bound(keras, definition))
+        resumed.load_weights(path)
+    for one, other in zip(model.get_weights(), resumed.get_weights()):
+        np.testing.assert_array_equal(one, other)
+
+
+@kerases
+@definitions
+def test_backup_and_restore(name, definition, tmpdir):
+    keras = started(name)
+    callbacks = keras.callbacks
+    make = getattr(callbacks, "BackupAndRestore", None)
+    if make is None or not harness.FULL and detect.find(keras).target.name != "optimizer_v2":
+        pytest.skip("this Keras has none, or keras_suite.py tests it")
+    old = hasattr(keras, "ops") and not hasattr(keras.optimizers.SGD(), "_iterations")  # Keras 3.0 forgets the epoch
+
+    def run(*more, **how):
+        models.append(build(keras, bound(keras, definition)))
+        fit(models[-1], more, 4, batch_of(definition), **how)
+
+    def interrupt(epoch, logs=None):
+        if epoch == 2:
+            raise Interruption()
+
+    models, directory = [], str(tmpdir.join("backup"))
+    run()
+    with pytest.raises(Interruption):
+        run(make(directory), callbacks.LambdaCallback(on_epoch_begin=interrupt))
+    run(make(directory), **({"initial_epoch": 2} if old else {}))
+    for one, other in zip(models[0].get_weights(), models[2].get_weights()):
+        np.testing.assert_array_equal(one, other)
+
+
+@kerases
+@definitions
+def test_tensorboard(name, definition, tmpdir):
+    pytest.importorskip("tensorboard")
+    as_stock(started(name), definition, lambda callbacks: [callbacks.TensorBoard(str(tmpdir.join("logs")))])
+    assert tmpdir.join("logs").check()
+
+
+@kerases
+@pytest.mark.parametrize("definition", harness.share([each for each in sorted(DEFINITIONS) if each != "accumulate"], 4))
+def test_swap_averages(name, definition):
+    """Those of Keras itself; `accumulate` refuses them, and those of `moving_average` are for everstep.averaged."""
+    keras = started(name)
+    if not hasattr(keras.callbacks, "SwapEMAWeights"):
+        pytest.skip("this Keras has no SwapEMAWeights")
+    weights, native = [], {"use_ema": True, "ema_momentum": 0.5}
+    for optimizer in (stock(keras, **native), bound(keras, definition, **native)):
+        model = build(keras, optimizer)
+        fit(model, [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)])
+        weights.append(model.get_weights())
+    for one, other in zip(*weights):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
