@@ -32,6 +32,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import DECAY, PARTITIONED, in_parts, keyword, member
@@ -160,6 +161,7 @@ class GetUpdatesTarget(Target):
         Raises:
             StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
         """
+        weights = as_list(weights, StateError, "set_weights takes a list of arrays")
         if len(weights) != len(self.weights):
             raise StateError(
                 "{} has {} weights ({}); got {}{}".format(
