@@ -28,11 +28,6 @@ def _clips_in_minimize_alone(mode):
     return not hasattr(getattr(mode.stock, "SGD", None), "_transform_gradients")
 
 
-def _of_tensorflow_2(mode):
-    """Returns whether TensorFlow has the kernels for complex variables: TF 1 has none."""
-    return any(each.name == "optimizer_v2 eager" for each in MODES)
-
-
 ANY = ("",)
 DIFFERENCES = [
     Difference(
@@ -69,9 +64,7 @@ DIFFERENCES = [
         "a tensor of a graph has no number to set, and stock takes it before its first step alone; it is given to bind",
         None,
     ),
-    Difference(
-        "a complex variable", ("optimizer_v2",), "refused", "definitions compute with real numbers", _of_tensorflow_2
-    ),
+    Difference("a complex variable", ("optimizer_v2",), "refused", "definitions compute with real numbers", None),
 ]  # fmt: skip
 
 
@@ -109,7 +102,7 @@ def test_the_tables_are_long_enough():
 
 
 @pytest.mark.parametrize(
-    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 40)]
+    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 80)]
 )
 def test_a_call(call, mode):
     stock = None if mode.stock is None else outcome(call, mode, ours=False)
@@ -117,7 +110,7 @@ def test_a_call(call, mode):
     verdict, expected = judge(call, stock, ours), difference(call, mode)
     assert not ours.changed, "the refused call changed the variable"
     told = "{}: stock {}, ours {}".format(verdict, "is not there" if stock is None else shown(stock), shown(ours))
-    if expected is not None:
+    if expected is not None and (stock is None or stock.error is None):
         assert verdict == expected.verdict, "the difference is no longer: " + told
     else:
         assert verdict in GOOD[call.right], told
@@ -226,7 +219,7 @@ def test_wrong_boundaries(arguments, error, needle):
 EAGER = [mode for mode in MODES if not mode.graph and mode.target in ("optimizer_v2", "update_step", "keras3")]
 
 
-@pytest.mark.parametrize("mode", EAGER, ids=lambda mode: mode.name)
+@pytest.mark.parametrize("mode", [pytest.param(mode, id=mode.name) for mode in EAGER])
 def test_capture_of_stock_takes_any_iterable(mode):
     world = mode.kind(mode, ours=False)
     optimizer = world.make("Adam", learning_rate=0.5)
