@@ -241,6 +241,9 @@ wrong("lr set to a text", "numpy optimizer_v2", set_to("0.1", "lr"))
 wrong("iterations set to a text", "optimizer_v2 update_step", set_to("1", "iterations"))
 for label, value in [("an int", 1), ("float32", np.float32(0.25)), ("a 0-d array", np.array(0.25))]:
     right("learning_rate set to " + label, "numpy optimizer_v2 update_step keras3", set_to(value))
+for label, value in [("NaN", np.nan), ("a negative number", -0.5), ("many numbers", [0.5, 0.5])]:
+    wrong("learning_rate set to a tensor of " + label, "optimizer_v2 update_step keras3",
+          set_to(From(lambda w, value=value: w.tensor(np.float32(value)))))  # fmt: skip
 right("lr set", "numpy optimizer_v2", set_to(0.25, "lr"))
 right("learning_rate set to a function", "optimizer_v2 keras3", set_to(lambda: 0.25))
 right("learning_rate set to a tensor", "optimizer_v2 update_step keras3", set_to(From(lambda w: w.tensor(0.25))))

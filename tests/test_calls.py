@@ -16,7 +16,7 @@ import everstep
 import harness
 from call_worlds import MODES, judge, outcome
 from calls import CALLS, cells
-from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, VariableError
 from everstep.optimizers import SGD, Adam
 
 # name: a regular expression for the whole name of the call; modes: prefixes of modes; verdict: what `judge` says there;
@@ -48,32 +48,24 @@ DIFFERENCES = [
         None,
     ),
     Difference(
-        "a gradient is (float64|half)",
-        ("tf_train", "optimizer_v2", "update_step"),
-        "silent",
-        "the gradient is cast to the dtype in which rules compute: nothing but rounding is lost",
+        "get_updates, a variable twice", ("get_updates",), "refused", "stock updates it twice in no fixed order", None
+    ),
+    Difference(
+        "learning_rate set to a function",
+        ("optimizer_v2", "keras3"),
+        "refused",
+        "a hyper that was bound as a number stays one, or becomes a native schedule; functions are given to bind",
         None,
     ),
     Difference(
-        "get_updates, a variable twice", ("get_updates",), "refused", "stock updates it twice in no fixed order", None
+        "learning_rate set to a tensor",
+        ("optimizer_v2 session",),
+        "refused",
+        "a tensor of a graph has no number to set, and stock takes it before its first step alone; it is given to bind",
+        None,
     ),
+    Difference("a complex variable", ("optimizer_v2",), "refused", "definitions compute with real numbers", None),
 ]  # fmt: skip
-
-# (calls, modes, room): faults that are mended elsewhere.
-PENDING = [
-    (
-        ".*(pairs are|a gradient is|a gradient of|the second gradient|sparse|a variable is|a SparseTensor).*",
-        ANY,
-        "engine",
-    ),
-    ("a step in another graph|a complex variable|get_slot named by a list", ANY, "engine"),
-    (".*a function .*", ANY, "keras"),
-    ("set_weights.*|iterations set to.*|learning_rate set to a.*|apply of .*", ANY, "keras"),
-    ("exclude_from_weight_decay.*", ANY, "keras"),
-    ("a variable of unknown shape|global_step.*", ("tf_train",), "tf1"),
-    ("(capture|restore) .*", ANY, "state"),
-    ("paths of .*|(load|read_checkpoint|save|write_checkpoint) .*", ("numpy",), "files"),
-]
 
 
 def matches(entry_name, entry_modes, call, mode):
@@ -86,10 +78,6 @@ def difference(call, mode):
         if matches(each.name, each.modes, call, mode) and (each.when is None or each.when(mode)):
             return each
     return None
-
-
-def is_pending(call, mode):
-    return any(matches(name, modes, call, mode) for name, modes, _ in PENDING)
 
 
 GOOD = {False: ("ours", "same", "taken"), True: ("taken", "beyond", "ours", "same")}
@@ -114,17 +102,15 @@ def test_the_tables_are_long_enough():
 
 
 @pytest.mark.parametrize(
-    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 40)]
+    "call, mode", [pytest.param(*each, id="{0.name}-{1.name}".format(*each)) for each in harness.share(cells(), 80)]
 )
 def test_a_call(call, mode):
     stock = None if mode.stock is None else outcome(call, mode, ours=False)
     ours = outcome(call, mode, ours=True)
     verdict, expected = judge(call, stock, ours), difference(call, mode)
-    if is_pending(call, mode):
-        return
     assert not ours.changed, "the refused call changed the variable"
     told = "{}: stock {}, ours {}".format(verdict, "is not there" if stock is None else shown(stock), shown(ours))
-    if expected is not None:
+    if expected is not None and (stock is None or stock.error is None):
         assert verdict == expected.verdict, "the difference is no longer: " + told
     else:
         assert verdict in GOOD[call.right], told
@@ -226,3 +212,59 @@ def test_bounds_as_arrays_of_one_number():
 def test_wrong_boundaries(arguments, error, needle):
     with pytest.raises(error, match=needle):
         everstep.PiecewiseConstantDecay(*arguments)
+
+
+# Variables as any iterable.
+
+EAGER = [mode for mode in MODES if not mode.graph and mode.target in ("optimizer_v2", "update_step", "keras3")]
+
+
+@pytest.mark.parametrize("mode", [pytest.param(mode, id=mode.name) for mode in EAGER])
+def test_capture_of_stock_takes_any_iterable(mode):
+    world = mode.kind(mode, ours=False)
+    optimizer = world.make("Adam", learning_rate=0.5)
+    world.step(optimizer)
+    listed, generated = [everstep.capture(optimizer, v) for v in ([world.w], (v for v in [world.w]))]
+    assert [list(state.slots) for state in (listed, generated)] == [list(listed.slots)] * 2
+    for slot, value in listed.to_dict()["slots"].popitem()[1].items():
+        assert (value == generated.to_dict()["slots"].popitem()[1][slot]).all()
+    for wrong in (None, 3, "w"):
+        with pytest.raises(VariableError, match="variables are a list of arrays or variables"):
+            everstep.capture(optimizer, wrong)
+
+
+def test_averages_take_any_iterable():
+    weights = np.ones(2)
+    optimizer = everstep.moving_average(SGD(0.5), 0.5).bind(np)
+    for _ in range(2):
+        optimizer.apply_gradients([(np.ones(2), weights)])
+    trained = weights.copy()
+    with everstep.averaged(optimizer, (each for each in [weights])):
+        average = weights.copy()
+        assert (average != trained).all()
+    assert (weights == trained).all()
+    everstep.assign_averages(optimizer, {"weights": weights}.values())
+    assert (weights == average).all()
+
+
+def test_a_set_has_no_order():
+    class Weights(np.ndarray):
+        __hash__ = object.__hash__
+
+    weights = np.ones(2).view(Weights)
+    optimizer = Adam(0.5).bind(np)
+    optimizer.apply_gradients([(np.ones(2), weights)])
+    assert everstep.capture(optimizer, [weights]).ordered and not everstep.capture(optimizer, {weights}).ordered
+
+
+def test_an_error_inside_of_a_callable_is_its_own():
+    def rate():
+        return len(3)
+
+    optimizer, weights = SGD(rate).bind(np), np.ones(2)
+    for way in APIS:
+        if way.target in ("optimizer_v2", "update_step", "keras3"):
+            with pytest.raises(TypeError, match="has no len"):
+                SGD(rate).bind(way.module).call_hyper("learning_rate", rate)
+    with pytest.raises(HyperTypeError, match="len"):  # NumPy reads it where it reads numbers
+        optimizer.apply_gradients([(np.ones(2), weights)])

@@ -17,6 +17,15 @@ class TensorFlowGradients(Backend):
     tf = None  # type: Any  # TensorFlowBackend sets it
     _eager_class = None  # type: Any  # the class of eager tensors
 
+    def gradient(self, value, dtype):
+        if isinstance(value, self.tf.Tensor):
+            return value
+        if isinstance(value, self.tf.SparseTensor):
+            return None
+        if isinstance(getattr(value, "dtype", None), str):  # a variable of Keras 3
+            return self.tf.convert_to_tensor(value)
+        return super(TensorFlowGradients, self).gradient(value, dtype)
+
     def is_foreign(self, value):
         if isinstance(value, self.tf.Tensor):
             if self.eager:

@@ -14,9 +14,25 @@ from everstep.optimizers.contract.checks import SIXTEEN_BITS, compute_dtype, is_
 _FLOATS = SIXTEEN_BITS | frozenset(["float32", "float64"])
 
 
+def as_list(values, error, needed):
+    """Returns the values of an iterable, but not of a tensor, as a list.
+
+    Args:
+        error: the class to raise for anything else.
+        needed: what should have been given, as the start of the message.
+    """
+    try:
+        iterator = None if is_tensor(values) and not isinstance(values, np.ndarray) else iter(values)
+    except TypeError:
+        iterator = None
+    if iterator is None:
+        raise error("{}; got {!r}".format(needed, values))
+    return list(iterator)
+
+
 def as_pairs(grads_and_vars):
     """Returns a list of (gradient, variable) tuples. Raises GradientError for anything else."""
-    pairs = list(grads_and_vars)
+    pairs = as_list(grads_and_vars, GradientError, "a step takes a list of (gradient, variable) pairs")
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise GradientError("a step takes pairs of a gradient and its variable; got {!r}".format(pair))

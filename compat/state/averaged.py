@@ -5,7 +5,7 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.engine import fast_forward
-from everstep.compat.state.live import open_access
+from everstep.compat.state.live import as_variables, open_access
 from everstep.compat.state.unwrapping import unwrapped
 from everstep.errors import StateError
 from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
@@ -40,7 +40,7 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
     """
 
     def __init__(self, optimizer, variables, session=None):
-        self._arguments = unwrapped(optimizer), variables, session
+        self._arguments = unwrapped(optimizer), as_variables(variables), session
         self._before = self._updates = None
 
     def __enter__(self):

@@ -29,7 +29,7 @@ def capture(optimizer, variables, session=None, weights=False):
             start with. Or a stock optimizer that has trained: its state is of the definition that
             `everstep.from_native` makes of it. LossScaleOptimizers and Horovod's wrappers are looked into; the
             scale is `state.loss_scale`.
-        variables: all variables that it trains: a list, or {name: variable}. Variables in a list keep their own names,
+        variables: all variables that it trains: an iterable, or {name: variable}. Else variables keep their own names,
             without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
             position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of
             standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.

@@ -12,6 +12,7 @@ from everstep.compat.state import bundle, bundle_index, identify, keras_h5, kera
 from everstep.compat.state.matching import Match, expand_name, parse_rename
 from everstep.compat.state.native_file import Handle, as_file_errors
 from everstep.compat.state.open_file import as_path
+from everstep.compat.state.replacing import write_errors
 from everstep.compat.state.state import State
 from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
 
@@ -152,7 +153,9 @@ def write_checkpoint(
             where.
         UnsupportedError: this format cannot be written here. The message says what to do instead.
     """
-    moved, path = moved or (lambda count: None), as_path(path)
+    moved = moved or (lambda count: None)
+    with write_errors(path):
+        path = as_path(path)
     if not isinstance(state, State):
         raise StateError("write_checkpoint takes an everstep.State; got {!r}".format(state))
     if format not in FORMATS:

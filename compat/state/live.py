@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.variable_view import agree, is_known
 from everstep.compat.state.values import TEXT, bfloat16_to_float32
 from everstep.compat.targets.base import Target
@@ -26,8 +27,20 @@ def open_access(optimizer, variables, session):
 
 
 def is_ordered(variables):
-    """Returns False for a dictionary of a Python whose dictionaries have no order."""
+    """Returns False for a set, and for a dictionary of a Python whose dictionaries have no order."""
+    if isinstance(variables, (set, frozenset)):
+        return False
     return type(variables) is not dict or sys.version_info >= (3, 6)
+
+
+def as_variables(variables):
+    """Returns a dictionary as it is, and any other iterable of variables as a list. Raises VariableError."""
+    if isinstance(variables, dict):
+        return variables
+    needed = "variables are a list of arrays or variables, or {name: variable}"
+    if isinstance(variables, TEXT + (bytes, np.ndarray)):
+        raise VariableError("{}; got {!r}".format(needed, variables))
+    return as_list(variables, VariableError, needed)
 
 
 def _parts_by_whole(optimizer, variables):
@@ -38,12 +51,7 @@ def _parts_by_whole(optimizer, variables):
             "everstep.from_native makes a definition of a stock optimizer, everstep.read_checkpoint a state of its "
             "files".format(optimizer)
         )
-    if not isinstance(variables, (dict, list, tuple)):
-        raise VariableError(
-            "variables are a list of arrays or variables, or {{name: variable}}; got {}".format(
-                type(variables).__name__
-            )
-        )
+    variables = as_variables(variables)
     named_variables = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
     parts_by_whole, seen = OrderedDict(), set()
     for name, variable in named_variables:

@@ -10,7 +10,7 @@ import numpy as np
 
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.state.live import is_ordered
+from everstep.compat.state.live import as_variables, is_ordered
 from everstep.compat.state.native_file import Handle, NativeFile, numbered
 from everstep.compat.state.reading import to_state
 from everstep.compat.state.values import TEXT, bfloat16_to_float32
@@ -101,9 +101,7 @@ def _keras_session(optimizer, variables):
 
 def _named(variables):
     """Returns {name: variable}."""
-    if not isinstance(variables, (dict, list, tuple)):
-        raise VariableError("variables are a list of variables, or {{name: variable}}; got {}".format(
-            type(variables).__name__))
+    variables = as_variables(variables)
     if not isinstance(variables, dict):
         names = [getattr(each, "path", None) or str(getattr(each, "name", "")).split(":")[0] for each in variables]
         variables = OrderedDict(zip(numbered(names), variables))

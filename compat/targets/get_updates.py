@@ -32,6 +32,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, keyword, member
@@ -160,6 +161,7 @@ class GetUpdatesTarget(Target):
         Raises:
             StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
         """
+        weights = as_list(weights, StateError, "set_weights takes a list of arrays")
         if len(weights) != len(self.weights):
             raise StateError(
                 "{} has {} weights ({}); got {}{}".format(
@@ -201,6 +203,13 @@ class GetUpdatesTarget(Target):
 
     def get_gradients(self, loss, params):
         """Returns the gradients, clipped. Sparse gradients stay sparse."""
+        return self._in_graph(self._get_gradients)(loss, params)
+
+    def _in_graph(self, function):
+        """Returns a function that enters the Keras graph: under TF 2, of Keras 2.3 and newer."""
+        return getattr(self._keras, "symbolic", lambda plain: plain)(function)
+
+    def _get_gradients(self, loss, params):
         grads = check_connected(self._gradients_of(self.scale_loss(loss), params), params)
         grads = [grad for grad, _ in self.check_grads(list(zip(grads, params)))] if params else []
         bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
@@ -217,8 +226,7 @@ class GetUpdatesTarget(Target):
             self._check_arguments(loss, params)
             self.check_first(params)
             self.check_repeat(params)
-            symbolic = getattr(self._keras, "symbolic", None)  # Keras 2.3 and newer: enters the Keras graph under TF 2
-            return symbolic(self._get_updates)(loss, params) if symbolic else self._get_updates(loss, params)
+            return self._in_graph(self._get_updates)(loss, params)
 
     def _get_updates(self, loss, params):
         self.updates = self.failing_updates(params)

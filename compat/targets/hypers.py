@@ -2,11 +2,12 @@
 from __future__ import absolute_import, division, print_function
 
 import functools
+import sys
 from collections import OrderedDict
 
 import numpy as np
 
-from everstep.errors import DefinitionError, HyperValueError, UnsupportedMemberError
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedMemberError
 from everstep.optimizers.contract import Schedule, flat, is_tensor, with_hypers
 from everstep.optimizers.contract.checks import check_number
 
@@ -40,8 +41,7 @@ class Hypers(object):
                 "with a number to set it".format(type(self).__name__, name, kind)
             )
         owner, declaration = self.hyper_declarations()[name]
-        if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
-            value = value.item()
+        value = _number_of(value) if is_tensor(value) else value
         checked = declaration.check(type(owner).__name__, value)
         if not isinstance(checked, float):
             raise HyperValueError("{}.{} can be set to a number; got {!r}".format(type(self).__name__, name, value))
@@ -63,7 +63,16 @@ class Hypers(object):
 
     def call_hyper(self, name, function):
         """Returns what a callable hyper gives; raises HyperTypeError unless it is a number or a scalar tensor."""
-        value = function()
+        try:
+            value = function()
+        except TypeError as error:
+            if sys.exc_info()[2].tb_next is not None:  # raised inside of the function
+                raise
+            raise HyperTypeError(
+                "{}.{} takes a callable without arguments; {!r} cannot be called so: {}".format(
+                    type(self).__name__, name, function, error
+                )
+            )
         what = "{}.{}, a callable that returns {!r},".format(type(self).__name__, name, value)
         if is_tensor(value):
             self.hyper_declarations()[name][1].check_tensor(what, value)
@@ -129,6 +138,15 @@ class Hypers(object):
                 )
             )
         return None
+
+
+def _number_of(tensor):
+    """Returns the number in an array or tensor; itself if it has none yet, or many."""
+    try:
+        array = np.asarray(tensor)
+    except Exception:  # a traced tensor; each framework has its own error
+        return tensor
+    return array.item() if array.ndim == 0 else tensor
 
 
 def is_off(value):

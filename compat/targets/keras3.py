@@ -41,7 +41,7 @@ import numpy as np
 from everstep.compat.backends.base import END
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.pairs import as_pairs, check_rows
+from everstep.compat.engine.pairs import as_list, as_pairs, check_rows
 from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member
@@ -50,7 +50,7 @@ from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
 from everstep.compat.targets.since_v2 import module_of
 from everstep.compat.targets.stock_members import StockMember, branches
-from everstep.errors import GradientError, StateError, UnsupportedError, VariableError
+from everstep.errors import GradientError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 
 _PREFIX = PACKAGE + ">"
@@ -209,7 +209,9 @@ class Keras3Target(NewStyleTarget):
         if self._is_built():
             super(Keras3Target, self).set_weights(weights)
         else:  # the HDF5 loader calls this before `build`, then closes the file
-            self.__dict__["_waiting"] = [np.asarray(weight) for weight in weights]
+            self.__dict__["_waiting"] = [
+                np.asarray(weight) for weight in as_list(weights, SlotError, "set_weights takes a list of arrays")
+            ]
 
     def unwrap(self, variable):
         """Returns the native variable that the backend works on: on TensorFlow, the tf.Variable of a Keras variable."""
@@ -267,7 +269,7 @@ class Keras3Target(NewStyleTarget):
 
     def apply(self, grads, trainable_variables=None):
         """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
-        grads = [self.backend.dense(grad) for grad in grads]
+        grads = [self.backend.dense(grad) for grad in as_list(grads, GradientError, "apply takes a list of gradients")]
         if not grads:  # a model with nothing to train
             return
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)

@@ -11,6 +11,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.construction import Unsupported, member
@@ -236,7 +237,7 @@ class NewStyleTarget(SinceV2Target):
             raise NotBuiltError(
                 "{} has no slots yet; call build(trainable_variables) before set_weights".format(type(self).__name__)
             )
-        self._give(list(weights))
+        self._give(as_list(weights, SlotError, "set_weights takes a list of arrays"))
 
     def load_own_variables(self, store):
         """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.

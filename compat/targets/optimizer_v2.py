@@ -42,7 +42,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
+from everstep.compat.engine.pairs import as_list, as_pairs, check_rows, with_gradients
 from everstep.compat.engine.step import counters, engine_slots
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, in_parts
 from everstep.compat.targets.hypers import attribute
@@ -283,6 +283,7 @@ class OptimizerV2Target(SinceV2Target):
             SlotError: the number of weights or a shape differs. It is not a ValueError: Keras's `load_model` catches
                 that, logs a line and continues with a fresh optimizer.
         """
+        weights = as_list(weights, SlotError, "set_weights takes a list of arrays")
         shapes = [np.shape(weight) for weight in weights]
         expected = [self.backend.shape(weight) for weight in self.weights]
         if shapes != expected:

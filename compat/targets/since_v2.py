@@ -55,6 +55,11 @@ class SinceV2Target(Target):
             self.check_hyper(name, self.given_hyper(name))
         self.__dict__["definition"] = self.definition_with(name, schedule)
 
+    def __setattr__(self, name, value):
+        if name == "iterations" and not hasattr(value, "assign_add"):
+            raise HyperTypeError("iterations is the variable that counts updates; got {!r}".format(value))
+        super(SinceV2Target, self).__setattr__(name, value)
+
     def update(self, variable, function, grad):
         tf = self.backend.tf
         if self.backend.eager and self.backend.without_strategy():

@@ -12,6 +12,7 @@ from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
 from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import Definition, Variable, defines, flat, is_tensor
+from everstep.optimizers.contract.checks import TEXT
 
 # The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
 Place = namedtuple("Place", "slices whole")
@@ -149,7 +150,7 @@ class Stepping(Hypers):
 
     def require_slot(self, variable, name):
         """Returns the variable that holds a slot, or raises SlotError."""
-        slot = self.find_slot(variable, name)
+        slot = self.find_slot(variable, name) if isinstance(name, TEXT) else None
         if slot is None:
             raise SlotError(
                 "{} has no slot {!r} of {}; it has {} {}".format(

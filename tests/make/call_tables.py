@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from call_worlds import judge, outcome  # noqa: E402
 from calls import cells  # noqa: E402
-from test_calls import difference, is_pending, shown  # noqa: E402
+from test_calls import difference, shown  # noqa: E402
 
 WRONG = ("ours", "same", "taken", "foreign", "silent")
 RIGHT = ("taken", "beyond", "refused", "differs")
@@ -34,7 +34,7 @@ def main(text=""):
         counts.setdefault((mode.name, call.right), collections.Counter())[verdict] += 1
         if verdict in BAD:
             reason = difference(call, mode)
-            reason = reason.reason if reason else "pending" if is_pending(call, mode) else "NO REASON"
+            reason = reason.reason if reason else "NO REASON"
             listed.setdefault((verdict, call.name, reason), []).append(mode.name)
         if text:
             print(verdict, mode.name, call.name, stock and shown(stock)[:300], shown(ours)[:300], sep=" | ")
