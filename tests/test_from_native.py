@@ -313,8 +313,11 @@ FUNCTIONS = {  # arguments of which OptimizerV2 takes functions; its config hold
 
 
 def halving():
-    """Returns a function that gives 0.1, and 0.05 once `calls` is set."""
-    rate = lambda: 0.05 if rate.late else 0.1  # noqa: E731
+    """Returns a function that gives 0.1, and 0.05 once `late` is set."""
+
+    def rate():
+        return 0.05 if rate.late else 0.1
+
     rate.late = False
     return rate
 

@@ -113,15 +113,16 @@ def _checked(backend, grad, variable, any_float):
 
 
 def _as_value(backend, grad, name, dtype):
-    slices = backend.slices(backend.local(grad))
+    local = backend.local(grad)
+    slices = backend.slices(local)
     if slices is None:
-        value = backend.gradient(grad, dtype)
+        value = backend.gradient(local, dtype)
         if value is None:
             raise GradientError(
                 "the gradient of {} is {!r}; needed is a tensor, a list or array of numbers, or IndexedSlices of the "
                 "module that is trained with".format(name, grad)
             )
-        return value
+        return value if local is grad else grad  # one value for each replica
     values, indices = slices
     if all(is_tensor(part) and not isinstance(part, np.ndarray) for part in slices):
         return grad
