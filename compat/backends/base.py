@@ -164,6 +164,10 @@ class Backend(object):
         array = numbers_of(value)
         return None if array is None else self.constant(array, dtype)
 
+    def surely_fits(self, grad, variable):
+        """Returns whether this is the usual gradient of eager code, which needs no other check. Called at every step."""
+        return False
+
     def is_foreign(self, value):
         """Returns whether a value or variable belongs to another graph than the code that runs."""
         return False

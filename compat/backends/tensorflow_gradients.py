@@ -26,6 +26,12 @@ class TensorFlowGradients(Backend):
             return self.tf.convert_to_tensor(value)
         return super(TensorFlowGradients, self).gradient(value, dtype)
 
+    def surely_fits(self, grad, variable):
+        if type(grad) is not self._eager_class or getattr(variable, "_in_graph_mode", True) or not self.eager:
+            return False
+        dtype = grad.dtype
+        return dtype is variable.dtype and dtype.is_floating and grad.shape == variable.shape
+
     def is_foreign(self, value):
         if isinstance(value, self.tf.Tensor):
             if self.eager:

@@ -76,8 +76,8 @@ def _name(variable):
 
 def _checked(backend, grad, variable, any_float):
     """Returns one gradient as a value of the backend; None for None."""
-    if grad is None:
-        return None
+    if grad is None or backend.surely_fits(grad, variable):
+        return grad
     name, dtype = _name(variable), backend.dtype(variable)
     if dtype not in _FLOATS:
         raise GradientError("{} is of dtype {}; only real floating-point variables are trained".format(name, dtype))

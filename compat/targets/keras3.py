@@ -337,7 +337,7 @@ class Keras3Target(NewStyleTarget):
 
     def _take_list(self, pairs):
         """Runs the engine's step on all pairs."""
-        step = Step(self, list(pairs))
+        step = Step(self, list(pairs), checked=False)  # `apply` checked them
         step.run()
         self.__dict__["_applied"] = step.predicate
 

@@ -386,7 +386,7 @@ class OptimizerV2Target(SinceV2Target):
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
         pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
         with self.backend.tf.name_scope(name or self._name):
-            operations = self.take_step(pairs)
+            operations = self.take_step(pairs, checked=not self._variables_of_call)  # `apply_gradients` checks too
         return self.iterations if self.backend.eager else self.backend.tf.group(*operations)
 
     # Clipping. TF 2.4 and newer clip in `apply_gradients`, after the sum over replicas. Before, some versions clip only

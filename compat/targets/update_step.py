@@ -161,7 +161,7 @@ class UpdateStepTarget(NewStyleTarget):
     def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
         """Runs the engine's step on all pairs. The base class calls this across replicas."""
         pairs = list(grads_and_vars)
-        self.take_step(pairs)
+        self.take_step(pairs, checked=False)  # `apply_gradients` checked them
         if self.use_ema:
             self._average([variable for _, variable in pairs])
         return self.iterations
