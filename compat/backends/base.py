@@ -165,7 +165,7 @@ class Backend(object):
         return None if array is None else self.constant(array, dtype)
 
     def surely_fits(self, grad, variable):
-        """Returns whether this is the usual gradient of eager code, which needs no other check. Called at every step."""
+        """Returns whether this is the usual gradient of eager code, which needs no other check. Every step asks."""
         return False
 
     def is_foreign(self, value):
