@@ -242,9 +242,10 @@ def reads_slot(name):
 
 def trains(definition):
     def call(world):
-        if not hasattr(definition().bind(world.module), "apply_gradients"):  # get_updates
-            loss = importlib.import_module("tensorflow").reduce_sum(world.w)
-            definition().bind(world.module).get_updates(loss, [world.w])
+        if isinstance(world, Function):
+            K = world.module.backend
+            symbolic = getattr(K, "symbolic", lambda function: function)  # from Keras 2.3 on
+            symbolic(lambda: world.updates(K.sum(world.w), [world.w], definition()))()
         world.apply([(world.array(GRAD), world.w)], definition())
 
     return call

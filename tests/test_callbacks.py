@@ -227,7 +227,12 @@ def test_backup_and_restore(name, definition, tmpdir):
 @definitions
 def test_tensorboard(name, definition, tmpdir):
     pytest.importorskip("tensorboard")
-    as_stock(started(name), definition, lambda callbacks: [callbacks.TensorBoard(str(tmpdir.join("logs")))])
+    try:
+        as_stock(started(name), definition, lambda callbacks: [callbacks.TensorBoard(str(tmpdir.join("logs")))])
+    except AttributeError as error:
+        if "_get_distribution_strategy" in str(error):
+            pytest.skip("TF 2.1 asks this of Keras 2.3: https://github.com/tensorflow/tensorflow/pull/34870")
+        raise
     assert tmpdir.join("logs").check()
 
 

@@ -735,7 +735,7 @@ SPARSE_ROWS = [3, 1, 3]  # one of them comes twice
 
 def trained_on(definition, grad, jitted, **native):
     start = np.linspace(0.2, 0.8, 10).reshape(5, 2).astype("float32")
-    weight, optimizer = keras.Variable(start), definition.bind(keras, **native)
+    weight, optimizer = keras.Variable(start, name="w"), definition.bind(keras, **native)  # noise depends on the name
     optimizer.build([weight])
     if not jitted:
         for _ in range(3):
