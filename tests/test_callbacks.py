@@ -35,7 +35,7 @@ kerases = pytest.mark.parametrize("name", KERASES if harness.FULL else [KERASES[
 kinds = pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "ReduceLROnPlateau"], 2))
 definitions = pytest.mark.parametrize("definition", harness.share(sorted(DEFINITIONS), 5))
 
-pytestmark = pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")]
 
 
 class Interruption(Exception):

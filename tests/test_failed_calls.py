@@ -16,6 +16,8 @@ from everstep.errors import EverstepError, GradientError, RuleError, VariableErr
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
 from harness import DENSE, SPARSE, GetUpdatesRun, GraphRun, all_ways, framework_ways, rotate, share, way_name
 
+pytestmark = pytest.mark.shared
+
 START = {"a": np.arange(6, dtype="float32").reshape(3, 2) + 1, "b": np.arange(10, dtype="float32").reshape(5, 2) + 1}
 STEPS = [{name: np.full(value.shape, scale, "float32") for name, value in START.items()} for scale in (1.0, -0.5, 2.0)]
 

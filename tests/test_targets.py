@@ -329,8 +329,8 @@ def on_complex(module):
         variable = keras.Variable(zeros, dtype="complex64")
         return optimizer.apply_gradients([(keras.ops.convert_to_tensor(zeros), variable)])
     if not hasattr(optimizer, "apply_gradients"):
-        variable = tf.Variable(zeros)
-        return optimizer.get_updates(v1().reduce_sum(v1().abs(variable)), [variable])
+        variable, symbolic = tf.Variable(zeros), getattr(module.backend, "symbolic", lambda function: function)
+        return symbolic(lambda: optimizer.get_updates(v1().reduce_sum(v1().abs(variable)), [variable]))()
     if getattr(tf, "executing_eagerly", lambda: False)():
         return optimizer.apply_gradients([(tf.constant(zeros), tf.Variable(zeros))])
     with v1().Graph().as_default():

@@ -12,6 +12,7 @@ from everstep.optimizers import SGD, Adam, DiffGrad
 
 tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
+pytestmark = pytest.mark.shared
 
 START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
 IDS = np.array([[0, 1], [1, 1], [3, 0]])
