@@ -101,6 +101,8 @@ class Api(object):
     def stock(self, name, *arguments, **more):
         """Creates a native optimizer. The keras packages 2.6 to 2.8 do not export its class."""
         optimizers = getattr(self.module, "optimizers", self.module)
+        if self.target == "update_step" and not hasattr(optimizers, name):
+            optimizers = optimizers.experimental  # AdamW in TF 2.11
         return (getattr(optimizers, name, None) or type(optimizers.get(name.lower())))(*arguments, **more)
 
     def ours_and_stock(self, rule, **native):
