@@ -201,7 +201,7 @@ def _of_bound(optimizer):
     rule, config = with_hypers(optimizer.definition, live), optimizer._present_native()
     for name in _BOUND_BESIDE:
         config[name] = getattr(optimizer, name, None)
-    migration = _Migration(_Bound(optimizer.target), config, optimizer)
+    migration = _Migration(_Bound(optimizer.target, ()), config, optimizer)
     exclude = [(each, 0.0) for each in migration._not_decayed()]
     if exclude and undecayed(rule) is not rule:
         if isinstance(rule, Decoupled):
@@ -229,7 +229,7 @@ def _of_config(serialized, api):
     return entry_named(target, serialized["class_name"].split(">")[-1]), dict(serialized["config"]), None
 
 
-_Bound = namedtuple("_Bound", "target")  # what `_Migration.wrapped` needs of an entry
+_Bound = namedtuple("_Bound", "target names")  # what `_Migration.wrapped` needs of an entry
 
 
 class _Migration(object):
@@ -259,9 +259,10 @@ class _Migration(object):
         config = self.config
         decay, exclude = config.get("weight_decay"), self._not_decayed()
         times_rate = getattr(rule, "decay_times_rate", True)
+        is_own = isinstance(rule, Decoupled) or "weight_decay" in self.entry.names
         if decay and exclude and isinstance(rule, Decoupled):
-            rule = _without_decay(rule)
-        if decay and not isinstance(rule, Decoupled):
+            rule, is_own = _without_decay(rule), False
+        if decay and not is_own:
             rule = decoupled_weight_decay(rule, decay, times_rate, exclude=exclude)
         if config.get("use_ema"):
             rule = self._averaged(rule)
