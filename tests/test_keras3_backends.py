@@ -648,6 +648,10 @@ class Line(object):
 @pytest.mark.parametrize("way", ["eager", "function", "xla"])
 @pytest.mark.parametrize("native", [{}, {"weight_decay": 0.1, "clipnorm": 0.5, "use_ema": True}], ids=["plain", "all"])
 def test_tf_variables_as_stock(way, native):
+    try:
+        keras.optimizers.Adam().build([tf.Variable([1.0])])
+    except AttributeError:
+        pytest.skip("stock of Keras 3.0 reads .path of each variable, which a tf.Variable lacks")
     results = []
     for optimizer in (Adam(0.1).bind(keras, **native), keras.optimizers.Adam(0.1, **native)):
         line = Line()
