@@ -165,14 +165,15 @@ def made_with(hyper, value):
     return call
 
 
-for label, value, where in WRONG_HYPERS:
-    wrong("learning_rate is " + label, where, made_with("learning_rate", value))
-for label, value, where in WRONG_HYPERS[::2]:
-    wrong("momentum is " + label, where, made_with("momentum", value))
-for label, value, where in WRONG_HYPERS[1::2]:
-    wrong("beta_1 is " + label, where, made_with("beta_1", value))
-for label, value, where in WRONG_HYPERS[::3]:
-    wrong("epsilon is " + label, where, made_with("epsilon", value))
+def each_hyper(add, values):
+    """Adds a call for each value as the learning rate, and for some of them as another hyper."""
+    some = ("momentum", values[::2]), ("beta_1", values[1::2]), ("epsilon", values[::3])
+    for hyper, values_of_hyper in (("learning_rate", values),) + some:
+        for label, value, where in values_of_hyper:
+            add("{} is {}".format(hyper, label), where, made_with(hyper, value))
+
+
+each_hyper(wrong, WRONG_HYPERS)
 wrong("momentum above 1", ALL, made_with("momentum", 1.5))
 wrong("beta_1 above 1", ALL, made_with("beta_1", 1.5))
 wrong("amsgrad is a text", "numpy " + KERAS, lambda w: w.step(w.make("Adam", amsgrad="yes")))
@@ -211,14 +212,7 @@ RIGHT_HYPERS = [
     ),
 ]
 
-for label, value, where in RIGHT_HYPERS:
-    right("learning_rate is " + label, where, made_with("learning_rate", value))
-for label, value, where in RIGHT_HYPERS[::2]:
-    right("momentum is " + label, where, made_with("momentum", value))
-for label, value, where in RIGHT_HYPERS[1::2]:
-    right("beta_1 is " + label, where, made_with("beta_1", value))
-for label, value, where in RIGHT_HYPERS[::3]:
-    right("epsilon is " + label, where, made_with("epsilon", value))
+each_hyper(right, RIGHT_HYPERS)
 
 
 # Setting a hyper later.

@@ -9,6 +9,7 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import gc
 import importlib
+import inspect
 import os
 import shutil
 import sys
@@ -37,6 +38,12 @@ def way_name(way):
 
 
 _kept = []  # old sessions, kept until their callables are collected
+
+
+def arguments_of(function):
+    """Returns the names of a function's arguments, those that are by keyword alone last."""
+    spec = (getattr(inspect, "getfullargspec", None) or inspect.getargspec)(function)  # the latter on Python 2.7
+    return list(spec.args) + list(getattr(spec, "kwonlyargs", ()))
 
 
 def clear_session(keras):

@@ -4,8 +4,6 @@ Compared with the same fit without XLA. The tests of Keras 3 on JAX are jitted a
 """
 from __future__ import absolute_import, division, print_function
 
-import inspect
-
 import numpy as np
 import pytest
 
@@ -27,8 +25,7 @@ def kerases():
         for name, module in modules if target in ("optimizer_v2", "update_step", "keras3") else ():
             keras = keras_suite.package_of(name, module)
             on_tensorflow = target != "keras3" or keras.backend.backend() == "tensorflow"
-            arguments_of = getattr(inspect, "getfullargspec", None) or inspect.getargspec  # the latter on Python 2.7
-            if on_tensorflow and "jit_compile" in arguments_of(keras.Model.compile).args:
+            if on_tensorflow and "jit_compile" in harness.arguments_of(keras.Model.compile):
                 found.append((name, keras, module))
     return found
 

@@ -651,6 +651,7 @@ def test_tf_variables_as_stock(way, native):
     try:
         keras.optimizers.Adam().build([Line().w])
     except ValueError:
+        # https://github.com/keras-team/keras/blob/v3.0.5/keras/backend/common/variables.py
         pytest.skip("stock of Keras 3.0 refuses the / in the name of a tf.Module's variable")
     results = []
     for optimizer in (Adam(0.1).bind(keras, **native), keras.optimizers.Adam(0.1, **native)):

@@ -7,7 +7,6 @@ give. `pytest -s tests/test_members.py` prints the counts.
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-import inspect
 import itertools
 import warnings
 from collections import OrderedDict, namedtuple
@@ -20,7 +19,7 @@ import everstep
 from everstep.compat.targets import detect
 from everstep.errors import DefinitionError, EverstepError
 from everstep.optimizers import SGD, Adam
-from harness import DENSE, GraphRun, all_ways, share
+from harness import DENSE, GraphRun, all_ways, arguments_of, share
 
 START = {"w": np.arange(6, dtype="float32").reshape(3, 2) + 1, "x": np.array([0.5, -1, 2, 4], "float32")}
 KINDS = {"w": DENSE, "x": DENSE}
@@ -591,8 +590,7 @@ KEYWORDS_REFUSED = {
 
 
 def arguments(function):
-    spec = getattr(inspect, "getfullargspec", getattr(inspect, "getargspec", None))(function)
-    return list(spec.args[1:]) + list(getattr(spec, "kwonlyargs", ()))
+    return arguments_of(function)[1:]
 
 
 @pytest.mark.parametrize("label, pair", cases(6))

@@ -255,17 +255,14 @@ def test_config_of_wrappers_and_schedules():
 
 @pytest.mark.parametrize("definition", [Adam(0.001), everstep.accumulate(SGD(0.1), 2)], ids=["Adam", "Accumulate"])
 def test_serialize_and_deserialize(definition):
-    legacy = {"use_legacy_format": True} if "use_legacy_format" in str(_arguments(keras.optimizers.serialize)) else {}
+    takes_format = "use_legacy_format" in harness.arguments_of(keras.optimizers.serialize)
+    legacy = {"use_legacy_format": True} if takes_format else {}
     data = json.loads(json.dumps(keras.optimizers.serialize(definition.bind(MODULE), **legacy)))
     copy = keras.optimizers.deserialize(data, custom_objects=everstep.custom_objects(MODULE), **legacy)
     assert copy.definition == definition
     with harness.unregistered(MODULE), pytest.raises((TypeError, ValueError)):
         keras.optimizers.deserialize(data, **legacy)
     assert keras.optimizers.deserialize(data, **legacy).definition == definition
-
-
-def _arguments(function):
-    return (getattr(inspect, "getfullargspec", None) or inspect.getargspec)(function)
 
 
 # Files: saving and loading after 10 of 20 steps changes nothing, bit for bit, in each format.

@@ -28,8 +28,7 @@ def stock_class(way, place=0):
 
 
 def rate_name(stock):
-    listed = getattr(inspect, "getfullargspec", None) or inspect.getargspec
-    return "lr" if "lr" in listed(stock.__init__).args else "learning_rate"
+    return "lr" if "lr" in harness.arguments_of(stock.__init__) else "learning_rate"
 
 
 def weights(way, make):

@@ -15,7 +15,7 @@ def numbers_of(value):
     return array if array.dtype.kind in "fiu" or array.dtype.name == "bfloat16" else None
 
 
-def check_rows(rows, count, name):
+def check_row_numbers(rows, count, name):
     """Raises GradientError if a variable of `count` rows lacks one of some rows, an array. `name` is the variable's."""
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         missing = rows[(rows < 0) | (rows >= count)].reshape(-1)[0]

@@ -6,7 +6,7 @@ import contextlib
 import numpy as np
 
 from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
-from everstep.compat.backends.gradient_values import check_rows, numbers_of
+from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -142,7 +142,7 @@ class NumpyBackend(Backend):
         return IndexedSlices(values, self.cast(rows, "int64"))
 
     def existing_rows(self, rows, variable, name):
-        check_rows(rows, len(variable), name)
+        check_row_numbers(rows, len(variable), name)
         return rows
 
     def no_rows(self, variable):

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.base import Backend
-from everstep.compat.backends.gradient_values import check_rows, numbers_of
+from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -94,7 +94,7 @@ class TensorFlowGradients(Backend):
     def existing_rows(self, rows, variable, name):
         count = self.rows_of(variable)
         if self.eager:
-            check_rows(rows.numpy(), int(count), name)
+            check_row_numbers(rows.numpy(), int(count), name)
             return rows
         # Of no rows the smallest is the largest number there is, and the other way round: that passes.
         smallest, largest = (

@@ -18,6 +18,8 @@ from everstep.errors import FileError
 _FOOTER_SIZE, TABLE_END, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
 _MAX_KEY, _MAX_RANK, _MAX_SHARDS = 1 << 16, 254, 1 << 17
 _STRING, _VARIANT = 7, 21
+# The fields of BundleEntryProto in tensor_bundle.proto.
+_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7
 # {number in types.proto: bytes of an element}
 _ITEM_SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 8: 8, 9: 8, 10: 1, 11: 1, 12: 1, 13: 4, 14: 2, 15: 2, 16: 2, 17: 2,
                18: 16, 19: 2, 22: 4, 23: 8, 24: 1, 25: 1, 29: 1, 30: 1}
@@ -134,12 +136,13 @@ def _check_entries(path, file, entries):
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
-        dtype, shard, offset, size = [last(entry, number, 0) for number in (1, 3, 4, 5)]
-        count = _element_count(file, name, last(entry, 2, b""))
+        dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
+        shape = last(entry, _SHAPE, b"")
+        count = _element_count(file, name, shape)
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
             raise file.error("{} is of type number {}, which no checkpoint has".format(name, dtype))
-        if 7 in entry:  # a partitioned variable: its parts have entries of their own, which come first
-            if sorted(_check_slices(file, name, last(entry, 2, b""), entry[7])) != sorted(parts.get(key, ())):
+        if _SLICES in entry:  # a partitioned variable: its parts have entries of their own, which come first
+            if sorted(_check_slices(file, name, shape, entry[_SLICES])) != sorted(parts.get(key, ())):
                 raise file.error("{} has parts of other sizes than it says".format(name))
             continue
         if key[:1] == b"\0":  # the name of the variable, and then the place of the part

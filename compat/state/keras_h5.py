@@ -227,9 +227,10 @@ _LOSS_SCALE_VARIABLES = 4  # of Keras 3: iteration, learning_rate, step_counter,
 
 
 def without_loss_scale(native, entries, count):
-    """Returns the last `count` entries, those of the optimizer inside of a LossScaleOptimizer, and takes its scale.
+    """Returns the entries of the optimizer inside of a LossScaleOptimizer, and puts the loss scale into `native`.
 
-    The LossScaleOptimizer of tf.keras has no variables of its own here.
+    They are the last `count` entries. Keras 3 stores the LossScaleOptimizer's own variables before them; tf.keras
+    stores none.
     """
     own = entries[: len(entries) - count]
     if count < 0 or len(own) not in (0, _LOSS_SCALE_VARIABLES) or any(handle.shape != () for _, handle in own):

@@ -179,7 +179,7 @@ def _counted(new, global_step, updates):
                 warnings.warn(
                     "warm_start: {0} starts at 0, so the schedule of {1} begins anew, though the checkpoint's "
                     "global_step is {2}. The rule needs the count of its own updates, for its new slots. Give {1} as a "
-                    "tensor made from tf.train.get_global_step(), or say which it is: updates={2} or updates=0".format(
+                    "tensor made from tf.train.get_global_step(), or say its start: updates={2} or updates=0".format(
                         _name(variable), " and ".join(scheduled), global_step
                     ),
                     stacklevel=3,

@@ -73,7 +73,7 @@ class Hypers(object):
                     type(self).__name__, name, function, error
                 )
             )
-        what = "{}.{}, a callable that returns {!r},".format(type(self).__name__, name, value)
+        what = "{}.{}, given by a callable,".format(type(self).__name__, name)
         if is_tensor(value):
             self.hyper_declarations()[name][1].check_tensor(what, value)
         else:
@@ -82,8 +82,7 @@ class Hypers(object):
 
     def lazy_hyper(self, name, value):
         """Returns a hyper's value for graphs: a callable is called, and checked, when the engine reads it."""
-        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
-        return functools.partial(self.call_hyper, name, value) if is_function else value
+        return functools.partial(self.call_hyper, name, value) if is_function(value) else value
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_hyper_names", ()):
@@ -138,6 +137,11 @@ class Hypers(object):
                 )
             )
         return None
+
+
+def is_function(value):
+    """Returns True for a function that gives a hyper's value: some schedules and tensors can be called too."""
+    return callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
 
 
 def _number_of(tensor):

@@ -15,12 +15,12 @@ from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.construction import Unsupported, member
-from everstep.compat.targets.hypers import attribute
+from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
 from everstep.compat.targets.stock_members import schedule_value, slot_lists
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor, tree, walk
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, tree, walk
 from everstep.optimizers.contract.undecayed import undecayed
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
@@ -113,8 +113,7 @@ class NewStyleTarget(SinceV2Target):
         value = self.read_hyper(name)
         if self._is_native_schedule(value):
             return value(self._schedule_step())
-        is_function = callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
-        return self.call_hyper(name, value) if is_function else value
+        return self.call_hyper(name, value) if is_function(value) else value
 
     def read_hyper(self, name):
         value = self.given_hyper(name)
@@ -152,7 +151,7 @@ class NewStyleTarget(SinceV2Target):
         rate = self.given_hyper("learning_rate")
         if not isinstance(rate, Schedule):
             try:
-                rate = self.call_hyper("learning_rate", rate) if callable(rate) and not is_tensor(rate) else rate
+                rate = self.call_hyper("learning_rate", rate) if is_function(rate) else rate
             except HyperTypeError:
                 if "_hypers" in self.__dict__:
                     raise

@@ -45,7 +45,7 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.pairs import as_list, as_pairs, check_rows, with_gradients
 from everstep.compat.engine.step import counters, engine_slots
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, in_parts
-from everstep.compat.targets.hypers import attribute
+from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.compat.targets.stepping import check_connected
@@ -84,6 +84,7 @@ class OptimizerV2Target(SinceV2Target):
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
         self._numbers = {}  # {hyper: (number it was given, its variable)} of those that became native schedules
         self._variables_of_call = []  # the variables of the running `apply_gradients` call
+        self._may_miss_gradients = False  # while updates are built that may never run
         self.native_super().__init__(self.native_name(name), **check_bounds(native))
         for hyper in self.hyper_declarations():
             super(OptimizerV2Target, self)._set_hyper(attribute(hyper), self._hyper_to_keep(hyper))
@@ -110,7 +111,7 @@ class OptimizerV2Target(SinceV2Target):
             return value
         if self._is_native_schedule(value):
             return value(self.backend.tf.cast(self.iterations, "float32"))
-        return self.call_hyper(name, value) if callable(value) and not is_tensor(value) else value
+        return self.call_hyper(name, value) if is_function(value) else value
 
     def read_hyper(self, name):
         return self._hyper[attribute(name)]
@@ -178,18 +179,14 @@ class OptimizerV2Target(SinceV2Target):
 
     def _create_own(self):
         """Creates the counters and scalars other than `iter`, once."""
+        tf = self.backend.tf
         initial = [(name, 0, "int64") for name in counters(self.definition) if name != "updates"]
         for name, (_, declaration) in flat(self.definition, "scalar").items():
             initial.append((name, declaration.init, "float32"))
         for name, value, dtype in initial:
             if name not in self._own:
-                self._own[name] = self.add_weight(
-                    name,
-                    shape=[],
-                    dtype=self.backend.tf.as_dtype(dtype),
-                    initializer=self.backend.tf.constant_initializer(value),
-                    trainable=False,
-                )
+                start = tf.constant_initializer(value)
+                self._own[name] = self.add_weight(name, (), tf.as_dtype(dtype), initializer=start, trainable=False)
 
     # Variables and slots.
 
@@ -360,19 +357,23 @@ class OptimizerV2Target(SinceV2Target):
         """Returns gradients as the base class does, but not clipped.
 
         Raises:
-            GradientError: in a graph for sessions, the loss does not depend on a variable.
+            GradientError: the loss does not depend on a variable.
         """
         keras = self._keras.backend
         with keras.get_graph().as_default(), keras.name_scope(self._name + "/gradients"):
             if self._gradients is not None:
                 return [grad for grad, _ in self.by_hand(self.scale_loss(loss), params)]
             grads = self.backend.tf.gradients(self.scale_loss(loss), params)
-            # Not for the function that loaders of TF 2.0 and 2.1 build and nobody runs.
-            return check_connected(grads, params) if self.backend.in_session() else grads
+            return grads if self._may_miss_gradients else check_connected(grads, params)
 
     def get_updates(self, loss, params):
         self._calls.clear()  # a recompiled model builds a second train function beside the first
-        return self.failing_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
+        # Loaders of TF 2.0 and 2.1 build a function that nobody runs. It must not fail.
+        self._may_miss_gradients = not self.backend.in_session()
+        try:
+            return self.failing_updates(params) or super(OptimizerV2Target, self).get_updates(loss, params)
+        finally:
+            self._may_miss_gradients = False
 
     def minimize(self, loss, *args, **kwargs):
         return self.run_stages(super(OptimizerV2Target, self).minimize, loss, *args, **kwargs)

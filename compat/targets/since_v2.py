@@ -5,8 +5,9 @@ import sys
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.targets.base import Target
+from everstep.compat.targets.hypers import is_function
 from everstep.errors import ConfigError, HyperTypeError
-from everstep.optimizers.contract import Schedule, is_tensor
+from everstep.optimizers.contract import Schedule
 
 
 class SinceV2Target(Target):
@@ -75,7 +76,7 @@ class SinceV2Target(Target):
             return value
         if self._is_native_schedule(value):
             return self._schedules().serialize(value)
-        value = value() if callable(value) and not is_tensor(value) else value
+        value = value() if is_function(value) else value
         try:
             return self.as_given(name, float(self._present_number(value)))
         except Exception as error:  # a traced value or a tensor of another graph; the error's type varies

@@ -7,8 +7,9 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.compat.engine.trace import Tracer
+from everstep.compat.targets.hypers import is_function
 from everstep.errors import UnsupportedMemberError
-from everstep.optimizers.contract import Schedule, is_tensor
+from everstep.optimizers.contract import Schedule
 
 # kind, needs: the definition has it if it declares this hyper or slot; None if every definition has it.
 # read: a function of the optimizer that returns the attribute's value.
@@ -25,7 +26,7 @@ def present_value(optimizer, name):
     value = optimizer.hyper(name)
     if isinstance(value, Schedule):
         return schedule_value(optimizer, value)
-    return optimizer.backend.tensor(value() if callable(value) and not is_tensor(value) else value)
+    return optimizer.backend.tensor(value() if is_function(value) else value)
 
 
 def present_rate(optimizer):
