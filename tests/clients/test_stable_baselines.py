@@ -8,6 +8,7 @@ import stable_baselines
 import tensorflow as tf
 
 import everstep
+from compare import apart, shown
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 AGENTS = {
@@ -41,11 +42,10 @@ def test_an_agent_with_our_optimizer(name):
     own, again, ours = weights(name, None), weights(name, None), weights(name, same_maths)
     start = weights_before(name)
     assert sorted(own) == sorted(ours)
-    moved = max(np.abs(own[key] - start[key]).max() for key in own)
-    noise = max(np.abs(own[key] - again[key]).max() for key in own)
-    difference = max(np.abs(own[key] - ours[key]).max() for key in own)
-    print("{}: weights move by {:.2g}; two runs of its own {:.2g} apart, ours {:.2g}".format(
-        name, moved, noise, difference))
+    moved, noise, difference = (apart(own, each) for each in (start, again, ours))
+    versions = "{}, TF {}".format(stable_baselines.__version__, tf.__version__)
+    shown("stable-baselines", versions, name + ", " + AGENTS[name][0], AGENTS[name][2],
+          weights=difference, own_weights=noise)
     assert moved > 1e-2 and difference < 1e-5
 
 
