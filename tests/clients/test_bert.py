@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
+from compare import apart, shown
 
 import everstep
-from compare import apart, shown
 
 BERT = "bert-tensorflow", "1.0.4, TF " + tf.__version__
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -141,7 +141,7 @@ def test_continued_from_its_own_checkpoint(trained, tmp_path):
         path, BertAdam(), slots={"m": "{var}/adam_m", "v": "{var}/adam_v"}, updates=int(saved[0]))
     everstep.restore(made[0], state, resumed.variables, resumed.session)
     difference = apart(expected, resumed.train(batches(MORE, seed=1)))
-    shown(*BERT, "its checkpoint continued by read_checkpoint(slots=...)", MORE, difference, noise, saved="tf.train.Saver")
+    shown(*BERT, "own checkpoint continued by read_checkpoint(slots=)", MORE, difference, noise, saved="tf.train.Saver")
     assert difference < 1e-3
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import stable_baselines
 import tensorflow as tf
+from compare import apart, shown
 
 import everstep
-from compare import apart, shown
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 AGENTS = {
