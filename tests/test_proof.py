@@ -87,3 +87,8 @@ def test_ten_commits_in_a_row_rotate_all_cells(monkeypatch):
 def test_the_hash_of_the_files_leaves_out_the_proof():
     tree = proof.tree()
     assert tree == proof.tree() and len(tree) == 16
+
+
+def test_the_page_is_current():
+    with open(proof.PAGE) as file:
+        assert file.read() == "\n".join(proof.page(proof.read())) + "\n", "run python matrix/proof.py"
