@@ -189,7 +189,7 @@ class NewStyleTarget(SinceV2Target):
             self._take_waiting()
             return
         self._check_eager()
-        variables = list(variables)
+        variables = as_list(variables, VariableError, "build takes a list of variables")
         for variable in variables:
             self.check_variable(variable)
         self.check_first(variables)
