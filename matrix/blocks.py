@@ -147,10 +147,14 @@ def chains(all_blocks):
 
 
 def cells_of(chain, full=False):
-    """Returns the names of the cells that run a chain. Rotation picks one quick cell for those in "one of" them."""
+    """Returns the names of the cells that run a chain. Rotation picks one quick cell for those in "one of" them.
+
+    A pattern with * means the cells of the groups quick and full, which run all tests. Others are named in full.
+    """
     table = cells.read()
-    names = [name for name in table if any(cells.matches(pattern, name) for pattern in chain.cells)
-             and table[name].kind != "lint"]
+    names = [name for name in table if name in chain.cells or table[name].kind != "lint"
+             and table[name].group in ("quick", "full")
+             and any(cells.matches(pattern, name) for pattern in chain.cells)]
     quick = [name for name in names if table[name].group == "quick"]
     if chain.how == "in" or full or not quick:
         return names
@@ -185,7 +189,8 @@ def faults(root=ROOT, setups=None):
     for block in all_blocks:
         place = "%s:%d: " % (block.page, block.line)
         if block.language not in CODE + ("script",):
-            wrong.append(place + "a block of %r; it is one of %s" % (block.language, ", ".join(CODE + NO_CODE)))
+            wrong.append(place + "the language of a block is one of %s; this has %s" % (
+                ", ".join(CODE + NO_CODE), block.language or "none"))
         if not block.claims:
             wrong.append(place + "no comment says where the block runs, such as <!-- runs in: py313-numpy -->")
         claimed = set()
@@ -207,14 +212,14 @@ def faults(root=ROOT, setups=None):
             if block.language in ("console", "sh") and each.how != "not":
                 for command, _ in commands(source(block, each)):
                     if not command.startswith(COMMANDS):
-                        wrong.append(place + "only everstep's commands run, not %r" % command)
+                        wrong.append(place + "only everstep's commands run, not: " + command)
         for number, line in enumerate(block.code.split("\n"), 1):
             if block.claims and line.strip() and number not in claimed:
                 wrong.append("%s:%d: no comment claims this line" % (block.page, block.line + number - 1))
         before = block
     for page in pages(root):
         for match in INDENTED.finditer(FENCE.sub("", read(os.path.join(root, page)))):
-            wrong.append("%s: %r is indented as code; put it between ``` lines" % (page, match.group().strip()))
+            wrong.append("%s: this is indented as code; put it between ``` lines: %s" % (page, match.group().strip()))
     return wrong
 
 

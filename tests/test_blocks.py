@@ -145,9 +145,9 @@ def test_mistakes_are_seen(tmp_path):
         "22: the block has 4 lines, not 5",
         "23: no comment claims this line",
         "33: it runs after the block above it, which does not run",
-        "37: only everstep's commands run, not 'pip install everstep'",
-        "41: a block of ''; it is one of python, pycon, console, sh, text, mermaid",
-        " 'indented' is indented as code; put it between ``` lines",
+        "37: only everstep's commands run, not: pip install everstep",
+        "41: the language of a block is one of python, pycon, console, sh, text, mermaid; this has none",
+        " this is indented as code; put it between ``` lines: indented",
     ]
 
 
@@ -176,4 +176,5 @@ def test_chains(tmp_path):
 def test_commands():
     code = "$ everstep list \\\n    --json\na\nb\n\n$ everstep doctor\n"
     assert list(blocks.commands(code)) == [("everstep list     --json", "a\nb\n\n"), ("everstep doctor", "")]
-    assert list(blocks.commands("everstep a \\\n  b\n\neverstep c\n")) == [("everstep a   b", None), ("everstep c", None)]
+    commands = list(blocks.commands("everstep a \\\n  b\n\neverstep c\n"))
+    assert commands == [("everstep a   b", None), ("everstep c", None)]

@@ -78,8 +78,8 @@ def test_the_oracle_trains_every_run(oracle):
     assert list(oracle[1]) == list(worker.RUNS)
 
 
-@pytest.mark.parametrize("run, api", [(run, api) for run, api in harness.rotate(RUNS, APIS)],
-                         ids=lambda value: value if isinstance(value, str) else value[0])
+@pytest.mark.parametrize("run, api", harness.rotate(RUNS, APIS),
+                         ids=lambda value: value[0] if isinstance(value, tuple) else str(value))
 def test_every_api_follows_the_oracle(run, api, oracle, monkeypatch, capsys):
     folder, expected = oracle
     monkeypatch.setattr(worker, "RUNS", {run: worker.RUNS[run]})

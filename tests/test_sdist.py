@@ -19,13 +19,19 @@ NOT_SHIPPED = (".ci/", ".gitignore")
 
 @pytest.fixture(scope="module")
 def unpacked(tmpdir_factory):
-    """Returns the folder of the sdist from which this cell's Python built what is installed."""
+    """Returns the folder of the sdist from which this cell's Python built everstep. Only pages have contents."""
     if not conftest.CELL or cells.read()[conftest.CELL].install != "sdist":
         pytest.skip("installed from a wheel; `install = sdist` in matrix/cells.ini names the cells that build one")
     path = json.loads(dist_info("direct_url.json"))["url"][len("file://"):]
     folder = str(tmpdir_factory.mktemp("sdist"))
-    with tarfile.open(path) as archive:
-        archive.extractall(folder)
+    with tarfile.open(path, "r|gz") as archive:  # in one pass
+        for member in archive:
+            place = os.path.join(folder, member.name)
+            if not os.path.isdir(os.path.dirname(place)):
+                os.makedirs(os.path.dirname(place))
+            if member.isfile():
+                with open(place, "wb") as file:
+                    file.write(archive.extractfile(member).read() if place.endswith(".md") else b"")
     name, = os.listdir(folder)
     return os.path.join(folder, name)
 
