@@ -251,9 +251,9 @@ def another_head(run):
     """The state of a model with five classes, and an optimizer of one with seven."""
     keras = every_keras()[0]
     old, model = (dense_model(keras, classes, ("hidden", "head")) for classes in (5, 7))
-    for each, classes in ((old, 5), (model, 7)):
+    for each in (old, model):
         each.compile(Adam(1e-2).bind(keras), "mse")
-        each.fit(X, np.repeat(Y, classes, axis=1), verbose=0)
+    old.fit(X, np.repeat(Y, 5, axis=1), verbose=0)
     state = everstep.capture(old.optimizer, old.trainable_variables)
     run.names.update(everstep=everstep, optimizer=model.optimizer, state=state, model=model)
     yield

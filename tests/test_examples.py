@@ -78,7 +78,7 @@ def test_the_oracle_trains_every_run(oracle):
     assert list(oracle[1]) == list(worker.RUNS)
 
 
-@pytest.mark.parametrize("run, api", harness.rotate(RUNS, APIS),
+@pytest.mark.parametrize("run, api", harness.share(harness.rotate(RUNS, APIS), 2),
                          ids=lambda value: value[0] if isinstance(value, tuple) else str(value))
 def test_every_api_follows_the_oracle(run, api, oracle, monkeypatch, capsys):
     folder, expected = oracle
