@@ -340,6 +340,10 @@ class Backend(object):
         """Returns the one variable that a strategy of one replica put into another; any other variable as it is."""
         return variable
 
+    def distributed(self, variable):
+        """Returns the variable of a strategy that a replica's copy belongs to; any other variable as it is."""
+        return variable
+
     def replica(self):
         """Returns this replica's number, from 0; None in cross-replica context."""
         return 0

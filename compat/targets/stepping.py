@@ -53,12 +53,7 @@ class Stepping(Hypers):
         return known.key if known is not None and known.variable is variable else self.find_key(variable)
 
     def find_key(self, variable):
-        # A replica's copy refers to its distributed variable; in newer TensorFlow its handle does.
-        for holder in (variable, getattr(variable, "_handle", None)):
-            container = getattr(holder, "_distributed_container", None)
-            if callable(container):
-                return id(container())
-        return id(variable)
+        return id(self.backend.distributed(variable))
 
     def whole_key(self, variable):
         """Returns a key that all parts of a partitioned variable share."""
