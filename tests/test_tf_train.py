@@ -21,6 +21,9 @@ tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
 TF2 = not hasattr(tf, "global_variables_initializer")
 
+# tf.train has it from TF 1.9 on, tf.contrib.eager in 1.7 and 1.8.
+CHECKPOINT = getattr(v1.train, "Checkpoint", None)
+CHECKPOINT = CHECKPOINT or getattr(getattr(getattr(tf, "contrib", None), "eager", None), "Checkpoint", None)
 KINDS = ("ref", "resource")
 ALL_KINDS = KINDS + ("parts",)
 START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
@@ -615,14 +618,14 @@ def test_row_slots_of_column_parts_are_saved_with_each_part(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_object_checkpoint_in_a_graph(kind, tmp_path):
-    if not hasattr(v1.train, "Checkpoint"):
-        pytest.skip("this TensorFlow has no tf.train.Checkpoint")
+    if CHECKPOINT is None:
+        pytest.skip("this TensorFlow has no Checkpoint")
 
     def run(steps, restore=None, save=None):
         with Graph(kind) as graph, graph.session.as_default():
             optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
-            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.weight)
+            checkpoint = CHECKPOINT(optimizer=optimizer, weights=graph.weight)
             graph.initialize()
             if restore:
                 checkpoint.restore(restore).assert_consumed().run_restore_ops()
@@ -1087,7 +1090,7 @@ def eager_checkpoint():
 
     def build():
         optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
-        return optimizer, weights, v1.train.Checkpoint(optimizer=optimizer, weights=weights)
+        return optimizer, weights, CHECKPOINT(optimizer=optimizer, weights=weights)
 
     folder = tempfile.mkdtemp()
     try:
@@ -1113,7 +1116,7 @@ def eager_warm_start():
 
 EAGER = [eager_minimize, eager_sparse, eager_accumulation, eager_same_names, eager_warm_start]
 EAGER += [eager_function] if hasattr(tf, "function") else []  # from TF 1.14 on
-EAGER += [eager_checkpoint] if hasattr(v1.train, "Checkpoint") else []  # from TF 1.9 on
+EAGER += [eager_checkpoint] if CHECKPOINT else []
 
 
 @pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)

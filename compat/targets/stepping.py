@@ -143,11 +143,11 @@ class Stepping(Hypers):
             slots[name] = self.unwrap(self.find_slot(variable, name))
         return slots[name]
 
-    def require_slot(self, variable, name):
-        """Returns the variable that holds a slot, or raises SlotError."""
+    def require_slot(self, variable, name, error=SlotError):
+        """Returns the variable that holds a slot, or raises the error, a SlotError."""
         slot = self.find_slot(variable, name) if isinstance(name, TEXT) else None
         if slot is None:
-            raise SlotError(
+            raise error(
                 "{} has no slot {!r} of {}; it has {} {}".format(
                     type(self).__name__,
                     name,
