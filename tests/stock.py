@@ -145,9 +145,15 @@ def is_available(way, name):
     broken = is_before_1_13(way) and name == "NadamOptimizer"
     # From TF 1.5 on it passes rows to an op that needs the whole table.
     broken = broken or is_before_1_13(way) and not is_tf_train(way, "1.4.") and (way.name, name) == LAZY
-    if way.name == "keras3 jax jit" and name == "Adafactor":  # Keras 3.0 passes JAX a variable in place of an array
-        broken = way.module.__version__.startswith("3.0.")
     return way.stock is not None and not broken and stock_class(way, name) is not None
+
+
+def stock_way(way, name, arguments):
+    """Returns the way in which stock itself trains. Keras 3.0 cannot jit two of its own: it passes JAX a variable."""
+    if way.name == "keras3 jax jit" and (name == "Adafactor" or arguments.get("centered")):
+        if way.module.__version__.startswith("3.0."):
+            return next(each for each in harness.all_ways() if each.name == "keras3 jax eager")
+    return way
 
 
 def make_stock(way, name, rate, arguments):

@@ -12,6 +12,7 @@ import pytest
 import everstep
 import harness
 import oracle
+import stock
 from stock import (
     BOUND,
     KIND_OF,
@@ -41,7 +42,7 @@ def test_follows_stock(way, name, rate, arguments):
     if not accepts_arguments(way, name, rate, arguments):
         arguments = {key: value for key, value in arguments.items() if key in ("epsilon", "nesterov")}
     kinds = kinds_for(way, name)
-    expected = run(way, lambda: make_stock(way, name, rate, arguments), kinds=kinds)
+    expected = run(stock.stock_way(way, name, arguments), lambda: make_stock(way, name, rate, arguments), kinds=kinds)
     weights = run(way, lambda: migrate(make_stock(way, name, rate, arguments)).bind(way.module), kinds=kinds)
     for variable, kind in KIND_OF.items():
         if kinds[variable] == harness.NONE:

@@ -90,6 +90,7 @@ _cache = {}
 
 def stock_weights(name, way):
     settings = CASES[name]
+    way = stock.stock_way(way, stock_name(name, way), settings["arguments"])
 
     def make(rate):
         return stock.make_stock(way, stock_name(name, way), rate, settings["arguments"])
