@@ -157,8 +157,7 @@ def _may_change(op, written):
             return True
         if not is_added and op.type in _MERGED and any(_is_constant(value.op) for value in op.inputs):
             return True
-        follow = op.type in _FORWARDING or op.type in _SUMS and not is_added
-        if follow and (op, is_added) not in seen:
+        if (op.type in _FORWARDING or op.type in _SUMS) and (op, is_added) not in seen:
             seen.add((op, is_added))
             waiting.extend((value.op, is_added or op.type in _SUMS) for value in op.inputs)
     return False
