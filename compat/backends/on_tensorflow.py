@@ -318,6 +318,7 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
         if self._in_graph(variable):  # feeds the initializer, which works in a finalized graph too
             session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+            variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
         else:
             variable.assign(value)
 
