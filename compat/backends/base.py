@@ -183,6 +183,10 @@ class Backend(object):
         """
         return grad
 
+    def lasting(self, pairs):
+        """Returns the pairs with gradients that stay as they are while the variables are written, if need be copies."""
+        return pairs
+
     # Rows. `rows` is a vector of row numbers.
 
     def slices(self, grad):

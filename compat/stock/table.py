@@ -256,6 +256,8 @@ UNSUPPORTED = {
     "RegAdagradOptimizer": "some of its steps do not change the accumulator",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
     "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES, "Muon": _MATRICES,
+    "SGLDOptimizer": "its noise depends on the rate and on the squares of gradients; no definition computes it yet",
+    "VariationalSGDOptimizer": "its rates come from the variance of each gradient; no definition computes it yet",
     "KfacOptimizer": "it needs the layers of the model, not gradients alone",
     "NonFusedAdam": "it divides by sqrt(v) - epsilon in TF 2.8 to 2.10; use Adam",
     "AGNOptimizer": "it exchanges weights between workers",
