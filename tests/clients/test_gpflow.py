@@ -49,7 +49,7 @@ class Run(object):
             value = loss()
             if natural:
                 natural.minimize(loss, [(self.model.q_mu, self.model.q_sqrt)])
-            self.optimizer.minimize(loss, self.model.trainable_variables)
+            self.optimizer.minimize(loss, var_list=self.model.trainable_variables)
             return value
 
         self.step = step
