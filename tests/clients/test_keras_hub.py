@@ -11,9 +11,9 @@ import everstep
 
 HUB = "keras-hub", "{}, Keras {} on {}".format(keras_hub.__version__, keras.__version__, keras.config.backend())
 pytestmark = pytest.mark.filterwarnings("ignore")
-WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 32, 12, 16, 5, 10
+WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 32, 12, 16, 5, 6
 STEPS = BATCHES * EPOCHS
-SIZES = dict(vocabulary_size=WORDS, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=32, dropout=0.0,
+SIZES = dict(vocabulary_size=WORDS, num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32, dropout=0.0,
              max_sequence_length=LENGTH)
 if HUB[1].endswith("tensorflow"):
     import tensorflow as tf
@@ -50,8 +50,7 @@ def decayed():
 
 RUNS = {  # a model, the stock optimizer; "auto" is what the model's own compile chooses
     "BERT, AdamW with decay and clipping": (classifier, decayed),
-    "BERT, compile's own Adam": (classifier, lambda: "auto"),
-    "GPT-2, Adafactor": (language_model, lambda: keras.optimizers.Adafactor(1e-2)),
+    "GPT-2, compile's own Adam": (language_model, lambda: "auto"),
     "GPT-2 with LoRA, Adam": (lambda: language_model(True), lambda: keras.optimizers.Adam(1e-2)),
     "GPT-2, accumulated Lion": (
         language_model, lambda: keras.optimizers.Lion(1e-3, gradient_accumulation_steps=2, weight_decay=0.1)),
@@ -65,11 +64,16 @@ class Run(object):
         self.model.compile(optimizer)
         if is_ours:
             self.model.compile(everstep.from_native(self.model.optimizer).bind(keras))
-        self.start = [np.array(value) for value in self.model.get_weights()]
+        self.start = self.weights()
 
     def fit(self, epochs=EPOCHS):
         data = dict(x=self.inputs, y=self.labels, batch_size=BATCH, shuffle=False, verbose=0)
         return self.model.fit(epochs=epochs, **data).history["loss"]
+
+    def weights(self):
+        """Returns the weights without the biases of keys: softmax cancels them, so their gradients are rounding."""
+        variables = [variable for variable in self.model.trainable_variables if "key/bias" not in variable.path]
+        return [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
 
 
 @pytest.mark.parametrize("name", sorted(RUNS))
@@ -77,7 +81,7 @@ def test_fit(name):
     make, optimizer = RUNS[name]
     own, again, ours = Run(make, optimizer()), Run(make, optimizer()), Run(make, optimizer(), is_ours=True)
     losses = [run.fit() for run in (own, again, ours)]
-    weights = [run.model.get_weights() for run in (own, again, ours)]
+    weights = [run.weights() for run in (own, again, ours)]
     noise, difference = (apart(losses[0], other) for other in losses[1:])
     own_weights, our_weights = (apart(weights[0], other) for other in weights[1:])
     shown(*HUB, "fit, " + name, STEPS, difference, noise, our_weights, own_weights)
@@ -98,7 +102,7 @@ def test_its_own_run_continued(tmp_path):
     state = everstep.read_checkpoint(str(tmp_path / "half.keras"), second.model.optimizer.definition)
     everstep.restore(second.model.optimizer, state, second.model.trainable_variables, weights=True)
     losses += second.fit(EPOCHS - EPOCHS // 2)
-    weights = apart(whole.model.get_weights(), second.model.get_weights())
+    weights = apart(whole.weights(), second.weights())
     shown(*HUB, "AdamW continued by ours", STEPS, apart(expected, losses), weights=weights,
           saved=".keras, everstep.read_checkpoint")
     assert weights < 1e-3
@@ -118,7 +122,7 @@ def test_resumed_from_a_saved_model(name, tmp_path):
     first.model = keras.models.load_model(str(tmp_path / "half.keras"))
     assert type(first.model).__module__.startswith("keras_hub")
     losses += first.fit(EPOCHS - EPOCHS // 2)
-    weights = apart(whole.model.get_weights(), first.model.get_weights())
+    weights = apart(whole.weights(), first.weights())
     shown(*HUB, "fit resumed, " + name, STEPS, apart(expected, losses), weights=weights, saved="load_model, .keras")
     assert type(first.model.optimizer).__module__.startswith("everstep") and weights < 1e-5
 

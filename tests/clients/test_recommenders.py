@@ -10,7 +10,7 @@ from compare import apart, shown
 import everstep
 from everstep.optimizers import Adagrad, Adam
 
-RECOMMENDERS = "tensorflow-recommenders", "{}, TF {}".format(tfrs.__version__, tf.__version__)
+RECOMMENDERS = "tensorflow-recommenders", "{}, TF {}".format(tfrs.__version__.lstrip("v"), tf.__version__)
 pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
