@@ -123,10 +123,10 @@ def test_its_own_run_continued(tmp_path):
 
 
 def test_a_rule_that_it_lacks():
-    tables = everstep.accumulate(DiffGrad(1e-2, sparse="rows"), 2)
-    rule = everstep.partition({"tables": ("emb", tables)}, default=everstep.accumulate(DiffGrad(5e-3), 2))
+    parts = everstep.partition({"tables": ("emb", DiffGrad(1e-2, sparse="rows"))}, default=DiffGrad(5e-3))
+    rule = everstep.accumulate(parts, 2)
     run = Run(deep_fm, rule.bind(tf.keras))
     losses = run.fit()
     assert losses[-1] < 0.9 * losses[0]
     assert any("previous_grad" in slot for slot in run.model.optimizer.get_slot_names())
-    shown(*DEEPCTR, "DeepFM, partition of DiffGrad: loss {:.2f} to {:.2f}".format(losses[0], losses[-1]), STEPS)
+    shown(*DEEPCTR, "DeepFM, accumulate(partition of DiffGrad, 2): loss {:.2f} to {:.2f}".format(losses[0], losses[-1]), STEPS)
