@@ -129,4 +129,5 @@ def test_a_rule_that_it_lacks():
     losses = run.fit()
     assert losses[-1] < 0.9 * losses[0]
     assert any("previous_grad" in slot for slot in run.model.optimizer.get_slot_names())
-    shown(*DEEPCTR, "DeepFM, accumulate(partition of DiffGrad, 2): loss {:.2f} to {:.2f}".format(losses[0], losses[-1]), STEPS)
+    name = "DeepFM, accumulate(partition of DiffGrad, 2): loss {:.2f} to {:.2f}"
+    shown(*DEEPCTR, name.format(losses[0], losses[-1]), STEPS)
