@@ -69,8 +69,7 @@ def values(run):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-@pytest.mark.parametrize("task", [Likelihood, Inference])
+@pytest.mark.parametrize("task, name", [(Likelihood, "SGD"), (Likelihood, "Adam"), (Inference, "Adam")])
 def test_training(task, name, jit):
     own, ours = OPTIMIZERS[name]
     runs = [task(make()) for make in (own, own, ours)]
@@ -114,10 +113,9 @@ def test_fit():
 
 
 def test_resumed_from_a_checkpoint(tmp_path):
-    whole, first, second = (Inference(OPTIMIZERS["Adam"][1]()) for _ in range(3))
-    for run in (whole, first):
-        run.train()
-    path = tf.train.Checkpoint(posterior=first.posterior, optimizer=first.optimizer).save(str(tmp_path / "half"))
+    whole, second = (Inference(OPTIMIZERS["Adam"][1]()) for _ in range(2))
+    whole.train()
+    path = tf.train.Checkpoint(posterior=whole.posterior, optimizer=whole.optimizer).save(str(tmp_path / "half"))
     tf.train.Checkpoint(posterior=second.posterior, optimizer=second.optimizer).restore(path)
     expected, losses = whole.train(MORE), second.train(MORE)
     weights = apart(values(whole), values(second))
