@@ -54,7 +54,7 @@ def searched(optimizers, path, make=keras_tuner.RandomSearch, **arguments):
 
 @pytest.mark.parametrize("make", ["RandomSearch", "Hyperband"])
 def test_search(make, tmp_path):
-    limit = dict(max_trials=TRIALS) if make == "RandomSearch" else dict(max_epochs=EPOCHS, factor=3)
+    limit = dict(max_trials=TRIALS) if make == "RandomSearch" else dict(max_epochs=4, factor=4)
     searches = [searched(optimizers(), tmp_path / name, getattr(keras_tuner, make), **limit)
                 for name, optimizers in (("own", stock), ("again", stock), ("ours", ours))]
     (own, scores), (_, again), (tuner, our_scores) = searches
