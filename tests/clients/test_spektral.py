@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 import spektral
+import spektral.data
+import spektral.models
+import spektral.transforms
 import tensorflow as tf
 from compare import apart, shown
 
