@@ -1,4 +1,4 @@
-"""KerasHub 0.32 (Keras 3 on TensorFlow and on JAX): fit of tiny models with stock optimizers and with ours."""
+"""KerasHub 0.32 (Keras 3): fit of tiny models with stock optimizers and with ours."""
 from __future__ import absolute_import, division, print_function
 
 import keras
