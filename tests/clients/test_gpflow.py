@@ -15,8 +15,35 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 STEPS, MORE = 60, 30
+
+
+class WidePowers(tf.compat.v1.train.AdamOptimizer):
+    """Adam of tf.train with the powers of its betas in float64. Its own are float32, 1e-5 off in the first rates."""
+
+    def _create_slots(self, var_list):
+        for name, beta in (("beta1_power", self._beta1), ("beta2_power", self._beta2)):
+            first = min(var_list, key=lambda variable: variable.name)
+            self._create_non_slot_variable(np.float64(np.float32(beta)), name, first)
+        for variable in var_list:
+            self._zeros_slot(variable, "m", self._name)
+            self._zeros_slot(variable, "v", self._name)
+
+    def _finish(self, update_ops, name_scope):
+        betas = np.float32([self._beta1, self._beta2]).astype(np.float64)
+        with tf.control_dependencies(update_ops):
+            powers = [power.assign(power * beta) for power, beta in zip(self._get_beta_accumulators(), betas)]
+        return tf.group(*(list(update_ops) + powers))
+
+
+def train_adam():
+    return everstep.from_native(tf.compat.v1.train.AdamOptimizer(0.02)).bind(tf.compat.v1.train)
+
+
 ADAM = lambda: tf.optimizers.Adam(0.02), lambda: Adam(0.02).bind(tf.keras)  # noqa: E731
-OPTIMIZERS = {"Adam": ADAM, "NaturalGradient and Adam": ADAM}
+OPTIMIZERS = {
+    "Adam": ADAM, "NaturalGradient and Adam": ADAM,
+    "Adam of tf.train with powers in float64": (lambda: WidePowers(0.02), train_adam),
+}
 
 
 class Run(object):
