@@ -137,7 +137,8 @@ def _usual(cell, shown):
 
 
 def _say(text):
-    print(time.strftime("%H:%M:%S ") + text, flush=True)
+    sys.stdout.write(time.strftime("%H:%M:%S ") + text + "\n")  # at once: print writes the end of a line by itself
+    sys.stdout.flush()
 
 
 # Preparation

@@ -41,9 +41,14 @@ _kept = []  # old sessions, kept until their callables are collected
 
 
 def arguments_of(function):
-    """Returns the names of a function's arguments, those that are by keyword alone last."""
-    spec = (getattr(inspect, "getfullargspec", None) or inspect.getargspec)(function)  # the latter on Python 2.7
-    return list(spec.args) + list(getattr(spec, "kwonlyargs", ()))
+    """Returns the names of a function's arguments, those that are by keyword alone last.
+
+    Where it can, it looks through decorators: TF 2.10 and Keras 3 wrap Model.compile.
+    """
+    if hasattr(inspect, "signature"):
+        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return [name for name, each in inspect.signature(function).parameters.items() if each.kind not in kinds]
+    return list(inspect.getargspec(function).args)  # Python 2.7
 
 
 def clear_session(keras):
