@@ -18,23 +18,34 @@ AGENTS = {
 }
 
 
-def weights(name, replacement=None, **changed):
-    """Returns {variable: values} after training with a replacement of the agent's optimizer, or with its own (None)."""
+def weights(name, replacement=None, path=None, **changed):
+    """Returns {variable: values} after training with a replacement of the agent's optimizer, or with its own (None).
+
+    With a path the agent is saved there, loaded, and trains again. It saves no optimizer, so that it begins anew.
+    """
     optimizer, arguments, steps = AGENTS[name]
-    arguments = dict(arguments, **changed)
-    env = gym.make("CartPole-v1")
-    env.seed(0)
+    agent_class = getattr(stable_baselines, name)
     with everstep.patched(tf.train, **({optimizer: replacement} if replacement else {})):
-        agent = getattr(stable_baselines, name)("MlpPolicy", env, seed=0, n_cpu_tf_sess=1, verbose=0, **arguments)
+        agent = agent_class("MlpPolicy", cart_pole(), seed=0, n_cpu_tf_sess=1, verbose=0, **dict(arguments, **changed))
         agent.learn(steps)
+        if path:
+            agent.save(path)
+            agent = agent_class.load(path, env=cart_pole())
+            agent.learn(steps)
     if replacement:
         names = [variable.name for variable in agent.graph.get_collection("variables")]
         assert any(each.endswith("/updates:0") for each in names), "it did not train with ours"
     return agent.get_parameters()
 
 
+def cart_pole():
+    env = gym.make("CartPole-v1")
+    env.seed(0)
+    return env
+
+
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_an_agent_with_our_optimizer(name):
+def test_an_agent_with_our_optimizer(name, tmp_path):
     stock_class = getattr(tf.train, AGENTS[name][0])
 
     def same_maths(*args, **kwargs):
@@ -46,10 +57,14 @@ def test_an_agent_with_our_optimizer(name):
     start = weights_before(name)
     assert sorted(own) == sorted(ours)
     moved, noise, nudge, difference = (apart(own, each) for each in (start, again, nudged, ours))
+    path = str(tmp_path / "agent")
+    loaded = apart(weights(name, path=path), weights(name, same_maths, path))
     versions = "{}, TF {}".format(stable_baselines.__version__, tf.__version__)
     text = "{}, {}; a last digit of its learning rate: {:.1e}".format(name, AGENTS[name][0], nudge)
-    shown("stable-baselines", versions, text, AGENTS[name][2], weights=difference, own_weights=noise)
+    shown("stable-baselines", versions, text, AGENTS[name][2], weights=difference, own_weights=noise,
+          saved="save, load, as many steps again: {:.1e}".format(loaded))
     assert moved > 1e-2 and difference < max(1e-5, 4 * nudge)
+    assert loaded < 1e-2  # rounding grows with each step
 
 
 def weights_before(name):
