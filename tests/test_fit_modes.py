@@ -76,7 +76,7 @@ def rules(mode):
 
 @contextlib.contextmanager
 def in_mode(keras, mode):
-    """Ends with the policy of before."""
+    """Begins with a clear session, and ends with the policy of before."""
     keras.backend.clear_session()
     if mode != "mixed_float16":
         yield
@@ -110,10 +110,12 @@ def trained(keras, module, definition, mode, path=None):
         model = built(keras, definition.bind(module), mode)
         start = model.get_weights()
         fit(model)
-        if path:
-            model.save(path)
-            model = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
-            model.compile(model.optimizer, "mse", **MODES[mode])
+        if not path:
+            return start, fit(model)
+        model.save(path)
+    with in_mode(keras, mode):  # which clears the session, so that variables get the same names again
+        model = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
+        model.compile(model.optimizer, "mse", **MODES[mode])
         return start, fit(model)
 
 

@@ -197,7 +197,9 @@ def test_mixed_precision_of_stock_continued_by_ours_and_back(name, keras, extens
     finally:
         set_policy(keras, "float32")
     assert "LossScaleOptimizer" in type(back.optimizer).__name__
-    far = max(largest(back.get_weights(), ours.get_weights()), largest(fit(back), fit(ours)))
+    far = largest(back.get_weights(), ours.get_weights())
+    if not (tensorflow and tensorflow.__version__.startswith("2.0.")):  # which loads layers without their policy
+        far = max(far, largest(fit(back), fit(ours)))
     DIFFERENCES[name, "ours to stock", False] = far
     assert far <= stock.BOUND
 
