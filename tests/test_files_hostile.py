@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import stat
-import struct
 import threading
 import time
 import warnings
@@ -18,8 +17,24 @@ import numpy as np
 import pytest
 
 import everstep
+from crafted_files import (
+    ARRAYS,
+    FILES,
+    HEADER,
+    LENGTH,
+    bomb,
+    deep,
+    entry,
+    message,
+    npz_with,
+    values,
+    write,
+    write_hdf5,
+    write_index,
+    writers,
+)
 from everstep import cli
-from everstep.compat.state import bundle, files, keras_h5, keras_zip, native_file, npz, npz_archive
+from everstep.compat.state import bundle, files, keras_h5, keras_zip, native_file, npz
 from everstep.errors import FileError, StateError
 
 try:
@@ -35,8 +50,6 @@ try:
 except ImportError:  # on Windows
     resource = None  # type: ignore[assignment]
 
-FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
-LENGTH, ARRAYS = 3000, 8
 NEEDS = {"npz": None, "h5": "h5py", "keras": "h5py", "tf": "tensorflow"}
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork, modes or FIFOs")
 HDF5 = pytest.mark.skipif(h5py is None, reason="h5py reads HDF5")
@@ -47,42 +60,6 @@ def needs(kind):
     module = {"h5py": h5py, "tensorflow": tensorflow, None: np}[NEEDS[kind]]
     if module is None:
         pytest.skip("{} is not installed".format(NEEDS[kind]))
-
-
-def values(number):
-    return np.arange(LENGTH * 4, dtype=np.float32).reshape(LENGTH, 4) + np.float32(100000 * number)
-
-
-def write_hdf5(path, arrays, **options):
-    with h5py.File(path, "w") as file:
-        for number, array in enumerate(arrays):
-            for name in ("layers/dense/vars/%d", "optimizer/vars/%d"):
-                file.create_dataset(name % number, data=array, **options)
-
-
-def write_zip(path, hdf5, how=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr("config.json", "{}")
-        archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
-        archive.write(hdf5, "model.weights.h5")
-
-
-def write(kind, path, arrays):
-    """Writes arrays as a file of a kind. Returns a function that opens it and returns handles."""
-    if kind == "npz":
-        state = everstep.State(slots=OrderedDict(("w%d" % n, {"m": array}) for n, array in enumerate(arrays)))
-        state.save(path)
-        return lambda: [slots["m"] for slots in everstep.State.load(path).slots.values()]
-    if kind == "tf":
-        bundle.write(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)), lambda count: None)
-        return lambda: [handle for _, handle in bundle.read(path).entries]
-    write_hdf5(path, arrays)
-    if kind == "keras":
-        os.rename(path, path + ".h5")
-        write_zip(path, path + ".h5")
-        os.remove(path + ".h5")
-    read = keras_h5.read if kind == "h5" else keras_zip.read
-    return lambda: [handle for _, handle in read(path).entries]
 
 
 # Reading
@@ -191,24 +168,6 @@ def test_what_is_no_path(path):
 
 
 # Writing
-
-
-def writers(tmp_path):
-    """Yields (name, path, function that writes there)."""
-    state = everstep.State(slots={"w": {"m": np.ones(3)}})
-    yield "npz", str(tmp_path / "run.npz"), lambda path: state.save(path)
-    if h5py is not None:
-        for name in ("amsgrad.h5", "amsgrad.keras", "amsgrad.weights.h5"):
-            folder = "keras3.15-jax" if "weights" in name or "keras" in name else "keras2.1-tf1.4"
-            template = os.path.join(FILES, folder, name)
-            how = {"optimizer": "Adam(amsgrad=True)"} if "weights" in name else {}
-            source = everstep.read_checkpoint(template, **how)
-            kind = {"amsgrad.h5": "keras-h5", "amsgrad.keras": "keras"}.get(name, "keras-weights-h5")
-            yield kind, str(tmp_path / name), lambda path, source=source, kind=kind, template=template: (
-                everstep.write_checkpoint(source, path, kind, template=template))
-    if tensorflow is not None:
-        tensors = {"w": np.ones(3, np.float32)}
-        yield "tf-saver", str(tmp_path / "run.ckpt"), lambda path: bundle.write(path, tensors, lambda count: None)
 
 
 def test_contents_are_on_disk_before_their_names(tmp_path, monkeypatch):
@@ -329,25 +288,6 @@ def test_a_full_disk_is_not_the_templates_fault(kind, tmp_path):
 # Hostile contents
 
 
-def bomb(tmp_path, how):
-    """Returns the path of a small `.keras` file with 1.4 GB of zeros."""
-    hdf5, path = str(tmp_path / "bomb.h5"), str(tmp_path / "bomb.keras")
-    with h5py.File(hdf5, "w") as file:
-        for number in range(2):
-            if how == "one array under many names":
-                file.require_group("optimizer/vars")
-                first = file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros(1 << 19, np.float32))
-                for name in range(number * 300, number * 300 + 300):
-                    file["optimizer/vars/%d" % name] = first
-            else:
-                file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros((4, 2), np.float32))
-                file.create_dataset("optimizer/vars/%d" % number, (1 << 20, 350 // 2), "f4", chunks=(1 << 10, 175),
-                                    compression="gzip")
-    write_zip(path, hdf5, zipfile.ZIP_DEFLATED)
-    assert os.path.getsize(path) < 100000
-    return path
-
-
 @HDF5
 @pytest.mark.parametrize("how", ["compressed", "one array under many names"])
 def test_a_file_that_unpacks_to_far_more(how, tmp_path, capsys):
@@ -395,29 +335,6 @@ def test_a_group_that_contains_itself(tmp_path):
 def header_of(content):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return json.loads(archive.read("everstep.json").decode("ascii"), object_pairs_hook=OrderedDict)
-
-
-def npz_with(tmp_path, change):
-    """Returns the path of a file without arrays of numbers, whose header was changed."""
-    path = str(tmp_path / "run.npz")
-    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
-                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
-    shapes = change(header) or []
-    if shapes:
-        header["slots"] = {"w": OrderedDict(
-            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
-            for n, shape in enumerate(shapes)
-        )}
-    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
-    npz_archive.write(path, (header if isinstance(header, str) else json.dumps(header)).encode("ascii"), arrays)
-    return path
-
-
-def deep(depth):
-    config = {}
-    for _ in range(depth):
-        config = {"child": config}
-    return config
 
 
 @pytest.mark.parametrize("change, word", [
@@ -499,58 +416,6 @@ def test_messages_are_bounded_and_harmless(tmp_path, capsys):
 
 
 # TensorFlow's index
-
-
-def crc32c(data):
-    value = 0xFFFFFFFF
-    for byte in bytearray(data):
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    value ^= 0xFFFFFFFF
-    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(value):
-    value, result = value % (1 << 64), bytearray()
-    while value > 127:
-        result.append(value & 127 | 128)
-        value >>= 7
-    return bytes(result) + bytes(bytearray([value]))
-
-
-def message(*pairs):
-    """Returns a protobuf message of (field, number or bytes)."""
-    return b"".join(
-        varint(field << 3) + varint(value) if isinstance(value, int) else
-        varint(field << 3 | 2) + varint(len(value)) + value for field, value in pairs
-    )
-
-
-def block(entries, restart=0):
-    data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
-    data += struct.pack("<II", restart, 1) + b"\0"
-    return data + struct.pack("<I", crc32c(data))
-
-
-def write_index(path, entries, restart=0):
-    first, middle = block(entries, restart), block([])
-    last = block([(b"zzz", varint(0) + varint(len(first) - 5))])
-    places = [len(first), len(middle) - 5, len(first) + len(middle), len(last) - 5]
-    footer = b"".join(map(varint, places)).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
-    with io.open(path + ".index", "wb") as file:
-        file.write(first + middle + last + footer)
-    with io.open(path + ".data-00000-of-00001", "wb") as file:
-        file.write(b"\0" * 24)
-
-
-HEADER = message((1, 1), (3, message((1, 1))))
-
-
-def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
-    shape = b"".join(message((2, message((1, length)))) for length in sizes)
-    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
-    return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc
 
 
 ENTRIES = OrderedDict([

@@ -70,7 +70,7 @@ class Tensors(object):
     def handle(self, name):
         with self.guarded():
             dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
-        return Handle(name, self.shapes[name], dtype, lambda selection: self.get(name)[selection])
+        return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
 
     def numeric(self):
         """Yields (name, handle) of every tensor that is not a string, by name."""
@@ -83,13 +83,23 @@ def find(path):
     """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
     path = str(path)
     if os.path.isdir(path):
-        latest = tensorflow_for(path).train.latest_checkpoint(path)
+        latest = latest_in(path)
         inside = os.path.join(path, "variables", "variables")  # of a SavedModel
         return latest if latest and find(latest) else inside if os.path.isfile(inside + ".index") else None
     for suffix in (".index", ".data-00000-of-00001"):
         if path.endswith(suffix) and os.path.isfile(path):
             path = path[: -len(suffix)]
     return path if os.path.isfile(path + ".index") else None
+
+
+def latest_in(path):
+    """Returns the checkpoint that TensorFlow's file `checkpoint` in a directory names last; None if there is none."""
+    tf = tensorflow_for(path)
+    with as_file_errors(os.path.join(path, "checkpoint")):
+        try:
+            return tf.train.latest_checkpoint(path)
+        except tf.errors.OpError as error:
+            raise FileError("{} cannot be read: {}".format(os.path.join(path, "checkpoint"), error.message))
 
 
 def read(path):

@@ -174,8 +174,10 @@ def _check_entries(path, file, entries):
 
 def _element_count(file, name, shape):
     """Returns the number of elements of a TensorShapeProto."""
-    sizes = [last(fields(each), 1, 0) for each in fields(shape).get(2, ())]
-    product = 1
+    axes = [fields(each) for each in fields(shape).get(2, ())]
+    sizes, product = [last(axis, 1, 0) for axis in axes], 1
+    for axis in axes:
+        last(axis, 2, b"").decode("utf-8")  # TensorFlow ends the process if the name of an axis is not text
     for size in sizes:
         product *= max(size, 1)
     if len(sizes) > _MAX_RANK or last(fields(shape), 3, 0) or product >= 1 << 60:  # negative ones are over 2**63
