@@ -14,6 +14,7 @@ import pytest
 import everstep
 import oracle
 from crafted_files import BUNDLES, FILES, fixtures
+from everstep import cli
 from everstep.compat.state import files
 from everstep.errors import EverstepError, StateError, UnsupportedError
 
@@ -378,6 +379,12 @@ def test_an_array_that_is_larger_than_its_file(tmp_path):
         file["optimizer_weights"].create_dataset(name, (1 << 40, 3), "f4")
 
     refused(rewritten("keras2.3-tf1.15/amsgrad.h5", tmp_path, larger), "bytes; the file has")
+
+
+@pytest.mark.parametrize("fixture", {fixture.format: fixture for fixture in HERE}.values(), ids=ids)
+def test_verify_reads_whole_files(fixture, capsys):
+    """Also the arrays that hold texts, such as the graph of an object checkpoint."""
+    assert cli.main(["verify", fixture.path]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize("fixture", HERE, ids=ids)

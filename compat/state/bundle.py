@@ -83,9 +83,8 @@ def find(path):
     """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
     path = str(path)
     if os.path.isdir(path):
-        latest = latest_in(path)
-        inside = os.path.join(path, "variables", "variables")  # of a SavedModel
-        return latest if latest and find(latest) else inside if os.path.isfile(inside + ".index") else None
+        prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
+        return next((prefix for prefix in prefixes if prefix and os.path.isfile(prefix + ".index")), None)
     for suffix in (".index", ".data-00000-of-00001"):
         if path.endswith(suffix) and os.path.isfile(path):
             path = path[: -len(suffix)]
