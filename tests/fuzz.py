@@ -139,8 +139,13 @@ def warm_started(path, arrays):
 TEMPLATES = {"h5": "keras-h5", "weights.h5": "keras-weights-h5", "keras": "keras"}
 
 
-def uses(format, mutant, folder, results):
-    """Yields (name, function) of all that is done with a file. `results` collects the state that was read."""
+def uses(format, mutant, folder, results, turn=None):
+    """Yields (name, function) of all that is done with a file; in turn `turn`, only a third of what takes long.
+
+    `results` collects the state that was read.
+    """
+    turns = (turn % 3,) if turn is not None else (0, 1, 2)
+
     def read():
         results["state"], results["arrays"] = mutations.state_of(mutant.path, mutant.how)
         if mutant.checked and mutant.source:
@@ -150,10 +155,11 @@ def uses(format, mutant, folder, results):
 
     yield "read", read
     yield "inspect", lambda: command("inspect", mutant.path, "--json")
-    yield "inspect as text", lambda: command(
-        "inspect", mutant.path, *(["--optimizer", mutant.how["optimizer"]] if "optimizer" in mutant.how else []))
+    if 0 in turns:
+        yield "inspect as text", lambda: command(
+            "inspect", mutant.path, *(["--optimizer", mutant.how["optimizer"]] if "optimizer" in mutant.how else []))
     yield "verify", lambda: command("verify", mutant.path)
-    if format in TEMPLATES and mutant.source:
+    if format in TEMPLATES and mutant.source and 1 in turns:
         yield "template", lambda: used_as_template(mutant, TEMPLATES[format], os.path.join(folder, "from_template"))
     state, arrays = results.get("state"), results.get("arrays")
     if state is not None:
@@ -162,14 +168,14 @@ def uses(format, mutant, folder, results):
             state, os.path.join(folder, "saved.ckpt"), "tf-saver", learning_rate=0.1, dry_run=True)
     if state is not None and state.definition is not None:
         yield "restore", lambda: restored(state, arrays)
-    if state is not None and format in ("tf-saver", "tf-v1", "folder"):
+    if state is not None and 2 in turns and format in ("tf-saver", "tf-v1", "folder"):
         yield "warm_start", lambda: warm_started(mutant.path, arrays)
 
 
-def examine(format, mutant, folder, report=lambda name: None):
-    """Uses a file in every way. Returns (kind, what went wrong)."""
+def examine(format, mutant, folder, report=lambda name: None, turn=None):
+    """Uses a file in every way, or in those of a turn. Returns (kind, what went wrong)."""
     kind, problem, results = None, "", {}
-    for name, use in uses(format, mutant, folder, results):
+    for name, use in uses(format, mutant, folder, results, turn):
         report(name)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -254,7 +260,7 @@ class Worker(object):
             try:
                 mutant = mutations.mutate(format, seed, int(number), place)
                 write_note(place, mutant, seed, format, number)
-                kind, problem = examine(format, mutant, place, lambda name: say(stage=name))
+                kind, problem = examine(format, mutant, place, lambda name: say(stage=name), int(number))
             except Exception:
                 kind, problem = "foreign", "make: " + traceback.format_exc()
             peak = max(0, memory_status("VmHWM:") - before)
@@ -526,10 +532,6 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             path = os.path.join(folder, os.path.basename(path))
             before = None if name == "tf-saver" else 1
 
-            def prepare(before=before):
-                if before:
-                    assert not in_child(lambda: save(path, 1))  # noqa: B023
-
             count_file = os.path.join(root, "count")
 
             def count_lines():
@@ -541,6 +543,12 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             assert not in_child(count_lines), name
             seconds, lines = time.time() - start, int(mutations.read_bytes(count_file))
             size = max(os.path.getsize(os.path.join(folder, each)) for each in os.listdir(folder))
+            old = mutations.read_bytes(path) if before else None
+
+            def prepare(path=path, old=old):
+                if old is not None:
+                    mutations.write_bytes(path, old)
+
             remove_all(folder)
             places = range(1, lines + 1) if moments is None else sorted(chance.sample(range(1, lines + 1), moments))
             for place in places:
@@ -602,11 +610,12 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for a file")
     parser.add_argument("--keep", help="a folder for the files that make trouble")
-    parser.add_argument("--kill", action="store_true", help="kill writers at every line, and fill the disk")
+    parser.add_argument("--kill", action="store_true", help="kill writers, at every line or at some, and fill the disk")
+    parser.add_argument("--moments", type=int, help="with --kill: at this many lines only")
     parser.add_argument("--writer", action="append", help="with --kill: one writer, such as npz or tf-saver")
     options = parser.parse_args()
     if options.kill:
-        rows, problems = kill_writers(options.writer, timed=100, seed=options.seed)
+        rows, problems = kill_writers(options.writer, options.moments, timed=100, seed=options.seed)
         for row in rows:
             print("{:18} killed at {} lines, {} times at random, {} full disks".format(*row))
         print("\n".join(problems) or "after each, the old or the new file was whole, and the next write left nothing")
@@ -623,6 +632,8 @@ def main():
             print("\n{}\nfrom {} {!r}\n{}\n{}\n{}".format(
                 mutant.path, mutant.source, mutant.how, mutant.what, kind, problem))
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both print what was found so far
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     report = run(formats, options.seed, options.seconds, options.files, options.workers, options.limit, options.keep,
                  progress_bar(options.seconds, options.files and options.files * len(formats)))
     report.print()

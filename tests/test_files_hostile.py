@@ -242,6 +242,15 @@ def test_what_killed_processes_left_is_deleted(tmp_path):
     assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp")]
 
 
+@TENSORFLOW
+def test_data_files_without_an_index_are_deleted(tmp_path):
+    left, other = tmp_path / "run.ckpt.data-00001-of-00002", tmp_path / "run.ckpt-2.data-00000-of-00001"
+    for path in (left, other):
+        path.write_bytes(b"killed before its index was written")
+    bundle.write(str(tmp_path / "run.ckpt"), {"w": np.ones(3, np.float32)}, lambda count: None)
+    assert not left.exists() and other.exists()
+
+
 @POSIX
 def test_what_a_live_process_writes_is_not_deleted(tmp_path):
     path, seen = str(tmp_path / "run.npz"), []
@@ -426,6 +435,7 @@ ENTRIES = OrderedDict([
     ("beyond 64 bits", (entry(sizes=(1 << 62, 1 << 62, 0), size=0), "no tensor can have")),
     ("too many axes", (entry(sizes=(1,) * 300, size=4), "no tensor can have")),
     ("more elements", (entry(sizes=(2, 300)), "600 elements")),
+    ("name of an axis", (entry(sizes=()) + message((2, message((2, message((1, 6), (2, b"\xff")))))), "damaged")),
     ("shard", (entry(shard=7), "data file 7 of 1")),
     ("offset", (entry(offset=1 << 40), "has 24 bytes at")),
     ("negative offset", (entry(offset=-8), "has 24 bytes at")),

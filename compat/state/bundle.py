@@ -152,6 +152,15 @@ def write(path, tensors, moved):
         # The index comes last: without it there is no checkpoint.
         names = sorted(name for name in os.listdir(folder) if name.startswith(os.path.basename(target) + "."))
         publish([(os.path.join(folder, name), os.path.join(os.path.dirname(target), name)) for name in names])
+        _delete_other_parts(target, names)
+
+
+def _delete_other_parts(target, names):
+    """Deletes data files that a killed process published without their index, so that nothing can read them."""
+    parent, name = os.path.split(target)
+    for left in os.listdir(parent):
+        if left not in names and re.match(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}\Z", left):
+            os.remove(os.path.join(parent, left))
 
 
 def _save(tf, tensors, folder, basename, moved):
