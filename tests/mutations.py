@@ -335,7 +335,10 @@ def change_attribute(chance, owner, name):
         except ValueError:  # changed before
             return "kept"
         del owner.attrs[name]
-        owner.attrs[name] = np.bytes_(text.encode("ascii")) if chance.random() < 0.5 else text
+        try:
+            owner.attrs[name] = np.bytes_(text.encode("ascii")) if chance.random() < 0.5 else text
+        except Exception:  # some are longer than an attribute can be
+            return what + " failed"
         return what
     names = np.asarray(value).ravel()
     actions = OrderedDict([

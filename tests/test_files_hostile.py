@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import stat
+import struct
 import threading
 import time
 import warnings
@@ -23,18 +24,21 @@ from crafted_files import (
     HEADER,
     LENGTH,
     bomb,
+    crc32c,
     deep,
     entry,
     message,
     npz_with,
+    table,
     values,
+    varint,
     write,
     write_hdf5,
     write_index,
     writers,
 )
 from everstep import cli
-from everstep.compat.state import bundle, files, keras_h5, keras_zip, native_file, npz
+from everstep.compat.state import bundle, bundle_index, by_place, files, keras_h5, keras_zip, native_file, npz
 from everstep.errors import FileError, StateError
 
 try:
@@ -409,6 +413,56 @@ def test_equal_names_take_no_time(tmp_path):
     assert time.time() - start < 5
 
 
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "average"])
+def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
+    """Keras saves two scalars before a vector's slot. If each could be a variable, there were 2**60 ways to read."""
+    def handle(*shape):
+        return native_file.Handle("x", shape, "f4", lambda selection: np.zeros(shape, np.float32)[selection])
+
+    native, start = native_file.NativeFile("x", "keras-weights-h5"), time.time()
+    native.target, native.class_name, native.config = "keras3", "Adafactor", {}
+    definition = everstep.optimizers.Adafactor(0.1)
+    shapes = [shape for size in range(2, 62) for shape in ((5, size), (size,))]
+    native.variables.update((str(place), handle(*shape)) for place, shape in enumerate(shapes))
+    handles = [native_file.Handle("iterations", (), "i8", None), handle()]
+    handles += [handle(*shape) for shape in shapes] if wrapped else []
+    for shape in shapes:
+        handles += [handle(*shape[:-1]), handle(*shape[1:]), handle(*shape)] if len(shape) == 2 else [
+            handle(), handle(), handle(*shape)]
+    native.entries = [("", each) for each in handles]
+    definition = everstep.moving_average(definition) if wrapped else definition
+    slots = by_place.by_place(native, definition, False, None)[0]
+    assert list(slots) == list(native.variables) and time.time() - start < 10
+    average = {"moving_average/average"} if wrapped else set()
+    assert [set(each) for each in slots.values()] == [average | {"rows", "columns"}, average | {"v"}] * 60
+
+
+@pytest.mark.parametrize("text, word", [
+    ("[" + "[]," * (1 << 22) + "[]]", "values"), ("[1" + "0" * 1000000 + "]", "digits"), ("[" * 100000, "damaged"),
+], ids=["values", "digits", "levels"])
+@HDF5
+def test_json_that_takes_long(text, word, tmp_path):
+    path, hdf5, start = str(tmp_path / "x.keras"), str(tmp_path / "x.h5"), time.time()
+    write_hdf5(hdf5, [values(0)])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(hdf5, "model.weights.h5")
+        archive.writestr("config.json", text)
+        archive.writestr("metadata.json", "{}")
+    with pytest.raises(FileError, match=word):
+        everstep.read_checkpoint(path)
+    assert time.time() - start < 10
+
+
+@HDF5
+def test_very_many_layers_and_arrays(tmp_path):
+    native = native_file.NativeFile("x", "keras")
+    native.variables.update(("dense_%d/0" % place, native_file.Handle("x", (), "f4", None)) for place in range(20000))
+    layer, start = {"class_name": "Dense", "config": {"name": "x"}}, time.time()
+    layers = [dict(layer, config={"name": "layer%d" % place}) for place in range(20000)]
+    keras_zip._name_variables(native, {"config": {"layers": layers}})
+    assert list(native.variables)[1:3] == ["layer2/kernel", "layer3/kernel"] and time.time() - start < 10
+
+
 def test_messages_are_bounded_and_harmless(tmp_path, capsys):
     name = u"a\x1b[31m" + u"b" * 7000000
     with pytest.raises(FileError) as info:
@@ -467,6 +521,48 @@ def test_wrong_entries_of_an_index(name, tmp_path):
     write_index(path, [(b"", HEADER), (b"w", value)])
     with pytest.raises(FileError, match=word):
         bundle.read(path)
+
+
+def repeating(count):
+    """Returns entries with names of 60,000 characters, as a block that repeats the start of the name before."""
+    def number(place):
+        return struct.pack(">I", place)
+
+    entries = [varint(0) + varint(60004) + varint(0) + b"a" * 60000 + number(0)]
+    entries += [varint(60000) + varint(4) + varint(0) + number(place) for place in range(1, count)]
+    return b"".join(entries)
+
+
+def test_an_index_that_unpacks_to_far_more(tmp_path):
+    path, start = str(tmp_path / "x.ckpt.index"), time.time()
+    data = repeating(10000) + struct.pack("<II", 0, 1)
+    with io.open(path, "wb") as file:
+        file.write(table(data + b"\0" + struct.pack("<I", crc32c(data + b"\0"))))
+    with pytest.raises(FileError, match="100 times as long"):
+        bundle_index.check_index(path[: -len(".index")])
+    assert time.time() - start < 10
+
+
+@pytest.mark.parametrize("value, word", [
+    (entry(sizes=(1 << 40,) * 100000, size=4), "no tensor can have"),
+], ids=["axes"])
+def test_entries_that_take_long(value, word, tmp_path):
+    path, start = str(tmp_path / "x.ckpt"), time.time()
+    write_index(path, [(b"", HEADER), (b"w", value)])
+    with pytest.raises(FileError, match=word):
+        bundle_index.check_index(path)
+    assert time.time() - start < 10
+
+
+def test_texts_that_share_bytes_are_read_once(tmp_path):
+    path, start = str(tmp_path / "x.ckpt"), time.time()
+    text = entry(dtype=7, sizes=(1,), size=1 << 22)
+    write_index(path, [(b"", HEADER)] + [(b"w%05d" % place, text) for place in range(2000)])
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(varint((1 << 22) - 8) + b"\0" * ((1 << 22) - 4))
+    with pytest.raises(FileError, match="share bytes"):
+        bundle_index.check_index(path)
+    assert time.time() - start < 10
 
 
 @TENSORFLOW

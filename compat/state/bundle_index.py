@@ -16,7 +16,7 @@ from everstep.errors import FileError
 
 # The footer: offset and length of two blocks as varints, padding, and a magic number.
 _FOOTER_SIZE, TABLE_END, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
-_MAX_KEY, _MAX_RANK, _MAX_SHARDS = 1 << 16, 254, 1 << 17
+_MAX_KEY, _MAX_RANK, _MAX_SHARDS, _MAX_SHARED = 1 << 16, 254, 1 << 17, 100
 _STRING, _VARIANT = 7, 21
 # The fields of BundleEntryProto in tensor_bundle.proto.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7
@@ -102,7 +102,7 @@ def _entries_of_block(file, handle):
     if end < 0 or not count:
         raise file.error("the index is damaged: a block has no list of its entries")
     restarts = set(struct.unpack("<{}I".format(count), bytes(data[end : length - 4]))) - {end}
-    entries, key, position = [], b"", 0
+    entries, key, position, name_bytes = [], b"", 0, 0
     while position < end:
         start = position
         shared, position = read_varint(data, position)
@@ -116,6 +116,9 @@ def _entries_of_block(file, handle):
         position += added
         if entries and key <= last_key:
             raise file.error("the index is damaged: its names are not in order")
+        name_bytes += len(key)
+        if name_bytes > _MAX_SHARED * length:  # a name can repeat 65,000 characters of the one before it, in 3 bytes
+            raise file.error("the index is damaged: its names are {} times as long as itself".format(_MAX_SHARED))
         entries.append((key, data[position : position + size]))
         position += size
     if restarts - {0}:
@@ -132,7 +135,7 @@ def _check_entries(path, file, entries):
     if not 0 < shards <= _MAX_SHARDS or last(header, 2, 0):
         raise file.error("the index says that it is of {} data files{}".format(
             shards, ", with numbers in big-endian order" if last(header, 2, 0) else ""))
-    smallest, sizes, parts, total = {}, {}, {}, 0
+    smallest, sizes, parts, taken = {}, {}, {}, {}
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
@@ -155,10 +158,13 @@ def _check_entries(path, file, entries):
             sizes[data_file] = os.path.getsize(data_file) if os.path.isfile(data_file) else None
         if sizes[data_file] is None:
             raise FileError("{} has no data file {}".format(path, data_file))
-        total += size
         if offset + size > sizes[data_file]:
             raise FileError("{} is truncated, or its index is damaged: {} has {} bytes at {}; the file has {}".format(
                 data_file, name, size, offset, sizes[data_file]))
+        taken[data_file] = taken.get(data_file, 0) + size
+        if taken[data_file] > sizes[data_file]:
+            raise file.error("its tensors share bytes: those in {} have {} bytes, and it has {}".format(
+                data_file, taken[data_file], sizes[data_file]))
         if dtype in _ITEM_SIZES and size != count * _ITEM_SIZES[dtype]:
             raise file.error("{} has {} elements of {} bytes, in {} bytes".format(
                 name, count, _ITEM_SIZES[dtype], size))
@@ -166,9 +172,6 @@ def _check_entries(path, file, entries):
             _check_strings(data_file, name, count, offset, size)
         if dtype in _ITEM_SIZES and key[:1] != b"\0":
             smallest[data_file] = min(smallest.get(data_file, (size, name)), (size, name))
-    if total > sum(filter(None, sizes.values())):
-        raise file.error("its tensors share bytes: they have {} bytes, and the data files {}".format(
-            total, sum(filter(None, sizes.values()))))
     return {data_file: name for data_file, (_, name) in smallest.items()}
 
 
@@ -178,7 +181,7 @@ def _element_count(file, name, shape):
     sizes, product = [last(axis, 1, 0) for axis in axes], 1
     for axis in axes:
         last(axis, 2, b"").decode("utf-8")  # TensorFlow ends the process if the name of an axis is not text
-    for size in sizes:
+    for size in sizes[: _MAX_RANK + 1]:  # a product of very many takes long
         product *= max(size, 1)
     if len(sizes) > _MAX_RANK or last(fields(shape), 3, 0) or product >= 1 << 60:  # negative ones are over 2**63
         raise file.error("{} has a shape that no tensor can have: {}".format(name, tuple(sizes[:32])))
