@@ -269,7 +269,7 @@ class Worker(object):
             say(kind=kind, problem=problem, peak=peak)
 
     def give(self, format, number):
-        self.task, self.stage, self.since = (format, number), "make", time.time()
+        self.task, self.stage, self.since = (format, number), "make", (time.time(), self._cpu_seconds())
         os.write(self.requests, "{} {}\n".format(format, number).encode("ascii"))
 
     def answer(self):
@@ -304,11 +304,25 @@ class Worker(object):
                 "problem": "{}: status {}\n{}".format(self.stage, status, text[-3000:])}
 
     def overdue(self, limit):
-        """Returns the answer for a process that takes too long, and kills it; None if it does not."""
-        if self.task is None or time.time() - self.since < limit:
+        """Returns the answer for a process that takes too long, and kills it; None if it does not.
+
+        What counts is the time of the processor, which other programs cannot use up; or 20 times as long on the clock.
+        """
+        clock, processor = time.time() - self.since[0], self._cpu_seconds() - self.since[1]
+        if processor < limit and clock < 20 * limit:
             return None
         self.end()
-        return {"kind": "hang", "problem": "{}: {:.0f} s".format(self.stage, limit), "peak": 0}
+        return {"kind": "hang", "problem": "{}: {:.0f} s, {:.0f} on the clock".format(self.stage, processor, clock),
+                "peak": 0}
+
+    def _cpu_seconds(self):
+        """Returns the time that the process has computed; 0 where there is no /proc."""
+        try:
+            with io.open("/proc/{}/stat".format(self.process)) as file:
+                ticks = file.read().rpartition(")")[2].split()[11:13]
+        except (IOError, OSError):
+            return 0.0
+        return sum(map(int, ticks)) / float(os.sysconf("SC_CLK_TCK"))
 
     def end(self):
         if self.process is not None:
@@ -608,7 +622,7 @@ def main():
     parser.add_argument("--format", action="append", help=", ".join(mutations.MUTATORS) + "; default: all that work")
     parser.add_argument("--number", type=int, help="make and read one file, the one of this number")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds for a file")
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds of the processor for a file")
     parser.add_argument("--keep", help="a folder for the files that make trouble")
     parser.add_argument("--kill", action="store_true", help="kill writers, at every line or at some, and fill the disk")
     parser.add_argument("--moments", type=int, help="with --kill: at this many lines only")

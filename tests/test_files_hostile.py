@@ -66,6 +66,11 @@ def needs(kind):
         pytest.skip("{} is not installed".format(NEEDS[kind]))
 
 
+def cpu_seconds():
+    """Returns the time that this process has computed, which does not depend on what else runs."""
+    return sum(os.times()[:2])
+
+
 # Reading
 
 
@@ -419,7 +424,7 @@ def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
     def handle(*shape):
         return native_file.Handle("x", shape, "f4", lambda selection: np.zeros(shape, np.float32)[selection])
 
-    native, start = native_file.NativeFile("x", "keras-weights-h5"), time.time()
+    native, start = native_file.NativeFile("x", "keras-weights-h5"), cpu_seconds()
     native.target, native.class_name, native.config = "keras3", "Adafactor", {}
     definition = everstep.optimizers.Adafactor(0.1)
     shapes = [shape for size in range(2, 62) for shape in ((5, size), (size,))]
@@ -432,7 +437,7 @@ def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
     native.entries = [("", each) for each in handles]
     definition = everstep.moving_average(definition) if wrapped else definition
     slots = by_place.by_place(native, definition, False, None)[0]
-    assert list(slots) == list(native.variables) and time.time() - start < 10
+    assert list(slots) == list(native.variables) and cpu_seconds() - start < 10
     average = {"moving_average/average"} if wrapped else set()
     assert [set(each) for each in slots.values()] == [average | {"rows", "columns"}, average | {"v"}] * 60
 
@@ -442,7 +447,7 @@ def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
 ], ids=["values", "digits", "levels"])
 @HDF5
 def test_json_that_takes_long(text, word, tmp_path):
-    path, hdf5, start = str(tmp_path / "x.keras"), str(tmp_path / "x.h5"), time.time()
+    path, hdf5, start = str(tmp_path / "x.keras"), str(tmp_path / "x.h5"), cpu_seconds()
     write_hdf5(hdf5, [values(0)])
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(hdf5, "model.weights.h5")
@@ -450,17 +455,17 @@ def test_json_that_takes_long(text, word, tmp_path):
         archive.writestr("metadata.json", "{}")
     with pytest.raises(FileError, match=word):
         everstep.read_checkpoint(path)
-    assert time.time() - start < 10
+    assert cpu_seconds() - start < 10
 
 
 @HDF5
 def test_very_many_layers_and_arrays(tmp_path):
     native = native_file.NativeFile("x", "keras")
     native.variables.update(("dense_%d/0" % place, native_file.Handle("x", (), "f4", None)) for place in range(20000))
-    layer, start = {"class_name": "Dense", "config": {"name": "x"}}, time.time()
+    layer, start = {"class_name": "Dense", "config": {"name": "x"}}, cpu_seconds()
     layers = [dict(layer, config={"name": "layer%d" % place}) for place in range(20000)]
     keras_zip._name_variables(native, {"config": {"layers": layers}})
-    assert list(native.variables)[1:3] == ["layer2/kernel", "layer3/kernel"] and time.time() - start < 10
+    assert list(native.variables)[1:3] == ["layer2/kernel", "layer3/kernel"] and cpu_seconds() - start < 10
 
 
 def test_messages_are_bounded_and_harmless(tmp_path, capsys):
@@ -534,35 +539,32 @@ def repeating(count):
 
 
 def test_an_index_that_unpacks_to_far_more(tmp_path):
-    path, start = str(tmp_path / "x.ckpt.index"), time.time()
+    path, start = str(tmp_path / "x.ckpt.index"), cpu_seconds()
     data = repeating(10000) + struct.pack("<II", 0, 1)
     with io.open(path, "wb") as file:
         file.write(table(data + b"\0" + struct.pack("<I", crc32c(data + b"\0"))))
     with pytest.raises(FileError, match="100 times as long"):
         bundle_index.check_index(path[: -len(".index")])
-    assert time.time() - start < 10
+    assert cpu_seconds() - start < 10
 
 
-@pytest.mark.parametrize("value, word", [
-    (entry(sizes=(1 << 40,) * 100000, size=4), "no tensor can have"),
-], ids=["axes"])
-def test_entries_that_take_long(value, word, tmp_path):
-    path, start = str(tmp_path / "x.ckpt"), time.time()
-    write_index(path, [(b"", HEADER), (b"w", value)])
-    with pytest.raises(FileError, match=word):
+def test_a_shape_of_very_many_axes(tmp_path):
+    path, start = str(tmp_path / "x.ckpt"), cpu_seconds()
+    write_index(path, [(b"", HEADER), (b"w", entry(sizes=(1 << 40,) * 100000, size=4))])
+    with pytest.raises(FileError, match="no tensor can have"):
         bundle_index.check_index(path)
-    assert time.time() - start < 10
+    assert cpu_seconds() - start < 10
 
 
 def test_texts_that_share_bytes_are_read_once(tmp_path):
-    path, start = str(tmp_path / "x.ckpt"), time.time()
+    path, start = str(tmp_path / "x.ckpt"), cpu_seconds()
     text = entry(dtype=7, sizes=(1,), size=1 << 22)
     write_index(path, [(b"", HEADER)] + [(b"w%05d" % place, text) for place in range(2000)])
     with io.open(path + ".data-00000-of-00001", "wb") as file:
         file.write(varint((1 << 22) - 8) + b"\0" * ((1 << 22) - 4))
     with pytest.raises(FileError, match="share bytes"):
         bundle_index.check_index(path)
-    assert time.time() - start < 10
+    assert cpu_seconds() - start < 10
 
 
 @TENSORFLOW

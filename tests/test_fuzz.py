@@ -6,10 +6,10 @@ is wrong. A checkpoint is a folder of that name.
 from __future__ import absolute_import, division, print_function
 
 import io
+import itertools
 import os
 import shutil
 import signal
-import time
 from collections import OrderedDict
 
 import numpy as np
@@ -33,7 +33,7 @@ TOOL = pytest.mark.skipif(len(mutations.formats()) > 1 and not FULL, reason="the
 
 def test_damaged_files_do_no_harm():
     formats, files = mutations.formats(), 300 if FULL else 6
-    report = fuzz.run(formats, seed=1000 + TURN, files=files, limit=60.0)
+    report = fuzz.run(formats, seed=1000 + TURN, files=files)
     assert report.failures() == []
     assert {format: sum(counts.values()) for format, counts in report.counts.items()} == dict.fromkeys(formats, files)
 
@@ -65,7 +65,7 @@ def test_what_a_file_does_is_seen(monkeypatch, tmp_path):
         ("read", lambda: None), ("refused", refuse), ("foreign", lambda: {}["x"]),
         ("wrong", lambda: fuzz.saved(everstep.State(), {("w", "m"): np.ones(1)}, str(tmp_path / "x.npz"))),
         ("memory", lambda: np.ones(3 << 20).sum()),
-        ("hang", lambda: time.sleep(600)), ("crash in ours", lambda: os.kill(os.getpid(), signal.SIGSEGV)),
+        ("hang", lambda: all(itertools.count(1))), ("crash in ours", lambda: os.kill(os.getpid(), signal.SIGSEGV)),
     ])
     assert set(faults) == set(fuzz.KINDS) - {"crash in library"}
     kinds = list(faults)
@@ -77,7 +77,7 @@ def test_what_a_file_does_is_seen(monkeypatch, tmp_path):
     monkeypatch.setattr(mutations, "mutate", mutate)
     monkeypatch.setattr(fuzz, "uses", lambda format, mutant, folder, results, turn: [
         ("use", faults[os.path.basename(mutant.path)])])
-    report = fuzz.run(["npz"], 1, files=len(kinds), limit=2.0)
+    report = fuzz.run(["npz"], 1, files=len(kinds), limit=1.0)
     assert report.counts == {"npz": dict.fromkeys(kinds, 1)}
     assert [problem[0] for problem in report.failures()] == kinds[2:]
 
