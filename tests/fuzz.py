@@ -8,7 +8,7 @@
 
 mutations.py makes the files. Worker processes read them, each file within limits of time and memory; a worker that
 hangs or crashes is replaced, and its file is kept. The exit code is 1 if a reader raised what is not everstep's,
-returned wrong numbers, hung, took too much memory, or crashed outside of HDF5 and TensorFlow.
+returned wrong numbers, took too much memory, or hung or crashed outside of HDF5 and TensorFlow.
 
 When a fault is mended, its file goes to tests/files/faults, which tests/test_fuzz.py reads.
 """
@@ -53,8 +53,9 @@ except ImportError:
 MEGABYTE = 1 << 20
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
 LIMIT_SECONDS, LIMIT_BYTES = 20.0, 512 * MEGABYTE
-GOOD, HARMLESS = ("read", "refused"), ("read", "refused", "crash in library")
-KINDS = ("read", "refused", "foreign", "wrong", "memory", "hang", "crash in ours", "crash in library")
+GOOD, HARMLESS = ("read", "refused"), ("read", "refused", "crash in library", "hang in library")
+KINDS = ("read", "refused", "foreign", "wrong", "memory", "hang", "crash in ours", "crash in library",
+         "hang in library")
 
 
 # What a worker does with a file
@@ -311,9 +312,14 @@ class Worker(object):
         clock, processor = time.time() - self.since[0], self._cpu_seconds() - self.since[1]
         if processor < limit and clock < 20 * limit:
             return None
+        os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
+        time.sleep(0.5)
         self.end()
-        return {"kind": "hang", "problem": "{}: {:.0f} s, {:.0f} on the clock".format(self.stage, processor, clock),
-                "peak": 0}
+        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
+        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        inside = any(library in frame for library in ("h5py", "tensorflow"))
+        return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
+            self.stage, processor, text[-3000:])}
 
     def _cpu_seconds(self):
         """Returns the time that the process has computed; 0 where there is no /proc."""
@@ -418,7 +424,7 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
                     progress(report)
                 worker.task = None
                 if worker.process is None:
-                    if answer["kind"] != "hang":
+                    if not answer["kind"].startswith("hang"):
                         worker.end()
                     pool[pool.index(worker)] = Worker(worker.folder, seed)
     except KeyboardInterrupt:
