@@ -21,7 +21,8 @@ skip_missing_interpreters = true
 env_list =
     {quick}
 labels =
-    full = {all}
+    full = {full}
+    clients = {clients}
 
 [testenv]
 # Build once, with the Python that runs tox: old cells cannot install a current setuptools.
@@ -51,17 +52,21 @@ set_env =
     {env}
 # The tests read EVERSTEP_FULL and others.
 pass_env = EVERSTEP_*
-commands = pytest -p no:cacheprovider --durations=5 --junitxml={{work_dir}}/results/{{env_name}}.xml {{posargs}}
+commands = {pytest} {{posargs}}
 """
+PYTEST = u"pytest -p no:cacheprovider --durations=5 --junitxml={work_dir}/results/{env_name}.xml"
 
 SDIST = u"""
 [testenv:{name}]
 package = sdist
 """
 
-NO_DEPS = u"""
+NO_DEPS = u"python -m pip install {arguments}"
+SDISTS = u"python -m pip download --no-deps --no-binary :all: --dest {{env_dir}}/sdists {packages}"
+
+CLIENT = u"""
 [testenv:{name}]
-commands_pre = python -m pip install {arguments}
+{before}commands = {pytest} {tests} {{posargs}}
 """
 
 LINT = u"""
@@ -86,15 +91,22 @@ commands = python -m benchmarks --make {posargs}
 def generated():
     """Returns {path: text} of every generated file."""
     table = cells.read()
-    quick = [cell.name for cell in table.values() if cell.group == "quick"]
+    quick, full, clients = ([cell.name for cell in table.values() if cell.group in groups]
+                            for groups in (["quick"], ["quick", "full"], ["clients"]))
     env = [u"%s: %s = %s" % (cell.name, name, value) for cell in table.values() for name, value in cell.env.items()]
-    tox = [TOX.format(quick=u"\n    ".join(quick), all=u", ".join(table), env=u"\n    ".join(env))]
+    tox = [TOX.format(quick=u"\n    ".join(quick), full=u", ".join(full), clients=u", ".join(clients),
+                      env=u"\n    ".join(env), pytest=PYTEST)]
     files = {}
     for cell in table.values():
         if cell.install == "sdist":
             tox.append(SDIST.format(name=cell.name))
-        if cell.no_deps:
-            tox.append(NO_DEPS.format(name=cell.name, arguments=u" ".join(cells.no_deps_arguments(cell))))
+        commands = [NO_DEPS.format(arguments=u" ".join(cells.no_deps_arguments(cell)))] if cell.no_deps else []
+        commands += [SDISTS.format(packages=u" ".join(cell.sdists))] if cell.sdists else []
+        before = u"commands_pre = %s\n" % u"\n    ".join(commands) if commands else u""
+        if cell.tests:
+            tox.append(CLIENT.format(name=cell.name, before=before, pytest=PYTEST, tests=cell.tests))
+        elif before:
+            tox.append(u"\n[testenv:{}]\n{}".format(cell.name, before))
         if cell.kind == "lint":
             tox.append(LINT.format(name=cell.name))
         path = os.path.join(cells.HERE, "constraints", cell.name + ".txt")

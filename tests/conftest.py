@@ -29,19 +29,7 @@ FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
 INSTALLED = {}  # {package: installed version, or None if it is not installed}
 
-# Tests of code that nobody here wrote: {file: the package that must be installed for pytest to collect it}
-CLIENTS = {"clients/test_bert.py": "bert", "clients/test_stable_baselines.py": "stable_baselines"}
-
-
-def _is_installed(package):
-    try:
-        importlib.import_module(package)
-        return True
-    except ImportError:
-        return False
-
-
-collect_ignore = [path for path, package in CLIENTS.items() if not _is_installed(package)]
+collect_ignore = [] if CELL in cells.read() and cells.read()[CELL].group == "clients" else ["clients"]
 
 # Warnings that do not become errors: (filter, why we cannot fix it). The module is the one that warns.
 OTHERS = "(tensorflow|keras|tf_keras|jax|wrapt|gast|astunparse|google|h5py|flatbuffers|tensorboard|pkg_resources)"
@@ -88,7 +76,7 @@ def _version(name):
         return "broken (%s)" % error
 
 
-def _not_as_pinned(cell):
+def _not_as_pinned(cell, compared=None):
     pins = cells.pins(cell)
     expected = {name: pins[name] for name in INSTALLED if name in pins}
     expected["python"] = cell.python
@@ -98,7 +86,14 @@ def _not_as_pinned(cell):
         expected.setdefault("keras", None)
     installed = dict(INSTALLED, python="%d.%d" % sys.version_info[:2])
     return ["%s is %s, should be %s" % (name, installed[name] or "absent", expected[name] or "absent")
-            for name in sorted(expected) if installed[name] != expected[name]]
+            for name in sorted(expected) if installed[name] != expected[name] and name in (compared or expected)]
+
+
+def cells_like_this():
+    """Returns the names of the cells with this Python and these frameworks: in a cell of the matrix, its own."""
+    names = [CELL] if CELL else [name for name, cell in cells.read().items() if cell.group in ("quick", "full")]
+    wrong = {name: _not_as_pinned(cells.read()[name], ("python",) + FRAMEWORKS) for name in names}
+    return [name for name in names if not wrong[name]]
 
 
 def pytest_collection_modifyitems(config, items):

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
+from compare import apart, shown
 
 import everstep
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+BERT = "bert-tensorflow", "1.0.4, TF " + tf.__version__
 CONFIG = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
               max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 BATCH, LENGTH, PREDICTIONS, STEPS, MORE = 16, 16, 4, 60, 30
@@ -104,14 +105,6 @@ def ours(change=lambda definition: definition, made=None):
     return make
 
 
-def apart(some, others):
-    return max(abs(one - other) for one, other in zip(some, others))
-
-
-def weights_apart(some, others):
-    return max(np.abs(some[name] - others[name]).max() for name in some)
-
-
 @pytest.fixture(scope="module")
 def trained():
     """Returns a model that trained with BERT's own optimizer, and its losses."""
@@ -119,18 +112,13 @@ def trained():
     return model, model.train(batches(STEPS))
 
 
-def start_of(model):
-    """Returns the weights that every run starts from."""
-    return Model(own).weights()
-
-
 def test_pretraining(trained):
     model, losses = trained
     again, with_ours = Model(own), Model(ours())
-    assert weights_apart(again.weights(), with_ours.weights()) == 0
-    noise, difference = apart(again.train(batches(STEPS)), losses), apart(with_ours.train(batches(STEPS)), losses)
-    print("60 steps: losses from {:.4f} to {:.4f}; two runs of BERT's own {:.2g} apart, ours {:.2g}".format(
-        losses[0], losses[-1], noise, difference))
+    assert apart(again.weights(), with_ours.weights()) == 0
+    noise, difference = (apart(losses, each.train(batches(STEPS))) for each in (again, with_ours))
+    weights = [apart(model.weights(), each.weights()) for each in (again, with_ours)]
+    shown(*BERT, "pretraining, AdamWeightDecayOptimizer", STEPS, difference, noise, weights[1], weights[0])
     assert losses[-1] < losses[0] - 0.1
     assert with_ours.session.run(with_ours.step) == STEPS
     assert difference < 1e-3
@@ -143,7 +131,7 @@ def test_continued_from_its_own_checkpoint(trained, tmp_path):
     expected = model.train(batches(MORE, seed=1))
     again = Model(own)
     again.saver.restore(again.session, path)
-    noise = apart(again.train(batches(MORE, seed=1)), expected)
+    noise = apart(expected, again.train(batches(MORE, seed=1)))
 
     made = []
     resumed = Model(ours(made=made))
@@ -151,8 +139,8 @@ def test_continued_from_its_own_checkpoint(trained, tmp_path):
     state = everstep.read_checkpoint(
         path, BertAdam(), slots={"m": "{var}/adam_m", "v": "{var}/adam_v"}, updates=int(saved[0]))
     everstep.restore(made[0], state, resumed.variables, resumed.session)
-    difference = apart(resumed.train(batches(MORE, seed=1)), expected)
-    print("continued for 30 steps: BERT's own {:.2g} apart, ours {:.2g}".format(noise, difference))
+    difference = apart(expected, resumed.train(batches(MORE, seed=1)))
+    shown(*BERT, "own checkpoint continued by read_checkpoint(slots=)", MORE, difference, noise, saved="tf.train.Saver")
     assert difference < 1e-3
 
 
@@ -172,5 +160,5 @@ def test_accumulation_on_a_quarter_of_the_batch():
     full, parts = Model(unclipped(lambda rule: rule)), Model(unclipped(lambda rule: everstep.accumulate(rule, 4)))
     whole, pieces = full.train(batches(MORE)), parts.train(quarters(batches(MORE)))
     means = [np.mean(pieces[4 * step : 4 * step + 4]) for step in range(MORE)]
-    print("accumulate(4): losses {:.2g} apart after 30 updates".format(apart(whole, means)))
+    shown(*BERT, "accumulate(4) on quarters, beside whole batches by ours", MORE, apart(whole, means))
     assert apart(whole, means) < 1e-3 and full.session.run(full.step) * 4 == parts.session.run(parts.step)

@@ -1,0 +1,202 @@
+"""What every cell of the matrix showed when it last ran: proof.json, and proof.md for people.
+
+`matrix/run.py --full` renews both after each cell. To write proof.md again from proof.json: python matrix/proof.py
+"""
+import collections
+import hashlib
+import json
+import os
+import re
+import subprocess
+import time
+import xml.etree.ElementTree
+
+import cells
+
+ROOT = os.path.dirname(cells.HERE)
+JSON, PAGE = (os.path.join(cells.HERE, "proof." + ending) for ending in ("json", "md"))
+HEAD = """# The proof: what each cell showed when it last ran
+
+Generated: do not edit; run `python3 matrix/run.py --full --resume`, which goes on where the last run ended.
+
+A cell is green if nothing failed. The lines need not be of one commit: all cells together take hours. `proof.json` has
+the same, and for each definition and kind of gradients the largest difference from the float64 oracle.
+"""
+COLUMNS = ("cell", "versions as imported", "when (UTC)", "commit", "passed", "failed", "skipped", "min")
+CLIENT_COLUMNS = ("client", "versions", "trained", "steps", "losses", "own losses", "weights", "own weights",
+                  "saved and resumed")
+CLIENTS = """
+## Other people's code
+
+Programs that nobody here wrote, each trained with its own optimizer and with ours. Figures: the largest
+`max|difference| / max|own|` between the client's own optimizer and ours; "own": between two runs of its own.
+"""
+SKIPS = """
+## Why tests were skipped
+
+| reason | cells | tests |
+|---|---:|---:|
+"""
+
+
+def tree():
+    """Returns a hash of all tracked files but proof.*, as they are now."""
+    digest = hashlib.sha256()
+    for path in _git("ls-files", "-z").split("\0"):
+        full = os.path.join(ROOT, path)
+        if path and not path.startswith("matrix/proof.") and os.path.isfile(full):
+            with open(full, "rb") as file:
+                digest.update(("%s\0%s\0" % (path, hashlib.sha256(file.read()).hexdigest())).encode())
+    return digest.hexdigest()[:16]
+
+
+def commit():
+    """Returns the commit that the tracked files are of; None if they were changed since."""
+    changed = [line[3:] for line in _git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    return None if any(not path.startswith("matrix/proof.") for path in changed) else _git("rev-parse", "HEAD").strip()
+
+
+def commits():
+    """Returns how many commits there are."""
+    return int(_git("rev-list", "--count", "HEAD"))
+
+
+def _git(*arguments):
+    return subprocess.run(("git",) + arguments, cwd=ROOT, check=True, stdout=subprocess.PIPE,
+                          universal_newlines=True).stdout
+
+
+def read():
+    """Returns {cell: what it showed}, of cells that still are."""
+    if not os.path.exists(JSON):
+        return {}
+    with open(JSON) as file:
+        shown = json.load(file)["cells"]
+    return {name: shown[name] for name in cells.read() if name in shown}
+
+
+def is_green(values, tree):
+    """Returns whether a cell showed no failure with the same files."""
+    return values is not None and values["tree"] == tree and not values["failed"]
+
+
+def entry(result, results, tree, commit):
+    """Returns what a cell showed.
+
+    Args:
+        result: its `run.Result`.
+        results: the folder of what its tests wrote.
+    """
+    path = os.path.join(results, result.cell.name)
+    return collections.OrderedDict([
+        ("commit", commit[:12]), ("tree", tree), ("when", time.strftime("%Y-%m-%d %H:%M", time.gmtime())),
+        ("passed", result.passed), ("failed", result.failed or int(not result.is_green)), ("skipped", result.skipped),
+        ("seconds", int(result.seconds)), ("versions", result.versions), ("skips", _skips(path + ".xml")),
+        ("clients", _loaded(path + ".clients.json")), ("worst", _worst(path + ".json")),
+    ])
+
+
+def _loaded(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return json.load(file)
+
+
+def _worst(path):
+    """Returns {definition: {kind: the largest difference of any configuration and way}}."""
+    worst = {}
+    for label, _, kind, far in _loaded(path):
+        row = worst.setdefault(label.split(" ")[0], {})
+        row[kind] = max(float("%.1e" % far), row.get(kind, 0.0))
+    return {name: worst[name] for name in sorted(worst)}
+
+
+def _skips(path):
+    """Returns {reason: number of tests}."""
+    if not os.path.exists(path):
+        return {}
+    messages = [each.get("message", "") for each in xml.etree.ElementTree.parse(path).getroot().iter("skipped")]
+    return dict(sorted(collections.Counter(messages).items()))
+
+
+def write(shown):
+    """Writes proof.json, a line for each definition so that its history can be read, and proof.md."""
+    shown = {name: shown[name] for name in cells.read() if name in shown}
+    lines = []
+    for name, values in shown.items():
+        parts = ["  %s: %s" % (json.dumps(key), _value(key, value)) for key, value in values.items()]
+        lines.append(" %s: {\n%s\n }" % (json.dumps(name), ",\n".join(parts)))
+    _replace(JSON, '{"cells": {\n%s\n}}\n' % ",\n".join(lines))
+    _replace(PAGE, "\n".join(page(shown)) + "\n")
+
+
+def _value(key, value):
+    if key not in ("worst", "skips", "clients") or not value:
+        return json.dumps(value)
+    if isinstance(value, list):
+        return "[\n%s\n  ]" % ",\n".join("   " + json.dumps(item, sort_keys=True) for item in value)
+    items = ["   %s: %s" % (json.dumps(name), json.dumps(item, sort_keys=True)) for name, item in value.items()]
+    return "{\n%s\n  }" % ",\n".join(items)
+
+
+def _replace(path, text):
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def page(shown):
+    """Yields the lines of proof.md."""
+    yield HEAD
+    table = cells.read()
+    green = [name for name, values in shown.items() if not values["failed"]]
+    yield "%d of %d cells have run, %d of them green: %d tests passed, %d failed, %d skipped, in %.1f hours.\n" % (
+        len(shown), len(table), len(green), *(sum(each[key] or 0 for each in shown.values())
+                                              for key in ("passed", "failed", "skipped")),
+        sum(each["seconds"] for each in shown.values()) / 3600.0)
+    yield from _table(COLUMNS, 4, [_row(name, shown.get(name)) for name in table])
+    clients = [(name, row) for name in table if name in shown for row in shown[name].get("clients", ())]
+    if clients:
+        yield CLIENTS
+        yield from _table(CLIENT_COLUMNS, 3, [
+            tuple(str(row.get(key, "")) for key in ("client", "versions", "trained", "steps", "losses", "own_losses",
+                                                    "weights", "own_weights", "saved")) for _, row in clients])
+    reasons = {}
+    for name, values in shown.items():
+        for reason, count in values["skips"].items():
+            reasons.setdefault(_general(reason), []).append((name, count))
+    yield SKIPS.rstrip("\n")
+    for reason, found in sorted(reasons.items()):
+        yield "| %s | %d | %d |" % (reason.replace("|", "\\|"), len({name for name, _ in found}),
+                                    sum(count for _, count in found))
+
+
+def _general(reason):
+    """Returns a reason on one line, without the value that a test puts before a colon or the object's address."""
+    return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", reason)).strip()
+
+
+def _row(name, values):
+    if values is None:
+        return (name, "never run") + ("",) * 6
+    versions = ", ".join("%s %s" % item for item in values["versions"].items()
+                         if item[0] in ("python", "tensorflow", "keras", "tf_keras", "jax", "torch", "numpy"))
+    counts = ["" if values[key] is None else str(values[key]) for key in ("passed", "failed", "skipped")]
+    return (name, versions, values["when"], values["commit"][:9], *counts, "%.1f" % (values["seconds"] / 60.0))
+
+
+def _table(columns, first_number, rows):
+    rows = [columns, *rows]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    for number, row in enumerate(rows):
+        aligned = (text.rjust(width) if place >= first_number and number else text.ljust(width)
+                   for place, (text, width) in enumerate(zip(row, widths)))
+        yield "| %s |" % " | ".join(aligned)
+        if not number:
+            yield "|%s|" % "|".join("-" * (width + 1) + (":" if place >= first_number else "-")
+                                    for place, width in enumerate(widths))
+
+
+if __name__ == "__main__":
+    write(read())

@@ -1,0 +1,94 @@
+"""The proof of the matrix: what is kept of a cell, what a run goes on with, and which cells rotate in CI."""
+from __future__ import absolute_import, division, print_function
+
+import argparse
+import json
+import sys
+
+import pytest
+
+import cells
+
+if sys.version_info < (3, 8):
+    pytest.skip("matrix/run.py drives the matrix with Python 3.8 or newer", allow_module_level=True)
+
+import proof  # noqa: E402
+import run  # noqa: E402
+
+pytestmark = pytest.mark.shared
+JUNIT = """<testsuites><testsuite tests="5" failures="0" errors="0" skipped="2">
+<testcase><skipped message="no TensorFlow here"/></testcase><testcase><skipped message="no TensorFlow here"/></testcase>
+</testsuite></testsuites>"""
+CELLS = list(cells.read().values())
+
+
+def options(**given):
+    return argparse.Namespace(**dict(dict(cell=None, full=False, resume=False, shard=(1, 1), rotate=None), **given))
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch):
+    """Returns what proof.json says after one cell, the first, has run."""
+    monkeypatch.setattr(proof, "JSON", str(tmp_path / "proof.json"))
+    monkeypatch.setattr(proof, "PAGE", str(tmp_path / "proof.md"))
+    cell = CELLS[0]
+    (tmp_path / (cell.name + ".xml")).write_text(JUNIT)
+    (tmp_path / (cell.name + ".json")).write_text(json.dumps([
+        ["Adam", "keras3 eager", "dense", 1.234e-7], ["Adam amsgrad=True", "keras3 eager", "dense", 5.678e-7],
+    ]))
+    result = run.Result(cell, run.OK, {"python": "3.13.0", "numpy": "2.5.5"}, 3, 0, 2, 61.5)
+    proof.write({cell.name: proof.entry(result, str(tmp_path), "hash", "abcdef0123456789")})
+    return proof.read()
+
+
+def test_what_is_kept_of_a_cell(shown, tmp_path):
+    values = shown[CELLS[0].name]
+    assert values["worst"] == {"Adam": {"dense": 5.7e-7}}
+    assert values["skips"] == {"no TensorFlow here": 2}
+    assert [values[key] for key in ("passed", "failed", "skipped", "seconds")] == [3, 0, 2, 61]
+    text = (tmp_path / "proof.md").read_text()
+    assert "| never run " in text and "python 3.13.0, numpy 2.5.5" in text and "| no TensorFlow here | 1 | 2 |" in text
+
+
+def test_a_crash_is_a_failure(tmp_path):
+    result = run.Result(CELLS[0], run.FAILED, {}, None, None, None, 5.0)
+    values = proof.entry(result, str(tmp_path), "hash", "abcdef0123456789")
+    assert values["failed"] == 1 and not proof.is_green(values, "hash")
+
+
+def test_a_run_goes_on_with_what_is_not_green_for_these_files(shown, monkeypatch):
+    monkeypatch.setattr(proof, "tree", lambda: "hash")
+    assert run._chosen(options(full=True, resume=True), shown) == CELLS[1:]
+    monkeypatch.setattr(proof, "tree", lambda: "another")
+    assert run._chosen(options(full=True, resume=True), shown) == CELLS
+
+
+def test_shards_have_all_cells():
+    parts = [run._chosen(options(full=True, shard=(part, 4)), {}) for part in (1, 2, 3, 4)]
+    assert sorted(cell for part in parts for cell in part) == sorted(CELLS)
+    assert run._shard("2/5") == (2, 5)
+    for wrong in ("0/5", "6/5", "2", "a/b"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            run._shard(wrong)
+
+
+def test_ten_commits_in_a_row_rotate_all_cells(monkeypatch):
+    quick = [cell for cell in CELLS if cell.group == "quick"]
+    rotated = []
+    for number in range(347, 357):
+        monkeypatch.setattr(proof, "commits", lambda number=number: number)
+        chosen = run._chosen(options(rotate=75.0), {})
+        assert chosen[:len(quick)] == quick
+        rotated += chosen[len(quick):]
+        assert run._longest_first(chosen, {})[-1].group != "quick"
+    assert sorted(rotated) == sorted(cell for cell in CELLS if cell not in quick)
+
+
+def test_the_hash_of_the_files_leaves_out_the_proof():
+    tree = proof.tree()
+    assert tree == proof.tree() and len(tree) == 16
+
+
+def test_the_page_is_current():
+    with open(proof.PAGE) as file:
+        assert file.read() == "\n".join(proof.page(proof.read())) + "\n", "run python matrix/proof.py"
