@@ -250,7 +250,7 @@ class Worker(object):
         if size:
             resource.setrlimit(resource.RLIMIT_AS, (size + 4 * LIMIT_BYTES,) * 2)
         say = lambda **answer: os.write(answers, json.dumps(answer).encode("ascii") + b"\n")  # noqa: E731
-        for line in os.fdopen(requests):
+        for line in iter(os.fdopen(requests).readline, ""):  # Python 2 iterates over a file in blocks
             format, number = line.split()
             forget_peak()
             before = memory_status("VmRSS:")
@@ -387,7 +387,8 @@ class Report(object):
             key = (kind, format, tuple(where[-3:]) if kind in ("foreign", "wrong") else where[3:4])
             seen[str(key)] += 1
             if seen[str(key)] == 1:
-                print("\n{} {} {}\n{}".format(kind, format, number, problem))
+                text = u"\n{} {} {}\n{}".format(kind, format, number, problem)
+                print(text.encode("ascii", "backslashreplace").decode("ascii"))
 
 
 def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, progress=None):

@@ -318,9 +318,9 @@ def change_h5(chance, file):
     if with_attributes and chance.random() < 0.5:
         owner = chance.choice(with_attributes)
         name = chance.choice(sorted(owner.attrs))
-        return "{}: {}".format(name, change_attribute(chance, owner, name))
+        return u"{}: {}".format(name, change_attribute(chance, owner, name))
     name = chance.choice(names)
-    return "{}: {}".format(name, change_object(chance, file, name, names))
+    return u"{}: {}".format(name, change_object(chance, file, name, names))
 
 
 def change_attribute(chance, owner, name):
@@ -533,9 +533,9 @@ def mutate_entries(chance, entries):
         name = key.decode("ascii", "replace")[:60]
         if action == "message":
             entries[place][1], change = mutate_message(chance, value)
-            what.append("{} {}".format(name, change))
+            what.append(u"{} {}".format(name, change))
         else:
-            what.append("{} {}".format(name, action))
+            what.append(u"{} {}".format(name, action))
         if action == "key":
             odd = [key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
                    key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"]

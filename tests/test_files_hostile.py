@@ -23,6 +23,7 @@ from crafted_files import (
     FILES,
     HEADER,
     LENGTH,
+    block,
     bomb,
     crc32c,
     deep,
@@ -584,6 +585,33 @@ def test_wrong_indices(entries, restart, word, tmp_path):
 
 
 @TENSORFLOW
+def test_values_of_another_variable_in_a_checkpoint_of_version_1(tmp_path):
+    """TensorFlow reads past their end if they are fewer than the variable has."""
+    path = str(tmp_path / "model.v1")
+    file = bundle_index.OpenFile(os.path.join(FILES, "tf1.4-v1", "adam.ckpt"))
+    entries = [(key, bytes(value)) for key, value in bundle_index._entries_of_table(file)]
+    file.close()
+    keys = [key for key, _ in entries[2:]]
+    with io.open(path, "wb") as file:
+        file.write(table(block(entries[:2] + list(zip(keys, [value for _, value in entries[:1:-1]])))))
+    with pytest.raises(FileError, match="the values of .* stand in place of those of "):
+        bundle_index.check_index(path)
+
+
+@TENSORFLOW
+def test_parts_of_variables_in_a_checkpoint_of_version_1(tmp_path):
+    """Each has a key of its own form, in which small and large numbers take different numbers of bytes."""
+    tf, path = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow), str(tmp_path / "model.v1")
+    with tf.Graph().as_default(), tf.Session() as session:
+        for name, shape, axis in ("rows", (20000, 2), 0), ("few", (130, 3), 0), ("columns", (2, 700), 1):
+            tf.get_variable(name, shape, partitioner=tf.fixed_size_partitioner(3, axis=axis))
+        tf.get_variable("scalar", ())
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver(write_version=tf.train.SaverDef.V1).save(session, path, write_meta_graph=False)
+    assert bundle_index.check_index(path) == {}
+    assert np.shape(dict(bundle.read(path).entries)["scalar"]) == ()
+
+
 def test_inspect_has_the_guard_of_read_checkpoint(tmp_path, capsys):
     path, source = str(tmp_path / "x.ckpt"), bundle.read(os.path.join(FILES, "tf1.4", "momentum.ckpt"))
     tensors = OrderedDict((name, np.asarray(handle)) for name, handle in source.entries if name != "global_step")

@@ -231,7 +231,7 @@ def _check_first_version(file, entries):
                 raise file.error("{} has {} elements, in a file of {} bytes".format(name, count, file.size))
             _check_slices(file, name, shape, tensor.get(4, ()))
             tensors[name] = dtype, shape
-    for _, value in entries[1:]:
+    for key, value in entries[1:]:
         data = fields(last(fields(value), 2, b""))
         name = _describe(last(data, 1, b""))
         if name not in tensors:
@@ -239,6 +239,9 @@ def _check_first_version(file, entries):
         dtype, shape = tensors[name]
         field, size = _VALUES.get(dtype, (7, None))
         needed = sum(_check_slices(file, name, shape, [last(data, 2, b"")]))
+        if key != _part_key(last(data, 1, b""), last(data, 2, b"")):  # TensorFlow looks at the key alone
+            raise file.error("the values of {} stand in place of those of {}".format(
+                name, _describe(key[1:].partition(b"\0")[0])))
         count = 0
         for values in fields(last(data, 3, b"")).get(field, ()):
             if dtype == _STRING or isinstance(values, int):
@@ -248,6 +251,27 @@ def _check_first_version(file, entries):
         if count != needed:
             raise file.error("{} has {} elements in a part of {}".format(name, count, needed))
     return {}
+
+
+def _part_key(name, part):
+    """Returns the key of a part of a variable, as TensorFlow's saved_tensor_slice_util.cc and ordered_code.cc make it.
+
+    Args:
+        name: bytes.
+        part: a TensorSliceProto.
+    """
+    extents = [fields(extent) for extent in fields(part).get(1, ())]
+    key = b"\0" + bytes(name) + b"\0\1" + (struct.pack("BB", 1, len(extents)) if extents else b"\0")
+    for extent in extents:
+        key += _signed_number(last(extent, 1, 0)) + _signed_number(last(extent, 2, -1))  # -1: all of the axis
+    return key
+
+
+def _signed_number(value):
+    """Returns a number in a form that sorts: ones in front say how many bytes it has, then 0, then the number."""
+    length = max(value, ~value).bit_length() // 7 + 1
+    number = value + ((1 << length) - 1 << 7 * length) if value >= 0 else value + (1 << 7 * length)
+    return bytes(bytearray(number >> 8 * place & 255 for place in reversed(range(length))))
 
 
 def _describe(key):
