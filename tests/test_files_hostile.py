@@ -584,7 +584,6 @@ def test_wrong_indices(entries, restart, word, tmp_path):
         bundle.read(path)
 
 
-@TENSORFLOW
 def test_values_of_another_variable_in_a_checkpoint_of_version_1(tmp_path):
     """TensorFlow reads past their end if they are fewer than the variable has."""
     path = str(tmp_path / "model.v1")
@@ -612,6 +611,7 @@ def test_parts_of_variables_in_a_checkpoint_of_version_1(tmp_path):
     assert np.shape(dict(bundle.read(path).entries)["scalar"]) == ()
 
 
+@TENSORFLOW
 def test_inspect_has_the_guard_of_read_checkpoint(tmp_path, capsys):
     path, source = str(tmp_path / "x.ckpt"), bundle.read(os.path.join(FILES, "tf1.4", "momentum.ckpt"))
     tensors = OrderedDict((name, np.asarray(handle)) for name, handle in source.entries if name != "global_step")
