@@ -359,11 +359,12 @@ def header_of(content):
 @pytest.mark.parametrize("change, word", [
     (lambda header: header.update(definition={u"a\ud800": 1}), "not text"),
     (lambda header: header.update(definition={"a": u"\udfff"}), "not text"),
+    (lambda header: header.update({u"\ud800": 1}), "not text|needed are"),
     (lambda header: header.update(definition=deep(500)), "levels"),
     (lambda header: [[0, 10**19]], "no array can have"),
     (lambda header: [[10**19, 0]], "no array can have"),
     (lambda header: [[1 << 40, 0, 1 << 40]], "no array can have"),
-], ids=["surrogate in a name", "surrogate in a value", "deep", "wide", "long", "both"])
+], ids=["surrogate in a name", "surrogate in a value", "surrogate at the top", "deep", "wide", "long", "both"])
 def test_crafted_headers(change, word, tmp_path):
     if str is bytes and word == "not text":  # UTF-8 of Python 2 holds half a surrogate pair
         assert everstep.State.load(npz_with(tmp_path, change)).definition

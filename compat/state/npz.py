@@ -139,12 +139,9 @@ def _parse_header(file, text):
             "the file is of version {} of the format; this everstep reads up to {}. Read it with a newer "
             "everstep".format(version, VERSION)
         )
+    header = _as_mapping(file, header, "the outer object")
     if set(header) - OPTIONAL != KEYS:
-        raise file.error(
-            "the header has {}; needed are {}".format(
-                ", ".join(sorted(map(native_str, header))), ", ".join(sorted(KEYS))
-            )
-        )
+        raise file.error("the header has {}; needed are {}".format(", ".join(sorted(header)), ", ".join(sorted(KEYS))))
     if not isinstance(header["definition"], (dict, type(None))):
         raise file.error("the definition is not a config")
     try:
