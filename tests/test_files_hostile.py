@@ -461,6 +461,7 @@ def test_json_that_takes_long(text, word, tmp_path):
 
 
 @HDF5
+@pytest.mark.shared
 def test_very_many_layers_and_arrays(tmp_path):
     native = native_file.NativeFile("x", "keras")
     native.variables.update(("dense_%d/0" % place, native_file.Handle("x", (), "f4", None)) for place in range(20000))
@@ -550,6 +551,7 @@ def test_an_index_that_unpacks_to_far_more(tmp_path):
     assert cpu_seconds() - start < 10
 
 
+@pytest.mark.shared
 def test_a_shape_of_very_many_axes(tmp_path):
     path, start = str(tmp_path / "x.ckpt"), cpu_seconds()
     write_index(path, [(b"", HEADER), (b"w", entry(sizes=(1 << 40,) * 100000, size=4))])
