@@ -615,6 +615,27 @@ def test_parts_of_variables_in_a_checkpoint_of_version_1(tmp_path):
 
 
 @TENSORFLOW
+def test_damaged_parts_of_a_variable(tmp_path):
+    """TensorFlow's reader keeps the error, and ends the process if it is used again."""
+    path = str(tmp_path / "model.ckpt")
+    source = os.path.join(FILES, "tf1.15", "adam-partitioned.ckpt")
+    shutil.copy(source + ".index", path + ".index")
+    with io.open(source + ".data-00000-of-00001", "rb") as file:
+        data = bytearray(file.read())
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(bytes(data[:-40]) + bytes(bytearray(byte ^ 1 for byte in data[-40:])))
+    entries, damaged = bundle.read(path).entries, 0
+    for _ in range(2):
+        for _, handle in entries:
+            try:
+                assert np.isfinite(np.asarray(handle)).all()
+            except FileError as error:
+                assert "hecksum" in str(error)
+                damaged += 1
+    assert 2 <= damaged < 2 * len(entries)
+
+
+@TENSORFLOW
 def test_inspect_has_the_guard_of_read_checkpoint(tmp_path, capsys):
     path, source = str(tmp_path / "x.ckpt"), bundle.read(os.path.join(FILES, "tf1.4", "momentum.ckpt"))
     tensors = OrderedDict((name, np.asarray(handle)) for name, handle in source.entries if name != "global_step")

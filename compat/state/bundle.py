@@ -42,8 +42,9 @@ class Tensors(object):
         self.path, self._cached, self._lock = path, (None, None), ProcessLock()
         self.tf = tensorflow_for(path)
         smallest = check_index(path)
+        self._absolute_path = os.path.abspath(path)  # the current folder may change
         with self.guarded():
-            self._reader = self.tf.train.NewCheckpointReader(os.path.abspath(path))  # the current folder may change
+            self._reader = self.tf.train.NewCheckpointReader(self._absolute_path)
             self.shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = self._reader.get_variable_to_dtype_map()
             for name in smallest.values():  # TensorFlow opens a data file when it first reads from it
@@ -64,7 +65,10 @@ class Tensors(object):
             if self._cached[0] != name:
                 self._cached = (None, None)  # free the old tensor first, so that there are never two
                 with self.guarded():
-                    self._cached = name, self._reader.get_tensor(name)
+                    # A reader keeps the error of a partitioned variable, and ends the process when it is used again.
+                    reader, self._reader = self._reader or self.tf.train.NewCheckpointReader(self._absolute_path), None
+                    self._cached = name, reader.get_tensor(name)
+                    self._reader = reader
             return self._cached[1]
 
     def handle(self, name):
