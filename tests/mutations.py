@@ -369,7 +369,7 @@ def change_attribute(chance, owner, name):
 def change_object(chance, file, name, names):
     item = file.get(name)
     shape = getattr(item, "shape", None) or ()
-    if np.prod(np.maximum(shape, 1), dtype=np.float64) > 1e6:  # after an earlier change
+    if np.prod(np.maximum(shape, 1), dtype=np.float64) > 1e6 or len(shape) > 30:  # after an earlier change
         shape = ()
     zeros = lambda kind, size=shape: dict(data=np.zeros(size, kind))  # noqa: E731
     arrays = OrderedDict([
