@@ -259,7 +259,9 @@ class Worker(object):
             os.mkdir(place)
             say(stage="make")
             try:
-                mutant = mutations.mutate(format, seed, int(number), place)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # zipfile warns of equal names
+                    mutant = mutations.mutate(format, seed, int(number), place)
                 write_note(place, mutant, seed, format, number)
                 kind, problem = examine(format, mutant, place, lambda name: say(stage=name), int(number))
             except Exception:
