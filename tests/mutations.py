@@ -277,7 +277,7 @@ def write_zip_of(chance, path, members):
     elif action == "double":
         members.append(list(chance.choice(members)))
     elif action == "name":
-        chance.choice(members)[0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "a\\b", "config.json"])
+        chance.choice(members)[0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
     elif action == "extra":
         members.append([chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])])
     elif action == "empty":

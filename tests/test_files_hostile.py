@@ -601,7 +601,8 @@ def test_values_of_another_variable_in_a_checkpoint_of_version_1(tmp_path):
 
 
 @TENSORFLOW
-def test_parts_of_variables_in_a_checkpoint_of_version_1(tmp_path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_parts_of_variables(version, tmp_path):
     """Each has a key of its own form, in which small and large numbers take different numbers of bytes."""
     tf, path = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow), str(tmp_path / "model.v1")
     with tf.Graph().as_default(), tf.Session() as session:
@@ -609,9 +610,31 @@ def test_parts_of_variables_in_a_checkpoint_of_version_1(tmp_path):
             tf.get_variable(name, shape, partitioner=tf.fixed_size_partitioner(3, axis=axis))
         tf.get_variable("scalar", ())
         session.run(tf.global_variables_initializer())
-        tf.train.Saver(write_version=tf.train.SaverDef.V1).save(session, path, write_meta_graph=False)
-    assert bundle_index.check_index(path) == {}
-    assert np.shape(dict(bundle.read(path).entries)["scalar"]) == ()
+        tf.train.Saver(write_version=version).save(session, path, write_meta_graph=False)
+    bundle_index.check_index(path)
+    read = dict(bundle.read(path).entries)
+    assert [read[name].shape for name in sorted(read)] == [(2, 700), (130, 3), (20000, 2), ()]
+    for name in read if version == 2 else ["scalar"]:  # TensorFlow's reader does not join parts of version 1
+        assert np.isfinite(np.asarray(read[name])).all()
+
+
+def test_parts_of_another_type(tmp_path):
+    """TensorFlow ends the process."""
+    path, source = str(tmp_path / "model.ckpt"), os.path.join(FILES, "tf1.15", "adam-partitioned.ckpt")
+    shutil.copy(source + ".data-00000-of-00001", path + ".data-00000-of-00001")
+    file = bundle_index.OpenFile(source + ".index")
+    entries = [(key, bytes(value)) for key, value in bundle_index._entries_of_table(file)]
+    file.close()
+    for dtype, word in (1, None), (9, "parts of other places, sizes or types"):
+        changed = [(key, message((1, dtype)) + value[2:] if key == b"embeddings/Adam" else value)
+                   for key, value in entries]
+        with io.open(path + ".index", "wb") as file:
+            file.write(table(block(changed)))
+        if word is None:
+            assert bundle_index.check_index(path)
+            continue
+        with pytest.raises(FileError, match=word):
+            bundle_index.check_index(path)
 
 
 @TENSORFLOW

@@ -145,12 +145,14 @@ def _check_entries(path, file, entries):
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
             raise file.error("{} is of type number {}, which no checkpoint has".format(name, dtype))
         if _SLICES in entry:  # a partitioned variable: its parts have entries of their own, which come first
-            if sorted(_check_slices(file, name, shape, entry[_SLICES])) != sorted(parts.get(key, ())):
-                raise file.error("{} has parts of other sizes than it says".format(name))
+            counts, own_parts = _check_slices(file, name, shape, entry[_SLICES]), parts.get(key, {})
+            if len(counts) != len(own_parts) or own_parts != {
+                    _part_key(key, part): (dtype, part_count) for part, part_count in zip(entry[_SLICES], counts)}:
+                raise file.error("{} has parts of other places, sizes or types than it says".format(name))
             continue
         if key[:1] == b"\0":  # the name of the variable, and then the place of the part
             whole = key[1:].partition(b"\0\1")[0].replace(b"\0\xff", b"\0").replace(b"\xff\0", b"\xff")
-            parts.setdefault(whole, []).append(count)
+            parts.setdefault(whole, {})[key] = dtype, count
         if shard >= shards:
             raise file.error("{} is in data file {} of {}".format(name, shard, shards))
         data_file = "{}.data-{:05d}-of-{:05d}".format(path, shard, shards)
