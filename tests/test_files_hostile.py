@@ -497,7 +497,9 @@ ENTRIES = OrderedDict([
     ("beyond 64 bits", (entry(sizes=(1 << 62, 1 << 62, 0), size=0), "no tensor can have")),
     ("too many axes", (entry(sizes=(1,) * 300, size=4), "no tensor can have")),
     ("more elements", (entry(sizes=(2, 300)), "600 elements")),
-    ("name of an axis", (entry(sizes=()) + message((2, message((2, message((1, 6), (2, b"\xff")))))), "damaged")),
+    ("name of an axis", (entry(sizes=()).replace(message((2, b"")), message((2, message((2, message(
+        (1, 6), (2, b"\xff")))))), 1), "damaged")),
+    ("several shapes", (entry() + message((2, b"")), "several shapes")),
     ("shard", (entry(shard=7), "data file 7 of 1")),
     ("offset", (entry(offset=1 << 40), "has 24 bytes at")),
     ("negative offset", (entry(offset=-8), "has 24 bytes at")),

@@ -139,6 +139,8 @@ def _check_entries(path, file, entries):
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
+        if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
+            raise file.error("{} has several shapes".format(name))
         dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
         shape = last(entry, _SHAPE, b"")
         count = _element_count(file, name, shape)
