@@ -590,7 +590,8 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
                 check_after(name, path, save, problems, "killed after {:.4f} s".format(wait), (before, 2))
             limits = sorted({0, 1, 100, size // 4, size // 2, size - 1} | {
                 chance.randrange(size) for _ in range(3 if moments else 20)})
-            for limit in limits[:: 1 if moments is None else 3]:
+            limits = limits[:: 3 if moments and not timed else 1]
+            for limit in limits:
                 prepare()
                 full_disk(name, path, save, limit, before, problems)
             rows.append([name, len(places), timed, len(limits)])
