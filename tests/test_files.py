@@ -13,6 +13,8 @@ import pytest
 
 import everstep
 import oracle
+from crafted_files import BUNDLES, FILES, fixtures
+from everstep import cli
 from everstep.compat.state import files
 from everstep.errors import EverstepError, StateError, UnsupportedError
 
@@ -22,46 +24,9 @@ except ImportError:
     tensorflow = None
 h5py = pytest.importorskip("h5py", reason="half of the files are HDF5")
 
-FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
-BUNDLES = ("tf-saver", "tf-object")
 OLD_ADADELTA = "that of TF 1.4 steps with the new average"
 # Keras 2.2 on TF 1.13 sometimes computes gradients from weights already updated: the largest error of that.
 RACES = {"keras2.2-tf1.13": 0.02}
-
-
-class Fixture(object):
-    def __init__(self, name):
-        self.name, self.path = name, os.path.join(FILES, name)
-        with io.open(self.path + ".json", encoding="utf-8") as file:
-            self.facts = json.load(file)
-
-    def __getattr__(self, name):
-        return self.facts[name]
-
-    def how(self):
-        """Returns the arguments that `read_checkpoint` needs."""
-        if self.format not in BUNDLES + ("keras-weights-h5",):
-            return {}
-        if self.definition:
-            return {"definition": everstep.Definition.from_config(self.definition)}
-        arguments = ", ".join("{}={!r}".format(str(name), value) for name, value in sorted(self.arguments.items()))
-        return {"optimizer": "{}({})".format(self.optimizer, arguments)}
-
-    def read(self):
-        return everstep.read_checkpoint(self.path, **self.how())
-
-    def names(self, state):
-        """Returns {name in the fixture: name in the state}. In formats without names, matches by shape."""
-        shapes = {name: np.shape(value) for name, value in self.variables.items()}
-        return {name: next(n for n in state.slots if n == name or state.variables[n].shape == shape)
-                for name, shape in shapes.items()}
-
-
-def fixtures():
-    for folder, _, names in sorted(os.walk(FILES)):
-        for name in sorted(names):
-            if name.endswith(".json"):
-                yield Fixture(os.path.relpath(os.path.join(folder, name[: -len(".json")]), FILES))
 
 
 ALL = list(fixtures())
@@ -414,6 +379,12 @@ def test_an_array_that_is_larger_than_its_file(tmp_path):
         file["optimizer_weights"].create_dataset(name, (1 << 40, 3), "f4")
 
     refused(rewritten("keras2.3-tf1.15/amsgrad.h5", tmp_path, larger), "bytes; the file has")
+
+
+@pytest.mark.parametrize("fixture", {fixture.format: fixture for fixture in HERE}.values(), ids=ids)
+def test_verify_reads_whole_files(fixture, capsys):
+    """Also the arrays that hold texts, such as the graph of an object checkpoint."""
+    assert cli.main(["verify", fixture.path]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize("fixture", HERE, ids=ids)

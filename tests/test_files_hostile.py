@@ -18,8 +18,28 @@ import numpy as np
 import pytest
 
 import everstep
+from crafted_files import (
+    ARRAYS,
+    FILES,
+    HEADER,
+    LENGTH,
+    block,
+    bomb,
+    crc32c,
+    deep,
+    entry,
+    message,
+    npz_with,
+    table,
+    values,
+    varint,
+    write,
+    write_hdf5,
+    write_index,
+    writers,
+)
 from everstep import cli
-from everstep.compat.state import bundle, files, keras_h5, keras_zip, native_file, npz, npz_archive
+from everstep.compat.state import bundle, bundle_index, by_place, files, keras_h5, keras_zip, native_file, npz
 from everstep.errors import FileError, StateError
 
 try:
@@ -35,8 +55,6 @@ try:
 except ImportError:  # on Windows
     resource = None  # type: ignore[assignment]
 
-FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
-LENGTH, ARRAYS = 3000, 8
 NEEDS = {"npz": None, "h5": "h5py", "keras": "h5py", "tf": "tensorflow"}
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork, modes or FIFOs")
 HDF5 = pytest.mark.skipif(h5py is None, reason="h5py reads HDF5")
@@ -49,40 +67,9 @@ def needs(kind):
         pytest.skip("{} is not installed".format(NEEDS[kind]))
 
 
-def values(number):
-    return np.arange(LENGTH * 4, dtype=np.float32).reshape(LENGTH, 4) + np.float32(100000 * number)
-
-
-def write_hdf5(path, arrays, **options):
-    with h5py.File(path, "w") as file:
-        for number, array in enumerate(arrays):
-            for name in ("layers/dense/vars/%d", "optimizer/vars/%d"):
-                file.create_dataset(name % number, data=array, **options)
-
-
-def write_zip(path, hdf5, how=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr("config.json", "{}")
-        archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
-        archive.write(hdf5, "model.weights.h5")
-
-
-def write(kind, path, arrays):
-    """Writes arrays as a file of a kind. Returns a function that opens it and returns handles."""
-    if kind == "npz":
-        state = everstep.State(slots=OrderedDict(("w%d" % n, {"m": array}) for n, array in enumerate(arrays)))
-        state.save(path)
-        return lambda: [slots["m"] for slots in everstep.State.load(path).slots.values()]
-    if kind == "tf":
-        bundle.write(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)), lambda count: None)
-        return lambda: [handle for _, handle in bundle.read(path).entries]
-    write_hdf5(path, arrays)
-    if kind == "keras":
-        os.rename(path, path + ".h5")
-        write_zip(path, path + ".h5")
-        os.remove(path + ".h5")
-    read = keras_h5.read if kind == "h5" else keras_zip.read
-    return lambda: [handle for _, handle in read(path).entries]
+def cpu_seconds():
+    """Returns the time that this process has computed, which does not depend on what else runs."""
+    return sum(os.times()[:2])
 
 
 # Reading
@@ -193,24 +180,6 @@ def test_what_is_no_path(path):
 # Writing
 
 
-def writers(tmp_path):
-    """Yields (name, path, function that writes there)."""
-    state = everstep.State(slots={"w": {"m": np.ones(3)}})
-    yield "npz", str(tmp_path / "run.npz"), lambda path: state.save(path)
-    if h5py is not None:
-        for name in ("amsgrad.h5", "amsgrad.keras", "amsgrad.weights.h5"):
-            folder = "keras3.15-jax" if "weights" in name or "keras" in name else "keras2.1-tf1.4"
-            template = os.path.join(FILES, folder, name)
-            how = {"optimizer": "Adam(amsgrad=True)"} if "weights" in name else {}
-            source = everstep.read_checkpoint(template, **how)
-            kind = {"amsgrad.h5": "keras-h5", "amsgrad.keras": "keras"}.get(name, "keras-weights-h5")
-            yield kind, str(tmp_path / name), lambda path, source=source, kind=kind, template=template: (
-                everstep.write_checkpoint(source, path, kind, template=template))
-    if tensorflow is not None:
-        tensors = {"w": np.ones(3, np.float32)}
-        yield "tf-saver", str(tmp_path / "run.ckpt"), lambda path: bundle.write(path, tensors, lambda count: None)
-
-
 def test_contents_are_on_disk_before_their_names(tmp_path, monkeypatch):
     events, sync = [], os.fsync
     rename_name = "replace" if hasattr(os, "replace") else "rename"
@@ -283,6 +252,15 @@ def test_what_killed_processes_left_is_deleted(tmp_path):
     assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp")]
 
 
+@TENSORFLOW
+def test_data_files_without_an_index_are_deleted(tmp_path):
+    left, other = tmp_path / "run.ckpt.data-00001-of-00002", tmp_path / "run.ckpt-2.data-00000-of-00001"
+    for path in (left, other):
+        path.write_bytes(b"killed before its index was written")
+    bundle.write(str(tmp_path / "run.ckpt"), {"w": np.ones(3, np.float32)}, lambda count: None)
+    assert not left.exists() and other.exists()
+
+
 @POSIX
 def test_what_a_live_process_writes_is_not_deleted(tmp_path):
     path, seen = str(tmp_path / "run.npz"), []
@@ -327,25 +305,6 @@ def test_a_full_disk_is_not_the_templates_fault(kind, tmp_path):
 
 
 # Hostile contents
-
-
-def bomb(tmp_path, how):
-    """Returns the path of a small `.keras` file with 1.4 GB of zeros."""
-    hdf5, path = str(tmp_path / "bomb.h5"), str(tmp_path / "bomb.keras")
-    with h5py.File(hdf5, "w") as file:
-        for number in range(2):
-            if how == "one array under many names":
-                file.require_group("optimizer/vars")
-                first = file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros(1 << 19, np.float32))
-                for name in range(number * 300, number * 300 + 300):
-                    file["optimizer/vars/%d" % name] = first
-            else:
-                file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros((4, 2), np.float32))
-                file.create_dataset("optimizer/vars/%d" % number, (1 << 20, 350 // 2), "f4", chunks=(1 << 10, 175),
-                                    compression="gzip")
-    write_zip(path, hdf5, zipfile.ZIP_DEFLATED)
-    assert os.path.getsize(path) < 100000
-    return path
 
 
 @HDF5
@@ -397,37 +356,15 @@ def header_of(content):
         return json.loads(archive.read("everstep.json").decode("ascii"), object_pairs_hook=OrderedDict)
 
 
-def npz_with(tmp_path, change):
-    """Returns the path of a file without arrays of numbers, whose header was changed."""
-    path = str(tmp_path / "run.npz")
-    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
-                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
-    shapes = change(header) or []
-    if shapes:
-        header["slots"] = {"w": OrderedDict(
-            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
-            for n, shape in enumerate(shapes)
-        )}
-    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
-    npz_archive.write(path, (header if isinstance(header, str) else json.dumps(header)).encode("ascii"), arrays)
-    return path
-
-
-def deep(depth):
-    config = {}
-    for _ in range(depth):
-        config = {"child": config}
-    return config
-
-
 @pytest.mark.parametrize("change, word", [
     (lambda header: header.update(definition={u"a\ud800": 1}), "not text"),
     (lambda header: header.update(definition={"a": u"\udfff"}), "not text"),
+    (lambda header: header.update({u"\ud800": 1}), "not text|needed are"),
     (lambda header: header.update(definition=deep(500)), "levels"),
     (lambda header: [[0, 10**19]], "no array can have"),
     (lambda header: [[10**19, 0]], "no array can have"),
     (lambda header: [[1 << 40, 0, 1 << 40]], "no array can have"),
-], ids=["surrogate in a name", "surrogate in a value", "deep", "wide", "long", "both"])
+], ids=["surrogate in a name", "surrogate in a value", "surrogate at the top", "deep", "wide", "long", "both"])
 def test_crafted_headers(change, word, tmp_path):
     if str is bytes and word == "not text":  # UTF-8 of Python 2 holds half a surrogate pair
         assert everstep.State.load(npz_with(tmp_path, change)).definition
@@ -483,6 +420,57 @@ def test_equal_names_take_no_time(tmp_path):
     assert time.time() - start < 5
 
 
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "average"])
+def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
+    """Keras saves two scalars before a vector's slot. If each could be a variable, there were 2**60 ways to read."""
+    def handle(*shape):
+        return native_file.Handle("x", shape, "f4", lambda selection: np.zeros(shape, np.float32)[selection])
+
+    native, start = native_file.NativeFile("x", "keras-weights-h5"), cpu_seconds()
+    native.target, native.class_name, native.config = "keras3", "Adafactor", {}
+    definition = everstep.optimizers.Adafactor(0.1)
+    shapes = [shape for size in range(2, 62) for shape in ((5, size), (size,))]
+    native.variables.update((str(place), handle(*shape)) for place, shape in enumerate(shapes))
+    handles = [native_file.Handle("iterations", (), "i8", None), handle()]
+    handles += [handle(*shape) for shape in shapes] if wrapped else []
+    for shape in shapes:
+        handles += [handle(*shape[:-1]), handle(*shape[1:]), handle(*shape)] if len(shape) == 2 else [
+            handle(), handle(), handle(*shape)]
+    native.entries = [("", each) for each in handles]
+    definition = everstep.moving_average(definition) if wrapped else definition
+    slots = by_place.by_place(native, definition, False, None)[0]
+    assert list(slots) == list(native.variables) and cpu_seconds() - start < 10
+    average = {"moving_average/average"} if wrapped else set()
+    assert [set(each) for each in slots.values()] == [average | {"rows", "columns"}, average | {"v"}] * 60
+
+
+@pytest.mark.parametrize("text, word", [
+    ("[" + "[]," * (1 << 22) + "[]]", "values"), ("[1" + "0" * 1000000 + "]", "digits"), ("[" * 100000, "damaged"),
+], ids=["values", "digits", "levels"])
+@HDF5
+def test_json_that_takes_long(text, word, tmp_path):
+    path, hdf5, start = str(tmp_path / "x.keras"), str(tmp_path / "x.h5"), cpu_seconds()
+    write_hdf5(hdf5, [values(0)])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(hdf5, "model.weights.h5")
+        archive.writestr("config.json", text)
+        archive.writestr("metadata.json", "{}")
+    with pytest.raises(FileError, match=word):
+        everstep.read_checkpoint(path)
+    assert cpu_seconds() - start < 10
+
+
+@HDF5
+@pytest.mark.shared
+def test_very_many_layers_and_arrays(tmp_path):
+    native = native_file.NativeFile("x", "keras")
+    native.variables.update(("dense_%d/0" % place, native_file.Handle("x", (), "f4", None)) for place in range(20000))
+    layer, start = {"class_name": "Dense", "config": {"name": "x"}}, cpu_seconds()
+    layers = [dict(layer, config={"name": "layer%d" % place}) for place in range(20000)]
+    keras_zip._name_variables(native, {"config": {"layers": layers}})
+    assert list(native.variables)[1:3] == ["layer2/kernel", "layer3/kernel"] and cpu_seconds() - start < 10
+
+
 def test_messages_are_bounded_and_harmless(tmp_path, capsys):
     name = u"a\x1b[31m" + u"b" * 7000000
     with pytest.raises(FileError) as info:
@@ -501,58 +489,6 @@ def test_messages_are_bounded_and_harmless(tmp_path, capsys):
 # TensorFlow's index
 
 
-def crc32c(data):
-    value = 0xFFFFFFFF
-    for byte in bytearray(data):
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-    value ^= 0xFFFFFFFF
-    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def varint(value):
-    value, result = value % (1 << 64), bytearray()
-    while value > 127:
-        result.append(value & 127 | 128)
-        value >>= 7
-    return bytes(result) + bytes(bytearray([value]))
-
-
-def message(*pairs):
-    """Returns a protobuf message of (field, number or bytes)."""
-    return b"".join(
-        varint(field << 3) + varint(value) if isinstance(value, int) else
-        varint(field << 3 | 2) + varint(len(value)) + value for field, value in pairs
-    )
-
-
-def block(entries, restart=0):
-    data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
-    data += struct.pack("<II", restart, 1) + b"\0"
-    return data + struct.pack("<I", crc32c(data))
-
-
-def write_index(path, entries, restart=0):
-    first, middle = block(entries, restart), block([])
-    last = block([(b"zzz", varint(0) + varint(len(first) - 5))])
-    places = [len(first), len(middle) - 5, len(first) + len(middle), len(last) - 5]
-    footer = b"".join(map(varint, places)).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
-    with io.open(path + ".index", "wb") as file:
-        file.write(first + middle + last + footer)
-    with io.open(path + ".data-00000-of-00001", "wb") as file:
-        file.write(b"\0" * 24)
-
-
-HEADER = message((1, 1), (3, message((1, 1))))
-
-
-def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
-    shape = b"".join(message((2, message((1, length)))) for length in sizes)
-    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
-    return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc
-
-
 ENTRIES = OrderedDict([
     ("dtype", (entry(dtype=99), "type number 99")),
     ("reference", (entry(dtype=101), "type number 101")),
@@ -561,6 +497,9 @@ ENTRIES = OrderedDict([
     ("beyond 64 bits", (entry(sizes=(1 << 62, 1 << 62, 0), size=0), "no tensor can have")),
     ("too many axes", (entry(sizes=(1,) * 300, size=4), "no tensor can have")),
     ("more elements", (entry(sizes=(2, 300)), "600 elements")),
+    ("name of an axis", (entry(sizes=()).replace(message((2, b"")), message((2, message((2, message(
+        (1, 6), (2, b"\xff")))))), 1), "damaged")),
+    ("several shapes", (entry() + message((2, b"")), "several shapes")),
     ("shard", (entry(shard=7), "data file 7 of 1")),
     ("offset", (entry(offset=1 << 40), "has 24 bytes at")),
     ("negative offset", (entry(offset=-8), "has 24 bytes at")),
@@ -594,6 +533,46 @@ def test_wrong_entries_of_an_index(name, tmp_path):
         bundle.read(path)
 
 
+def repeating(count):
+    """Returns entries with names of 60,000 characters, as a block that repeats the start of the name before."""
+    def number(place):
+        return struct.pack(">I", place)
+
+    entries = [varint(0) + varint(60004) + varint(0) + b"a" * 60000 + number(0)]
+    entries += [varint(60000) + varint(4) + varint(0) + number(place) for place in range(1, count)]
+    return b"".join(entries)
+
+
+def test_an_index_that_unpacks_to_far_more(tmp_path):
+    path, start = str(tmp_path / "x.ckpt.index"), cpu_seconds()
+    data = repeating(10000) + struct.pack("<II", 0, 1)
+    with io.open(path, "wb") as file:
+        file.write(table(data + b"\0" + struct.pack("<I", crc32c(data + b"\0"))))
+    with pytest.raises(FileError, match="100 times as long"):
+        bundle_index.check_index(path[: -len(".index")])
+    assert cpu_seconds() - start < 10
+
+
+@pytest.mark.shared
+def test_a_shape_of_very_many_axes(tmp_path):
+    path, start = str(tmp_path / "x.ckpt"), cpu_seconds()
+    write_index(path, [(b"", HEADER), (b"w", entry(sizes=(1 << 40,) * 100000, size=4))])
+    with pytest.raises(FileError, match="no tensor can have"):
+        bundle_index.check_index(path)
+    assert cpu_seconds() - start < 10
+
+
+def test_texts_that_share_bytes_are_read_once(tmp_path):
+    path, start = str(tmp_path / "x.ckpt"), cpu_seconds()
+    text = entry(dtype=7, sizes=(1,), size=1 << 22)
+    write_index(path, [(b"", HEADER)] + [(b"w%05d" % place, text) for place in range(2000)])
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(varint((1 << 22) - 8) + b"\0" * ((1 << 22) - 4))
+    with pytest.raises(FileError, match="share bytes"):
+        bundle_index.check_index(path)
+    assert cpu_seconds() - start < 10
+
+
 @TENSORFLOW
 @pytest.mark.parametrize("entries, restart, word", [
     ([(b"w", entry())], 0, "no header"),
@@ -608,6 +587,76 @@ def test_wrong_indices(entries, restart, word, tmp_path):
     write_index(path, entries, restart)
     with pytest.raises(FileError, match=word):
         bundle.read(path)
+
+
+def test_values_of_another_variable_in_a_checkpoint_of_version_1(tmp_path):
+    """TensorFlow reads past their end if they are fewer than the variable has."""
+    path = str(tmp_path / "model.v1")
+    file = bundle_index.OpenFile(os.path.join(FILES, "tf1.4-v1", "adam.ckpt"))
+    entries = [(key, bytes(value)) for key, value in bundle_index._entries_of_table(file)]
+    file.close()
+    keys = [key for key, _ in entries[2:]]
+    with io.open(path, "wb") as file:
+        file.write(table(block(entries[:2] + list(zip(keys, [value for _, value in entries[:1:-1]])))))
+    with pytest.raises(FileError, match="the values of .* stand in place of those of "):
+        bundle_index.check_index(path)
+
+
+@TENSORFLOW
+@pytest.mark.parametrize("version", [1, 2])
+def test_parts_of_variables(version, tmp_path):
+    """Each has a key of its own form, in which small and large numbers take different numbers of bytes."""
+    tf, path = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow), str(tmp_path / "model.v1")
+    with tf.Graph().as_default(), tf.Session() as session:
+        for name, shape, axis in ("rows", (20000, 2), 0), ("few", (130, 3), 0), ("columns", (2, 700), 1):
+            tf.get_variable(name, shape, partitioner=tf.fixed_size_partitioner(3, axis=axis))
+        tf.get_variable("scalar", ())
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver(write_version=version).save(session, path, write_meta_graph=False)
+    bundle_index.check_index(path)
+    read = dict(bundle.read(path).entries)
+    assert [read[name].shape for name in sorted(read)] == [(2, 700), (130, 3), (20000, 2), ()]
+    for name in read if version == 2 else ["scalar"]:  # TensorFlow's reader does not join parts of version 1
+        assert np.isfinite(np.asarray(read[name])).all()
+
+
+def test_parts_of_another_type(tmp_path):
+    """TensorFlow ends the process."""
+    path, source = str(tmp_path / "model.ckpt"), os.path.join(FILES, "tf1.15", "adam-partitioned.ckpt")
+    shutil.copy(source + ".data-00000-of-00001", path + ".data-00000-of-00001")
+    file = bundle_index.OpenFile(source + ".index")
+    entries = [(key, bytes(value)) for key, value in bundle_index._entries_of_table(file)]
+    file.close()
+    for dtype, word in (1, None), (9, "parts of other places, sizes or types"):
+        changed = [(key, message((1, dtype)) + value[2:] if key == b"embeddings/Adam" else value)
+                   for key, value in entries]
+        with io.open(path + ".index", "wb") as file:
+            file.write(table(block(changed)))
+        if word is None:
+            assert bundle_index.check_index(path)
+            continue
+        with pytest.raises(FileError, match=word):
+            bundle_index.check_index(path)
+
+
+@TENSORFLOW
+def test_damaged_parts_of_a_variable(tmp_path):
+    """TensorFlow's reader keeps the error, and ends the process if it is used again."""
+    path = str(tmp_path / "model.ckpt")
+    source = os.path.join(FILES, "tf1.15", "adam-partitioned.ckpt")
+    shutil.copy(source + ".index", path + ".index")
+    with io.open(source + ".data-00000-of-00001", "rb") as file:
+        data = bytearray(file.read())
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(bytes(data[:68]) + bytes(bytearray(byte ^ 1 for byte in data[68:188])) + bytes(data[188:]))
+    damaged = []
+    for name, handle in bundle.read(path).entries * 2:
+        try:
+            assert np.isfinite(np.asarray(handle)).all()
+        except FileError as error:
+            assert "hecksum" in str(error)
+            damaged.append(name)
+    assert damaged == ["embeddings/Adam", "embeddings/Adam_1"] * 2
 
 
 @TENSORFLOW

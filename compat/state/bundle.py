@@ -42,8 +42,9 @@ class Tensors(object):
         self.path, self._cached, self._lock = path, (None, None), ProcessLock()
         self.tf = tensorflow_for(path)
         smallest = check_index(path)
+        self._absolute_path = os.path.abspath(path)  # the current folder may change
         with self.guarded():
-            self._reader = self.tf.train.NewCheckpointReader(os.path.abspath(path))  # the current folder may change
+            self._reader = self.tf.train.NewCheckpointReader(self._absolute_path)
             self.shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = self._reader.get_variable_to_dtype_map()
             for name in smallest.values():  # TensorFlow opens a data file when it first reads from it
@@ -64,13 +65,16 @@ class Tensors(object):
             if self._cached[0] != name:
                 self._cached = (None, None)  # free the old tensor first, so that there are never two
                 with self.guarded():
-                    self._cached = name, self._reader.get_tensor(name)
+                    # A reader keeps the error of a partitioned variable, and ends the process when it is used again.
+                    reader, self._reader = self._reader or self.tf.train.NewCheckpointReader(self._absolute_path), None
+                    self._cached = name, reader.get_tensor(name)
+                    self._reader = reader
             return self._cached[1]
 
     def handle(self, name):
         with self.guarded():
             dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
-        return Handle(name, self.shapes[name], dtype, lambda selection: self.get(name)[selection])
+        return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
 
     def numeric(self):
         """Yields (name, handle) of every tensor that is not a string, by name."""
@@ -83,13 +87,22 @@ def find(path):
     """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
     path = str(path)
     if os.path.isdir(path):
-        latest = tensorflow_for(path).train.latest_checkpoint(path)
-        inside = os.path.join(path, "variables", "variables")  # of a SavedModel
-        return latest if latest and find(latest) else inside if os.path.isfile(inside + ".index") else None
+        prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
+        return next((prefix for prefix in prefixes if prefix and os.path.isfile(prefix + ".index")), None)
     for suffix in (".index", ".data-00000-of-00001"):
         if path.endswith(suffix) and os.path.isfile(path):
             path = path[: -len(suffix)]
     return path if os.path.isfile(path + ".index") else None
+
+
+def latest_in(path):
+    """Returns the checkpoint that TensorFlow's file `checkpoint` in a directory names last; None if there is none."""
+    tf = tensorflow_for(path)
+    with as_file_errors(os.path.join(path, "checkpoint")):
+        try:
+            return tf.train.latest_checkpoint(path)
+        except tf.errors.OpError as error:
+            raise FileError("{} cannot be read: {}".format(os.path.join(path, "checkpoint"), error.message))
 
 
 def read(path):
@@ -143,6 +156,15 @@ def write(path, tensors, moved):
         # The index comes last: without it there is no checkpoint.
         names = sorted(name for name in os.listdir(folder) if name.startswith(os.path.basename(target) + "."))
         publish([(os.path.join(folder, name), os.path.join(os.path.dirname(target), name)) for name in names])
+        _delete_other_parts(target, names)
+
+
+def _delete_other_parts(target, names):
+    """Deletes data files that a killed process published without their index, so that nothing can read them."""
+    parent, name = os.path.split(target)
+    for left in os.listdir(parent):
+        if left not in names and re.match(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}\Z", left):
+            os.remove(os.path.join(parent, left))
 
 
 def _save(tf, tensors, folder, basename, moved):

@@ -16,7 +16,7 @@ from everstep.errors import FileError
 
 # The footer: offset and length of two blocks as varints, padding, and a magic number.
 _FOOTER_SIZE, TABLE_END, _BLOCK_TRAILER = 48, b"\x57\xfb\x80\x8b\x24\x75\x47\xdb", 5
-_MAX_KEY, _MAX_RANK, _MAX_SHARDS = 1 << 16, 254, 1 << 17
+_MAX_KEY, _MAX_RANK, _MAX_SHARDS, _MAX_SHARED = 1 << 16, 254, 1 << 17, 100
 _STRING, _VARIANT = 7, 21
 # The fields of BundleEntryProto in tensor_bundle.proto.
 _DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7
@@ -102,7 +102,7 @@ def _entries_of_block(file, handle):
     if end < 0 or not count:
         raise file.error("the index is damaged: a block has no list of its entries")
     restarts = set(struct.unpack("<{}I".format(count), bytes(data[end : length - 4]))) - {end}
-    entries, key, position = [], b"", 0
+    entries, key, position, name_bytes = [], b"", 0, 0
     while position < end:
         start = position
         shared, position = read_varint(data, position)
@@ -116,6 +116,9 @@ def _entries_of_block(file, handle):
         position += added
         if entries and key <= last_key:
             raise file.error("the index is damaged: its names are not in order")
+        name_bytes += len(key)
+        if name_bytes > _MAX_SHARED * length:  # a name can repeat 65,000 characters of the one before it, in 3 bytes
+            raise file.error("the index is damaged: its names are {} times as long as itself".format(_MAX_SHARED))
         entries.append((key, data[position : position + size]))
         position += size
     if restarts - {0}:
@@ -132,22 +135,26 @@ def _check_entries(path, file, entries):
     if not 0 < shards <= _MAX_SHARDS or last(header, 2, 0):
         raise file.error("the index says that it is of {} data files{}".format(
             shards, ", with numbers in big-endian order" if last(header, 2, 0) else ""))
-    smallest, sizes, parts, total = {}, {}, {}, 0
+    smallest, sizes, parts, taken = {}, {}, {}, {}
     for key, value in entries[1:]:
         name = _describe(key)
         entry = fields(value)
+        if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
+            raise file.error("{} has several shapes".format(name))
         dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
         shape = last(entry, _SHAPE, b"")
         count = _element_count(file, name, shape)
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
             raise file.error("{} is of type number {}, which no checkpoint has".format(name, dtype))
         if _SLICES in entry:  # a partitioned variable: its parts have entries of their own, which come first
-            if sorted(_check_slices(file, name, shape, entry[_SLICES])) != sorted(parts.get(key, ())):
-                raise file.error("{} has parts of other sizes than it says".format(name))
+            counts, own_parts = _check_slices(file, name, shape, entry[_SLICES]), parts.get(key, {})
+            if len(counts) != len(own_parts) or own_parts != {
+                    _part_key(key, part): (dtype, part_count) for part, part_count in zip(entry[_SLICES], counts)}:
+                raise file.error("{} has parts of other places, sizes or types than it says".format(name))
             continue
         if key[:1] == b"\0":  # the name of the variable, and then the place of the part
             whole = key[1:].partition(b"\0\1")[0].replace(b"\0\xff", b"\0").replace(b"\xff\0", b"\xff")
-            parts.setdefault(whole, []).append(count)
+            parts.setdefault(whole, {})[key] = dtype, count
         if shard >= shards:
             raise file.error("{} is in data file {} of {}".format(name, shard, shards))
         data_file = "{}.data-{:05d}-of-{:05d}".format(path, shard, shards)
@@ -155,10 +162,13 @@ def _check_entries(path, file, entries):
             sizes[data_file] = os.path.getsize(data_file) if os.path.isfile(data_file) else None
         if sizes[data_file] is None:
             raise FileError("{} has no data file {}".format(path, data_file))
-        total += size
         if offset + size > sizes[data_file]:
             raise FileError("{} is truncated, or its index is damaged: {} has {} bytes at {}; the file has {}".format(
                 data_file, name, size, offset, sizes[data_file]))
+        taken[data_file] = taken.get(data_file, 0) + size
+        if taken[data_file] > sizes[data_file]:
+            raise file.error("its tensors share bytes: those in {} have {} bytes, and it has {}".format(
+                data_file, taken[data_file], sizes[data_file]))
         if dtype in _ITEM_SIZES and size != count * _ITEM_SIZES[dtype]:
             raise file.error("{} has {} elements of {} bytes, in {} bytes".format(
                 name, count, _ITEM_SIZES[dtype], size))
@@ -166,17 +176,16 @@ def _check_entries(path, file, entries):
             _check_strings(data_file, name, count, offset, size)
         if dtype in _ITEM_SIZES and key[:1] != b"\0":
             smallest[data_file] = min(smallest.get(data_file, (size, name)), (size, name))
-    if total > sum(filter(None, sizes.values())):
-        raise file.error("its tensors share bytes: they have {} bytes, and the data files {}".format(
-            total, sum(filter(None, sizes.values()))))
     return {data_file: name for data_file, (_, name) in smallest.items()}
 
 
 def _element_count(file, name, shape):
     """Returns the number of elements of a TensorShapeProto."""
-    sizes = [last(fields(each), 1, 0) for each in fields(shape).get(2, ())]
-    product = 1
-    for size in sizes:
+    axes = [fields(each) for each in fields(shape).get(2, ())]
+    sizes, product = [last(axis, 1, 0) for axis in axes], 1
+    for axis in axes:
+        last(axis, 2, b"").decode("utf-8")  # TensorFlow ends the process if the name of an axis is not text
+    for size in sizes[: _MAX_RANK + 1]:  # a product of very many takes long
         product *= max(size, 1)
     if len(sizes) > _MAX_RANK or last(fields(shape), 3, 0) or product >= 1 << 60:  # negative ones are over 2**63
         raise file.error("{} has a shape that no tensor can have: {}".format(name, tuple(sizes[:32])))
@@ -226,7 +235,7 @@ def _check_first_version(file, entries):
                 raise file.error("{} has {} elements, in a file of {} bytes".format(name, count, file.size))
             _check_slices(file, name, shape, tensor.get(4, ()))
             tensors[name] = dtype, shape
-    for _, value in entries[1:]:
+    for key, value in entries[1:]:
         data = fields(last(fields(value), 2, b""))
         name = _describe(last(data, 1, b""))
         if name not in tensors:
@@ -234,6 +243,9 @@ def _check_first_version(file, entries):
         dtype, shape = tensors[name]
         field, size = _VALUES.get(dtype, (7, None))
         needed = sum(_check_slices(file, name, shape, [last(data, 2, b"")]))
+        if key != _part_key(last(data, 1, b""), last(data, 2, b"")):  # TensorFlow looks at the key alone
+            raise file.error("the values of {} stand in place of those of {}".format(
+                name, _describe(key[1:].partition(b"\0")[0])))
         count = 0
         for values in fields(last(data, 3, b"")).get(field, ()):
             if dtype == _STRING or isinstance(values, int):
@@ -243,6 +255,27 @@ def _check_first_version(file, entries):
         if count != needed:
             raise file.error("{} has {} elements in a part of {}".format(name, count, needed))
     return {}
+
+
+def _part_key(name, part):
+    """Returns the key of a part of a variable, as TensorFlow's saved_tensor_slice_util.cc and ordered_code.cc make it.
+
+    Args:
+        name: bytes.
+        part: a TensorSliceProto.
+    """
+    extents = [fields(extent) for extent in fields(part).get(1, ())]
+    key = b"\0" + bytes(name) + b"\0\1" + (struct.pack("BB", 1, len(extents)) if extents else b"\0")
+    for extent in extents:
+        key += _signed_number(last(extent, 1, 0)) + _signed_number(last(extent, 2, -1))  # -1: all of the axis
+    return key
+
+
+def _signed_number(value):
+    """Returns a number in a form that sorts: ones in front say how many bytes it has, then 0, then the number."""
+    length = max(value, ~value).bit_length() // 7 + 1
+    number = value + ((1 << length) - 1 << 7 * length) if value >= 0 else value + (1 << 7 * length)
+    return bytes(bytearray(number >> 8 * place & 255 for place in reversed(range(length))))
 
 
 def _describe(key):

@@ -113,40 +113,65 @@ def _split_into_variables(arrays, blocks):
     plain_blocks = [block for block in blocks if not any(slot.rank for slot in block)]
     plain_width = sum(map(len, plain_blocks))
     max_count = len(arrays) // plain_width if plain_width else 0
-    if plain_blocks == blocks and len(arrays) != max_count * plain_width:
+    if plain_blocks == blocks:
+        if len(arrays) == max_count * plain_width:
+            yield _plain_variables(arrays, blocks, max_count)
         return
-    for count in range(max_count + 1) if plain_blocks != blocks else [max_count]:
-        place, variables = 0, [OrderedDict() for _ in range(count)]
-        for block in plain_blocks:
-            for variable in range(count):
-                for slot in block:
-                    variables[variable][slot] = arrays[place]
-                    place += 1
-        if plain_blocks == blocks:
-            yield variables
-            continue
-        for rest in _split_by_rank(arrays[place:], blocks[-1]):
-            if not plain_blocks:
-                yield rest
-            elif len(rest) == count:
-                yield [OrderedDict(list(plain_slots.items()) + list(ranked_slots.items()))
-                       for plain_slots, ranked_slots in zip(variables, rest)]
+    for chain in _chains(arrays, blocks[-1]):
+        for count in range(max_count + 1):
+            place = plain_width * count
+            if place not in chain or plain_blocks and chain[place][2] != count:
+                continue
+            ranked = []
+            while place < len(arrays):
+                taken, place, _ = chain[place]
+                ranked.append(taken)
+            yield [OrderedDict(list(plain_slots.items()) + list(ranked_slots.items()))
+                   for plain_slots, ranked_slots in zip(_plain_variables(arrays, plain_blocks, len(ranked)), ranked)]
 
 
-def _split_by_rank(arrays, block):
-    """Yields the same for a single block, in which vectors have other slots than matrices."""
-    if not arrays:
-        yield []
-    # Keras 3 saves scalars in place of a vector's rows and columns, which do not exist.
-    for rank, ranks in (("matrix", ("", "matrix")), ("vector", ("", "vector")), ("vector", ("", "matrix"))):
+def _plain_variables(arrays, blocks, count):
+    """Returns the slots of each variable in blocks that are the same for all variables."""
+    place, variables = 0, [OrderedDict() for _ in range(count)]
+    for block in blocks:
+        for variable in range(count):
+            for slot in block:
+                variables[variable][slot] = arrays[place]
+                place += 1
+    return variables
+
+
+def _chains(arrays, block):
+    """Yields {place: ({slot: (name, handle)} there, the next place, the number of variables from here to the end)}.
+
+    They are for a block in which vectors have other slots than matrices. Keras saves scalars in place of a vector's
+    rows and columns, which do not exist; everstep saves nothing. A file does it for all vectors: if each could choose,
+    there would be 2**n ways to read n of them.
+    """
+    chains = []
+    for ranks_of_vector in (("", "vector"), ("", "matrix")):
+        chain = {len(arrays): ({}, len(arrays), 0)}
+        for place in reversed(range(len(arrays))):
+            taken = _variable_at(arrays, place, block, ranks_of_vector)
+            if taken is not None and place + len(taken) in chain:
+                end = place + len(taken)
+                chain[place] = taken, end, 1 + chain[end][2]
+        if chain not in chains:
+            chains.append(chain)
+            yield chain
+
+
+def _variable_at(arrays, place, block, ranks_of_vector):
+    """Returns {slot: (name, handle)} of the variable whose arrays begin at a place; None if there is none."""
+    for rank, ranks in (("matrix", ("", "matrix")), ("vector", ranks_of_vector)):
         slots = [slot for slot in block if slot.rank in ranks]
-        taken = OrderedDict(zip(slots, arrays))
-        if not arrays or len(taken) < len(slots) or (len(_variable_shape(taken)) > 1) != (rank == "matrix"):
+        taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
+        if not slots or len(taken) < len(slots) or (len(_variable_shape(taken)) > 1) != (rank == "matrix"):
             continue
         placeholders = [handle for slot, (_, handle) in taken.items() if rank == "vector" and slot.rank == "matrix"]
         if _consistent(taken) and all(handle.shape == () for handle in placeholders):
-            for rest in _split_by_rank(arrays[len(slots) :], block):
-                yield [taken] + rest
+            return taken
+    return None
 
 
 def _variable_shape(stored_slots):

@@ -1,7 +1,6 @@
 """Keras's HDF5 files: whole models (`.h5`, every Keras), and `.weights.h5` (Keras 3, tf.keras 2.12 and newer)."""
 from __future__ import absolute_import, division, print_function
 
-import json
 import shutil
 from collections import OrderedDict
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from everstep.compat.state.h5_contents import MAX_ENTRIES, Contents, Window, default_bound, import_h5py
 from everstep.compat.state.native_file import NativeFile, as_file_errors, chunks, numbered
-from everstep.compat.state.npz import native_str
+from everstep.compat.state.npz import native_str, parse_json
 from everstep.compat.state.open_file import OpenFile
 from everstep.compat.state.replacing import replacing
 from everstep.compat.state.unwrapping import inner_config
@@ -90,7 +89,7 @@ def _json(owner, name, path):
     text = _text(owner[name])
     if not hasattr(text, "split") or len(text) > MAX_TEXT:
         raise FileError("{}: {} is not text, or too long".format(path, name))
-    return with_native_strings(json.loads(text))
+    return with_native_strings(parse_json(text))
 
 
 def with_native_strings(value):

@@ -2,7 +2,6 @@
 from __future__ import absolute_import, division, print_function
 
 import io
-import json
 import re
 import shutil
 import struct
@@ -13,6 +12,7 @@ from collections import OrderedDict
 from everstep.compat.state import keras_h5
 from everstep.compat.state.h5_contents import Window, default_bound, too_large
 from everstep.compat.state.native_file import as_file_errors
+from everstep.compat.state.npz import parse_json
 from everstep.compat.state.open_file import OpenFile
 from everstep.compat.state.replacing import replacing
 from everstep.compat.targets.construction import CONFIG_KEY
@@ -34,8 +34,8 @@ _LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias"))
 def read(path, max_bytes=None):
     """Returns the NativeFile of a `.keras` file."""
     with as_file_errors(path), open_zip(path) as archive:
-        config = keras_h5.with_native_strings(json.loads(read_text(archive, CONFIG, path)))
-        metadata = keras_h5.with_native_strings(json.loads(read_text(archive, METADATA, path)))
+        config = keras_h5.with_native_strings(parse_json(read_text(archive, CONFIG, path)))
+        metadata = keras_h5.with_native_strings(parse_json(read_text(archive, METADATA, path)))
         version = str(metadata.get("keras_version", ""))
         native = keras_h5.read_open(*open_weights(archive, path, max_bytes))
         native.format, native.writer = "keras", "Keras {}".format(version)
@@ -163,10 +163,13 @@ def write(path, template, values, moved):
 
 def _name_variables(native, config):
     """Names the weights after their layers, in the config's order, as far as the config matches the file."""
-    handles, named, ordered = dict(native.variables), OrderedDict(), True
+    handles, named, ordered, below = dict(native.variables), OrderedDict(), True, {}
+    for key in sorted(handles):
+        for match in re.finditer("/", key):
+            below.setdefault(key[: match.start()], []).append(key)
     for path, layer in _layers(config, ()):
         names = _LAYERS.get(layer["class_name"])
-        layer_keys = sorted(key for key in handles if key.startswith(path + "/"))
+        layer_keys = [key for key in below.get(path, ()) if key in handles]
         trainable = layer["config"].get("trainable", True)
         for key in layer_keys:
             rest = key[len(path) + 1 :]

@@ -19,7 +19,7 @@ from everstep.errors import StateError
 
 FORMAT, VERSION = "everstep-state", 1
 DTYPES = frozenset("<f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8".split())
-MAX_ARRAYS, MAX_RANK, MAX_DEPTH = 1 << 16, 32, 100
+MAX_ARRAYS, MAX_RANK, MAX_DEPTH, MAX_VALUES = 1 << 16, 32, 100, 1 << 22
 INTEGERS = (int, type(1 << 64))  # Python 2 has two types
 KEYS = frozenset("format version definition updates steps pending scalars slots variables".split())
 OPTIONAL, LOSS_SCALE = frozenset(["ordered", "loss_scale"]), ("scale", "good_steps")
@@ -125,13 +125,8 @@ def _parse_header(file, text):
             raise ValueError("a name stands twice in one object")
         return result
 
-    def bounded_int(digits):
-        if len(digits) > 20:  # int() takes long for very many digits
-            raise ValueError("a number has {} digits".format(len(digits)))
-        return int(digits)
-
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique_keys, parse_int=bounded_int)
+        header = parse_json(text.decode("utf-8"), unique_keys)
     except (ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: nested too deeply
         raise file.error("the header is not JSON in UTF-8: {}".format(error))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -144,12 +139,9 @@ def _parse_header(file, text):
             "the file is of version {} of the format; this everstep reads up to {}. Read it with a newer "
             "everstep".format(version, VERSION)
         )
+    header = _as_mapping(file, header, "the outer object")
     if set(header) - OPTIONAL != KEYS:
-        raise file.error(
-            "the header has {}; needed are {}".format(
-                ", ".join(sorted(map(native_str, header))), ", ".join(sorted(KEYS))
-            )
-        )
+        raise file.error("the header has {}; needed are {}".format(", ".join(sorted(header)), ", ".join(sorted(KEYS))))
     if not isinstance(header["definition"], (dict, type(None))):
         raise file.error("the definition is not a config")
     try:
@@ -207,6 +199,18 @@ def _entry(file, entry, name, arrays):
         raise file.error("{} has the shape {!r}, which no array can have".format(name, shape))
     arrays.append(StoredArray(file, name, tuple(shape), np.dtype(str(dtype))))
     return arrays[-1]
+
+
+def parse_json(text, object_pairs_hook=None):
+    """Returns the value of a JSON text, or raises ValueError if it would take very long or much memory."""
+    def bounded_int(digits):
+        if len(digits) > 20:  # int() takes long for very many digits
+            raise ValueError("a number has {} digits".format(len(digits)))
+        return int(digits)
+
+    if sum(map(text.count, ",[{")) > MAX_VALUES:  # an empty list takes 56 bytes of memory
+        raise ValueError("it has more than {} values".format(MAX_VALUES))
+    return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=bounded_int)
 
 
 def native_str(text):

@@ -7,6 +7,7 @@ import warnings
 from collections import OrderedDict
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.state.bundle import latest_in
 from everstep.compat.state.bundle_index import check_index
 from everstep.compat.targets.dry_run import reads_updates
 from everstep.errors import StateError, UnsupportedError
@@ -112,7 +113,7 @@ def warm_start(checkpoint, variables=None, updates=None):
     if updates is not None and not (is_integer and 0 <= int(updates) < 2**63):
         raise StateError("updates is a count, such as 60; got {!r}".format(updates))
     path = _checkpoint_path(tf, checkpoint)
-    reader, shapes, dtypes = _open(tf, path)
+    shapes, dtypes, global_step = _read(tf, path)
     to_start = tf.global_variables() if variables is None else list(variables)
     restorable, new = [], []
     for variable in to_start:
@@ -130,14 +131,14 @@ def warm_start(checkpoint, variables=None, updates=None):
                 path, "trainable variables" if names else "variables", _first_few(shapes), _first_few(expected)
             )
         )
-    return WarmStart(tf, path, restorable, new, _counted(new, _global_step(reader, shapes, dtypes), updates))
+    return WarmStart(tf, path, restorable, new, _counted(new, global_step, updates))
 
 
 def _checkpoint_path(tf, checkpoint):
     """Returns the path of a checkpoint, or of the latest one in a directory."""
     path = str(checkpoint)
     if os.path.isdir(path):
-        latest = tf.train.latest_checkpoint(path)
+        latest = latest_in(path)
         if latest is None:
             raise StateError("{} is a directory without a checkpoint that tf.train.Saver wrote".format(path))
         return latest
@@ -149,20 +150,16 @@ def _checkpoint_path(tf, checkpoint):
     return path
 
 
-def _open(tf, path):
-    """Returns (reader, {name: shape}, {name: dtype}) of a checkpoint."""
+def _read(tf, path):
+    """Returns ({name: shape}, {name: dtype}, `global_step` or 0) of a checkpoint."""
     check_index(path)
     try:
         reader = tf.train.NewCheckpointReader(path)
-        return reader, reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        is_count = list(shapes.get("global_step", [0])) == [] and dtypes["global_step"].is_integer
+        return shapes, dtypes, int(reader.get_tensor("global_step")) if is_count else 0
     except (tf.errors.OpError, RuntimeError, ValueError) as error:  # the type depends on the version
         raise StateError("{} cannot be read as a checkpoint: {}".format(path, error))
-
-
-def _global_step(reader, shapes, dtypes):
-    """Returns the `global_step` of a checkpoint; 0 if it has none."""
-    is_count = list(shapes.get("global_step", [0])) == [] and dtypes["global_step"].is_integer
-    return int(reader.get_tensor("global_step")) if is_count else 0
 
 
 def _counted(new, global_step, updates):

@@ -1,0 +1,264 @@
+"""Makes files of every format, whole and crafted ones, for tests and for fuzz.py."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import json
+import os
+import struct
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+
+import everstep
+from everstep.compat.state import bundle, keras_h5, keras_zip, npz_archive
+
+try:
+    import tensorflow
+except ImportError:
+    tensorflow = None
+try:
+    import h5py
+except ImportError:
+    h5py = None
+
+FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
+BUNDLES = ("tf-saver", "tf-object")
+LENGTH, ARRAYS = 3000, 8
+
+
+# Files of real frameworks
+
+
+class Fixture(object):
+    def __init__(self, name):
+        self.name, self.path = name, os.path.join(FILES, name)
+        with io.open(self.path + ".json", encoding="utf-8") as file:
+            self.facts = json.load(file)
+
+    def __getattr__(self, name):
+        return self.facts[name]
+
+    def how(self):
+        """Returns the arguments that `read_checkpoint` needs."""
+        if self.format not in BUNDLES + ("keras-weights-h5",):
+            return {}
+        if self.definition:
+            return {"definition": everstep.Definition.from_config(self.definition)}
+        arguments = ", ".join("{}={!r}".format(str(name), value) for name, value in sorted(self.arguments.items()))
+        return {"optimizer": "{}({})".format(self.optimizer, arguments)}
+
+    def read(self):
+        return everstep.read_checkpoint(self.path, **self.how())
+
+    def names(self, state):
+        """Returns {name in the fixture: name in the state}. In formats without names, matches by shape."""
+        shapes = {name: np.shape(value) for name, value in self.variables.items()}
+        return {name: next(n for n in state.slots if n == name or state.variables[n].shape == shape)
+                for name, shape in shapes.items()}
+
+
+def fixtures():
+    for folder, _, names in sorted(os.walk(FILES)):
+        for name in sorted(names):
+            if name.endswith(".json"):
+                yield Fixture(os.path.relpath(os.path.join(folder, name[: -len(".json")]), FILES))
+
+
+# Files by hand
+
+
+def values(number):
+    return np.arange(LENGTH * 4, dtype=np.float32).reshape(LENGTH, 4) + np.float32(100000 * number)
+
+
+def write_hdf5(path, arrays, **options):
+    with h5py.File(path, "w") as file:
+        for number, array in enumerate(arrays):
+            for name in ("layers/dense/vars/%d", "optimizer/vars/%d"):
+                file.create_dataset(name % number, data=array, **options)
+
+
+def write_zip(path, hdf5, how=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", how) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
+        archive.write(hdf5, "model.weights.h5")
+
+
+def write(kind, path, arrays):
+    """Writes arrays as a file of a kind. Returns a function that opens it and returns handles."""
+    if kind == "npz":
+        state = everstep.State(slots=OrderedDict(("w%d" % n, {"m": array}) for n, array in enumerate(arrays)))
+        state.save(path)
+        return lambda: [slots["m"] for slots in everstep.State.load(path).slots.values()]
+    if kind == "tf":
+        bundle.write(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)), lambda count: None)
+        return lambda: [handle for _, handle in bundle.read(path).entries]
+    write_hdf5(path, arrays)
+    if kind == "keras":
+        os.rename(path, path + ".h5")
+        write_zip(path, path + ".h5")
+        os.remove(path + ".h5")
+    read = keras_h5.read if kind == "h5" else keras_zip.read
+    return lambda: [handle for _, handle in read(path).entries]
+
+
+def writers(folder):
+    """Yields (name, path, save) of every writer: save(path, number) writes a state with this number there."""
+    def save_npz(path, number=1):
+        everstep.State(updates=number, slots={"w": {"m": np.full(3, float(number))}}).save(path)
+
+    yield "npz", os.path.join(str(folder), "run.npz"), save_npz
+    for name, kind in _KERAS_WRITERS.items() if h5py is not None else ():
+        template = os.path.join(FILES, "keras3.15-jax" if kind != "keras-h5" else "keras2.1-tf1.4", name)
+        how = {"optimizer": "Adam(amsgrad=True)"} if kind == "keras-weights-h5" else {}
+        source = everstep.read_checkpoint(template, **how)
+
+        def save(path, number=1, source=source, kind=kind, template=template):
+            slots = OrderedDict((variable, OrderedDict((slot, np.full(handle.shape, number, np.float32))
+                                                       for slot, handle in variable_slots.items()))
+                                for variable, variable_slots in source.slots.items())
+            everstep.write_checkpoint(source.replace(updates=number, slots=slots), path, kind, template=template)
+
+        yield kind, os.path.join(str(folder), name), save
+    if tensorflow is not None:
+        yield "tf-saver", os.path.join(str(folder), "run.ckpt"), lambda path, number=1: (
+            bundle.write(path, {"w": np.full(3, number, np.float32)}, lambda count: None))
+
+
+_KERAS_WRITERS = OrderedDict([
+    ("amsgrad.h5", "keras-h5"), ("amsgrad.keras", "keras"), ("amsgrad.weights.h5", "keras-weights-h5")])
+
+
+def loaded_number(name, path):
+    """Returns the number in a file of one of `writers`; None if there is no file; "mixed" if it is half written."""
+    if name == "tf-saver":
+        if bundle.find(path) is None:
+            return None
+        numbers = set(np.asarray(bundle.read(path).entries[0][1]).tolist())
+    else:
+        how = {"optimizer": "Adam(amsgrad=True)"} if name == "keras-weights-h5" else {}
+        state = everstep.read_checkpoint(path, **how)
+        numbers = {float(state.updates)}
+        for slots in state.slots.values():
+            for handle in slots.values():
+                numbers.update(np.asarray(handle).ravel().tolist())
+    return int(numbers.pop()) if len(numbers) == 1 else "mixed"
+
+
+def bomb(tmp_path, how):
+    """Returns the path of a small `.keras` file with 1.4 GB of zeros."""
+    hdf5, path = str(tmp_path / "bomb.h5"), str(tmp_path / "bomb.keras")
+    with h5py.File(hdf5, "w") as file:
+        for number in range(2):
+            if how == "one array under many names":
+                file.require_group("optimizer/vars")
+                first = file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros(1 << 19, np.float32))
+                for name in range(number * 300, number * 300 + 300):
+                    file["optimizer/vars/%d" % name] = first
+            else:
+                file.create_dataset("layers/dense/vars/%d" % number, data=np.zeros((4, 2), np.float32))
+                file.create_dataset("optimizer/vars/%d" % number, (1 << 20, 350 // 2), "f4", chunks=(1 << 10, 175),
+                                    compression="gzip")
+    write_zip(path, hdf5, zipfile.ZIP_DEFLATED)
+    assert os.path.getsize(path) < 100000
+    return path
+
+
+# Crafted headers of .npz
+
+
+def npz_with(tmp_path, change):
+    """Returns the path of a file without arrays of numbers, whose header was changed."""
+    path = str(tmp_path / "run.npz")
+    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
+                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
+    shapes = change(header) or []
+    if shapes:
+        header["slots"] = {"w": OrderedDict(
+            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
+            for n, shape in enumerate(shapes)
+        )}
+    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
+    npz_archive.write(path, (header if isinstance(header, str) else json.dumps(header)).encode("ascii"), arrays)
+    return path
+
+
+def deep(depth):
+    config = {}
+    for _ in range(depth):
+        config = {"child": config}
+    return config
+
+
+# TensorFlow's index
+
+
+def _crc_table():
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_CRC_TABLE = _crc_table()
+
+
+def crc32c(data):
+    """Returns the checksum of some bytes as TensorFlow stores it."""
+    value = 0xFFFFFFFF
+    for byte in bytearray(data):
+        value = _CRC_TABLE[(value ^ byte) & 255] ^ value >> 8
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(value):
+    value, result = value % (1 << 64), bytearray()
+    while value > 127:
+        result.append(value & 127 | 128)
+        value >>= 7
+    return bytes(result) + bytes(bytearray([value]))
+
+
+def message(*pairs):
+    """Returns a protobuf message of (field, number or bytes)."""
+    return b"".join(
+        varint(field << 3) + varint(value) if isinstance(value, int) else
+        varint(field << 3 | 2) + varint(len(value)) + value for field, value in pairs
+    )
+
+
+def block(entries, restarts=(0,), kind=b"\0"):
+    """Returns a block of a table of LevelDB, with its checksum; `kind` says how it is compressed."""
+    data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
+    data += struct.pack("<{}I".format(len(restarts) + 1), *(tuple(restarts) + (len(restarts),))) + kind
+    return data + struct.pack("<I", crc32c(data))
+
+
+def table(first, separator=b"zzz"):
+    """Returns a table of LevelDB with one block of entries."""
+    middle = block([])
+    last = block([(separator, varint(0) + varint(len(first) - 5))])
+    places = [len(first), len(middle) - 5, len(first) + len(middle), len(last) - 5]
+    footer = b"".join(map(varint, places)).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    return first + middle + last + footer
+
+
+def write_index(path, entries, restart=0):
+    with io.open(path + ".index", "wb") as file:
+        file.write(table(block(entries, [restart])))
+    with io.open(path + ".data-00000-of-00001", "wb") as file:
+        file.write(b"\0" * 24)
+
+
+HEADER = message((1, 1), (3, message((1, 1))))
+
+
+def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
+    shape = b"".join(message((2, message((1, length)))) for length in sizes)
+    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
+    return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc

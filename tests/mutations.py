@@ -1,0 +1,647 @@
+"""Damages files of every format, at random: their structure, with right checksums, and their bytes. See fuzz.py.
+
+`mutate(format, seed, folder)` makes one file. Equal arguments make equal files on one major version of Python.
+"""
+from __future__ import absolute_import, division, print_function
+
+import binascii
+import copy
+import io
+import json
+import os
+import random
+import shutil
+import struct
+import zipfile
+import zlib
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+import everstep
+from crafted_files import BUNDLES, block, crc32c, deep, fixtures, h5py, table, tensorflow, varint
+from everstep.compat.state import bundle, bundle_index, npz_archive
+from everstep.compat.state.open_file import OpenFile
+
+STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
+
+# path: for the readers; how: arguments of read_checkpoint; source: path of the whole file;
+# what: the changes in words; checked: whether checksums must notice that an array changed.
+Mutant = namedtuple("Mutant", "path how source what checked")
+
+NUMBERS = [0, 1, -1, 2, 3, 7, 127, 128, 255, 256, 65535, 65536, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,
+           1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64, 10**19, -(1 << 31), -(1 << 63), -(1 << 70), 10**400]
+TEXTS = [u"", u"a", u"0", u"\0", u"\ud800", u"\u202e\x1b[31m", u"a" * 100000, u"/", u"a/b", u"..", u"%s{}{0}{x}",
+         u"Adam", u"everstep>Adam", u"SGD", u"AdamOptimizer", u"nan", u"float32", u"<f4", u"|O", u"array_0.npy",
+         u"everstep-state", u"\u6743"]
+VALUES = NUMBERS + TEXTS + [
+    None, True, False, 0.5, -0.0, 1e-45, 1e308, float("nan"), float("inf"), -float("inf"), [], [0], [[]], [None], {},
+    {"a": 1}, {"class_name": "Adam", "config": {}}, {"class_name": "Adam"}, {"class_name": 3, "config": {}},
+    {"class_name": "everstep>Adam", "config": {"everstep": {}}}, {"module": "builtins", "class_name": "lambda",
+                                                                  "config": {"value": "x"}, "registered_name": None},
+    {"class_name": "ExponentialDecay", "config": {"initial_learning_rate": 0.1, "decay_steps": 0, "decay_rate": 2}},
+    {"definition": "Adam"}, {"schedule": "PolynomialDecay"}, {"__tuple__": []}, [1] * 1000, deep(50), deep(300),
+]
+
+
+# JSON
+
+
+def nodes(tree):
+    """Returns [(container, key)] of everything in a JSON tree."""
+    result, left = [], [tree]
+    while left:
+        each = left.pop()
+        items = each.items() if isinstance(each, dict) else enumerate(each) if isinstance(each, list) else ()
+        for key, value in items:
+            result.append((each, key))
+            left.append(value)
+    return result
+
+
+def mutate_json(chance, text):
+    """Returns (changed JSON, what was changed)."""
+    root = [json.loads(text, object_pairs_hook=OrderedDict)]
+    what = []
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        places = nodes(root)
+        container, key = chance.choice(places)
+        action = chance.choice(["value", "value", "value", "delete", "rename", "swap", "edit", "wrap", "add"])
+        what.append("{} {}".format(action, repr(key)[:30]))
+        if action == "value":
+            container[key] = copy.deepcopy(chance.choice(VALUES))
+        elif action == "delete" and container is not root:
+            del container[key]
+        elif action == "rename" and isinstance(container, dict):
+            container[chance.choice(TEXTS)] = container.pop(key)
+        elif action == "swap":
+            other, name = chance.choice(places)
+            container[key] = copy.deepcopy(other[name])
+        elif action == "edit":
+            value = container[key]
+            if isinstance(value, (int, float)):
+                container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, float(value), [value]])
+            elif hasattr(value, "lower"):
+                container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
+            elif isinstance(value, list):
+                container[key] = chance.choice([value * 2, value[:-1], value[::-1], value + [None], tuple(value)])
+        elif action == "wrap":
+            container[key] = chance.choice([[container[key]], {"config": container[key]}, {"a": container[key]}])
+        elif isinstance(container[key], dict):
+            container[key][chance.choice(TEXTS)] = copy.deepcopy(chance.choice(VALUES))
+        elif isinstance(container[key], list):
+            container[key].append(copy.deepcopy(chance.choice(VALUES)))
+    text = json.dumps(root[0])
+    if chance.random() < 0.1:
+        odd = chance.choice(["1" + "0" * 5000, "1e999", "-1e999", "[" * 3000 + "]" * 3000, "\"\\ud800\"", "[" * 100000,
+                             "0x1", "{\"a\": 1, \"a\": 2}", "'a'", "\"\t\""])
+        text, what = text.replace("1", odd, 1), what + ["JSON " + odd[:20]]
+    return text, "JSON: " + ", ".join(what)
+
+
+# Bytes
+
+
+def mutate_bytes(chance, data):
+    """Returns (changed bytes, what was changed)."""
+    data, what = bytearray(data), []
+    for _ in range(chance.choice([1, 1, 1, 2, 3, 8])):
+        size = max(1, len(data))
+        place, length = chance.randrange(size), chance.choice([1, 2, 4, 8, 16, 100, 512])
+        action = chance.choice(["flip", "flip", "byte", "number", "number", "run", "insert", "delete", "cut", "copy"])
+        what.append("{} {}+{}".format(action, place, length))
+        if not data:
+            data.extend(b"\0" * length)
+        elif action == "flip":
+            data[place] ^= 1 << chance.randrange(8)
+        elif action == "byte":
+            data[place] = chance.choice([0, 1, 127, 128, 254, 255])
+        elif action == "number":
+            form = chance.choice("<H <I <Q >H >I >Q".split())
+            packed = struct.pack(form, chance.choice(NUMBERS[:20]) % (1 << 8 * struct.calcsize(form)))
+            place -= place % len(packed)
+            data[place : place + len(packed)] = packed
+        elif action == "run":
+            data[place : place + length] = bytearray([chance.choice([0, 255])]) * length
+        elif action == "insert":
+            data[place:place] = bytearray(chance.randrange(256) for _ in range(length))
+        elif action == "delete":
+            del data[place : place + length]
+        elif action == "cut":
+            del data[place:]
+        else:
+            start = chance.randrange(size)
+            data[place : place + length] = data[start : start + length]
+    return bytes(data), "bytes: " + ", ".join(what)
+
+
+def read_bytes(path):
+    with io.open(path, "rb") as file:
+        return file.read()
+
+
+def write_bytes(path, data):
+    with io.open(path, "wb") as file:
+        file.write(data)
+
+
+# Protobuf messages
+
+
+def parsed(data):
+    """Returns [[field, kind, value]] of a protobuf message, with messages in it parsed too; None if it is none."""
+    data, position, result = bytearray(data), 0, []
+    try:
+        while position < len(data):
+            tag, position = bundle_index.read_varint(data, position)
+            if not 8 <= tag < 1 << 16:
+                return None
+            if tag & 7 == 0:
+                value, position = bundle_index.read_varint(data, position)
+            else:
+                length = {1: 8, 5: 4}.get(tag & 7)
+                if tag & 7 == 2:
+                    length, position = bundle_index.read_varint(data, position)
+                if length is None or length > len(data) - position:
+                    return None
+                value = bytes(data[position : position + length])
+                position += length
+                inner = parsed(value) if tag & 7 == 2 and value else None
+                value = value if inner is None else inner
+            result.append([tag >> 3, tag & 7, value])
+    except (IndexError, ValueError):
+        return None
+    return result
+
+
+def packed(fields):
+    """Returns the bytes of a parsed message."""
+    parts = []
+    for field, kind, value in fields:
+        parts.append(varint(field << 3 | kind))
+        if isinstance(value, list):
+            value = packed(value)
+        if kind == 0:
+            parts.append(varint(value) if not isinstance(value, bytes) else value)
+        else:
+            value = varint(value) if not isinstance(value, bytes) else value
+            parts.append((varint(len(value)) if kind == 2 else b"") + value)
+    return b"".join(parts)
+
+
+def mutate_message(chance, data):
+    """Returns (changed message, what was changed)."""
+    root, what = parsed(data), []
+    if not root or chance.random() < 0.05:
+        return mutate_bytes(chance, data)
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        lists, left = [], [root]
+        while left:
+            each = left.pop()
+            if each:
+                lists.append(each)
+            left.extend(value for _, _, value in each if isinstance(value, list))
+        if not lists:
+            break
+        holder = chance.choice(lists)
+        place = chance.randrange(len(holder))
+        field = holder[place]
+        action = chance.choice(["value", "value", "value", "value", "number", "kind", "drop", "double", "swap", "nest"])
+        what.append("{} of field {}".format(action, field[0]))
+        if action == "value" and isinstance(field[2], list):
+            field[2] = chance.choice([b"", b"\xff\xff", packed(field[2])[:-1], packed(field[2]) * 2])
+        elif action == "value" and field[1] == 0:
+            value = field[2] if isinstance(field[2], int) else 0
+            field[2] = chance.choice([chance.choice(NUMBERS[:-1]), value + 1, value - 1, value * 2])
+        elif action == "value":
+            text = bytes(field[2]) if not isinstance(field[2], int) else b""
+            field[2] = chance.choice([text[:-1], text + b"x", b"", b"\xff", text.upper(), text * 300, b"\0" + text])
+        elif action == "number":
+            field[0] = chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 15, 100])
+        elif action == "kind":
+            field[1] = chance.choice([0, 1, 2, 3, 5, 7])
+        elif action == "drop":
+            del holder[place]
+        elif action == "double":
+            holder.insert(place, copy.deepcopy(field))
+        elif action == "swap":
+            other = chance.randrange(len(holder))
+            holder[place][2], holder[other][2] = holder[other][2], holder[place][2]
+        else:
+            holder.insert(place, [chance.choice([1, 2, 3, 7]), 2, copy.deepcopy(chance.choice(lists))])
+    return packed(root), "message: " + ", ".join(what)
+
+
+# .npz of ours
+
+
+def mutate_npz(chance, source, path):
+    """The header, with right checksums and places; arrays; the zip around them; or bytes."""
+    data = read_bytes(source)
+    action = chance.choice(["header", "header", "header", "member", "zip", "bytes", "bytes"])
+    if action == "bytes":
+        data, what = mutate_bytes(chance, data)
+        write_bytes(path, data)
+        return what, True
+    with zipfile.ZipFile(source) as archive:
+        members = [[name, archive.read(name)] for name in archive.namelist()]
+    what = "zip"
+    if action == "header":
+        text, what = mutate_json(chance, members[0][1].decode("ascii"))
+        members[0][1] = text.encode("ascii")
+    elif action == "member":
+        place = chance.randrange(len(members))
+        members[place][1], what = mutate_bytes(chance, members[place][1])
+    if action == "zip" or chance.random() < 0.05:
+        write_zip_of(chance, path, members)
+    else:
+        write_members(path, [contents for _, contents in members])
+    return what, False
+
+
+def write_members(path, contents):
+    """Writes a zip as `State.save` does, with right checksums, of members of any contents."""
+    members, end = npz_archive._layout([len(each) for each in contents])
+    crcs = [binascii.crc32(each) & 0xFFFFFFFF for each in contents]
+    data = b"".join(npz_archive._local(*item) + each for item, each in zip(zip(members, crcs), contents))
+    write_bytes(path, data + npz_archive._directory(members, crcs, end))
+
+
+def write_zip_of(chance, path, members):
+    """Writes an ordinary zip, with some members missing, twice, in another order, packed or with odd names."""
+    action = chance.choice(["order", "drop", "double", "name", "extra", "packed", "empty"])
+    if action == "order":
+        chance.shuffle(members)
+    elif action == "drop" and members:
+        del members[chance.randrange(len(members))]
+    elif action == "double":
+        members.append(list(chance.choice(members)))
+    elif action == "name":
+        chance.choice(members)[0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
+    elif action == "extra":
+        members.append([chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])])
+    elif action == "empty":
+        members = []
+    kinds = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED] + [
+        getattr(zipfile, name) for name in ("ZIP_BZIP2", "ZIP_LZMA") if hasattr(zipfile, name)]
+    with zipfile.ZipFile(path, "w", chance.choice(kinds)) as archive:
+        for name, contents in members:
+            archive.writestr(name, contents)
+        archive.comment = chance.choice([b"", b"", b"x" * 1000])
+
+
+# HDF5
+
+
+def mutate_h5(chance, source, path):
+    shutil.copyfile(source, path)
+    what = []
+    if chance.random() < 0.7:
+        with h5py.File(path, "r+") as file:
+            for _ in range(chance.choice([1, 1, 1, 2, 4])):
+                what.append(change_h5(chance, file))
+    if not what or chance.random() < 0.05:
+        data, more = mutate_bytes(chance, read_bytes(path))
+        write_bytes(path, data)
+        what.append(more)
+    return "; ".join(what), False
+
+
+def change_h5(chance, file):
+    """Changes an attribute, an array, a group or a link. Returns what in words."""
+    names = []
+    file.visit(names.append)
+    if not names:
+        return "nothing left"
+    owners = [file] + [file[name] for name in names]
+    with_attributes = [owner for owner in owners if len(owner.attrs)]
+    if with_attributes and chance.random() < 0.5:
+        owner = chance.choice(with_attributes)
+        name = chance.choice(sorted(owner.attrs))
+        return u"{}: {}".format(name, change_attribute(chance, owner, name))
+    name = chance.choice(names)
+    return u"{}: {}".format(name, change_object(chance, file, name, names))
+
+
+def change_attribute(chance, owner, name):
+    try:
+        value = owner.attrs[name]
+    except Exception:  # h5py cannot read what an earlier change made
+        value = b""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if hasattr(text, "lower") and text[:1] == "{" and chance.random() < 0.8:
+        try:
+            text, what = mutate_json(chance, text)
+        except ValueError:  # changed before
+            return "kept"
+        del owner.attrs[name]
+        try:
+            owner.attrs[name] = np.bytes_(text.encode("ascii")) if chance.random() < 0.5 else text
+        except Exception:  # some are longer than an attribute can be
+            return what + " failed"
+        return what
+    names = np.asarray(value).ravel()
+    actions = OrderedDict([
+        ("drop", lambda: None), ("empty", lambda: h5py.Empty("f")), ("number", lambda: np.int64(3)),
+        ("float", lambda: 0.5), ("text", lambda: u"x"), ("bad UTF-8", lambda: np.bytes_(b"\xff\xfe")),
+        ("no text", lambda: np.bytes_(b"")), ("matrix", lambda: np.ones((2, 3))),
+        ("no names", lambda: np.array([], "S1")), ("numbers", lambda: np.arange(3)),
+        ("compound", lambda: np.zeros(2, [("a", "i4"), ("b", "f4")])), ("bool", lambda: np.bool_(True)),
+        ("shorter", lambda: names[:-1]), ("twice", lambda: np.concatenate([names, names])),
+        ("backwards", lambda: names[::-1]), ("two axes", lambda: np.stack([names, names])),
+        ("absolute", lambda: np.array([b"/" + np.asarray(each).tobytes().strip(b"\0") for each in names])),
+        ("dots", lambda: np.array([b".", b"..", b"/", b"//"])), ("bad names", lambda: np.array([b"\xff", b"a"])),
+        ("many names", lambda: np.array([("%d" % number).encode("ascii") for number in range(5000)])),
+        ("complex", lambda: np.complex64(1j)), ("void", lambda: np.void(b"abc")),
+        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u"")))),
+    ])
+    action = chance.choice(list(actions))
+    try:
+        value = actions[action]()
+        del owner.attrs[name]
+        if value is not None:
+            owner.attrs[name] = value
+    except Exception:  # this h5py cannot write that
+        return action + " failed"
+    return action
+
+
+def change_object(chance, file, name, names):
+    item = file.get(name)
+    shape = getattr(item, "shape", None) or ()
+    if np.prod(np.maximum(shape, 1), dtype=np.float64) > 1e6 or len(shape) > 30:  # after an earlier change
+        shape = ()
+    zeros = lambda kind, size=shape: dict(data=np.zeros(size, kind))  # noqa: E731
+    arrays = OrderedDict([
+        ("f2", zeros("f2")), ("f8", zeros("f8")), (">f4", zeros(">f4")), ("i4", zeros("i4")), ("u1", zeros("u1")),
+        ("i8 below 0", dict(data=np.full(shape, -5, "i8"))), ("i8 large", dict(data=np.full(shape, (1 << 63) - 1))),
+        ("bool", zeros("?")), ("complex", zeros("c8")), ("void", zeros("V2")), ("void 0", zeros("V7")),
+        ("compound", zeros([("a", "f4"), ("b", "f4")])), ("array type", zeros(np.dtype(("f4", (2,))))),
+        ("text", dict(data=np.zeros(shape, "S5"))), ("longdouble", zeros(np.longdouble)),
+        ("vlen text", dict(data=u"x", dtype=h5py.special_dtype(vlen=type(u"")))),
+        ("references", dict(shape=shape, dtype=h5py.special_dtype(ref=h5py.Reference))),
+        ("enum", dict(shape=shape, dtype=h5py.special_dtype(enum=("i4", {"a": 1})))),
+        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))),
+        ("scalar", zeros("f4", ())), ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
+        ("other shape", zeros("f4", shape[::-1])), ("more axes", zeros("f4", shape + (1,))),
+        ("many axes", zeros("f4", (1,) * 32)), ("null", dict(data=h5py.Empty("f4"))),
+        ("NaN", dict(data=np.full(shape, np.nan, "f4"))), ("infinite", dict(data=np.full(shape, np.inf, "f4"))),
+        ("without data", dict(shape=shape, dtype="f4")), ("huge", dict(shape=(1 << 20, 1 << 20), dtype="f4")),
+        ("huge, packed", dict(shape=(1 << 30, 64), dtype="f4", chunks=(1024, 64), compression="gzip")),
+        ("overflow", dict(shape=(1 << 40, 1 << 40), dtype="f4", chunks=(64, 64))),
+        ("long and empty", dict(shape=(1 << 60, 0), dtype="f4", chunks=(64, 1), maxshape=(None, None))),
+        ("gzip", dict(data=np.zeros(shape or (1,), "f4"), compression="gzip")),
+        ("lzf", dict(data=np.zeros(shape or (1,), "f4"), compression="lzf")),
+        ("shuffle, Fletcher", dict(data=np.zeros(shape or (1,), "f4"), shuffle=True, fletcher32=True)),
+        ("scaleoffset", dict(data=np.zeros(shape or (1,), "i4"), scaleoffset=3)),
+        ("resizable", dict(data=np.zeros(shape or (1,), "f4"), maxshape=(None,) * max(1, len(shape)))),
+        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)])),
+    ])
+    others = OrderedDict([
+        ("delete", None), ("group", lambda: file.create_group(name)), ("hard link", lambda: file[chance.choice(names)]),
+        ("root", lambda: file["/"]), ("soft link", lambda: h5py.SoftLink("/" + chance.choice(names))),
+        ("broken link", lambda: h5py.SoftLink("/nothing")), ("type", lambda: np.dtype("f4")),
+        ("external link", lambda: h5py.ExternalLink("/etc/hostname", "/")), ("rename", None), ("add", None),
+        ("virtual", None),
+    ])
+    action = chance.choice(list(arrays) + list(others) + ["delete", "rename", "add"])
+    try:
+        if action == "rename":
+            odd = [u"\u6743", "x", "0", "99", "-1", "vars", "a b", "\x1b[31m", "01", "layers", "optimizer", "n" * 5000]
+            file.move(name, name.rpartition("/")[0] + "/" + chance.choice(odd))
+            return action
+        if action == "add":
+            parent = item if hasattr(item, "keys") else item.parent
+            new = parent.name + "/" + chance.choice(["7", "99", "new", "vars", "vars/0", "inner_optimizer/vars/0"])
+            name, action = new, chance.choice(list(arrays))
+        replacement = others[action]() if callable(others.get(action)) and action != "group" else None
+        if name in file:
+            del file[name]
+        if action == "group":
+            file.create_group(name)
+        elif replacement is not None:
+            file[name] = replacement
+        elif action == "virtual":
+            layout = h5py.VirtualLayout(shape=(3,), dtype="f4")
+            layout[:] = h5py.VirtualSource("/nothing.h5", "x", shape=(3,))
+            file.create_virtual_dataset(name, layout)
+        elif action in arrays:
+            file.create_dataset(name, **arrays[action])
+    except Exception:  # this h5py cannot write that
+        return action + " failed"
+    return action
+
+
+# .keras
+
+
+def mutate_keras(chance, source, path):
+    data = read_bytes(source)
+    action = chance.choice(["json", "json", "json", "h5", "h5", "zip", "bytes", "bytes", "member"])
+    if action == "bytes":
+        data, what = mutate_bytes(chance, data)
+        write_bytes(path, data)
+        return what, True
+    with zipfile.ZipFile(source) as archive:
+        members = [[name, archive.read(name)] for name in archive.namelist()]
+    what = "zip"
+    if action == "json":
+        member = chance.choice([member for member in members if member[0].endswith(".json")])
+        if member[0] == "metadata.json":
+            member = chance.choice([member for member in members if member[0].endswith(".json")])
+        text, what = mutate_json(chance, member[1].decode("utf-8"))
+        member[1], what = text.encode("ascii"), member[0] + " " + what
+    elif action == "h5":
+        member = next(member for member in members if member[0].endswith(".h5"))
+        write_bytes(path + ".old", member[1])
+        what, _ = mutate_h5(chance, path + ".old", path + ".new")
+        member[1] = read_bytes(path + ".new")
+        os.remove(path + ".old")
+        os.remove(path + ".new")
+    elif action == "member":
+        member = chance.choice(members)
+        member[1], what = mutate_bytes(chance, member[1])
+        what = member[0] + " " + what
+    if action == "zip":
+        write_zip_of(chance, path, members)
+    else:
+        kind = chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            for name, contents in members:
+                archive.writestr(name, contents)
+    return what, False
+
+
+# TensorFlow's checkpoints
+
+
+def mutate_bundle(chance, source, path):
+    """Entries of the index, the blocks around them, the object graph, arrays, all with right checksums; or bytes."""
+    copy_bundle(source, path)
+    files = sorted(name for name in os.listdir(os.path.dirname(path)) if name.startswith(os.path.basename(path)))
+    files = [os.path.join(os.path.dirname(path), name) for name in files]
+    action = chance.choice(["entries"] * 5 + ["graph"] * 4 + ["block", "bytes", "bytes", "file"])
+    index = path + ".index" if os.path.exists(path + ".index") else path
+    if action == "file":
+        name = chance.choice(files)
+        how = chance.choice(["delete", "empty", "folder"])
+        os.remove(name)
+        if how == "empty":
+            write_bytes(name, b"")
+        elif how == "folder":
+            os.mkdir(name)
+        return "{} {}".format(how, os.path.basename(name)), False
+    if action == "bytes":
+        name = chance.choice(files)
+        data, what = mutate_bytes(chance, read_bytes(name))
+        write_bytes(name, data)
+        return "{} {}".format(os.path.basename(name), what), True
+    opened = OpenFile(index)
+    entries = [[key, bytes(value)] for key, value in bundle_index._entries_of_table(opened)]
+    opened.close()
+    graph = next((entry for entry in entries if entry[0] == bundle.GRAPH.encode("ascii")), None)
+    if action == "graph" and graph is not None:
+        what = mutate_graph(chance, path, graph)
+    elif action == "block":
+        restarts = [chance.choice(NUMBERS[:15]) % (1 << 32) for _ in range(chance.choice([0, 1, 1, 2, 5]))]
+        kind = chance.choice([b"\0", b"\1", b"\2"])
+        separator = chance.choice([b"zzz", b"", b"a", entries[0][0]])
+        write_bytes(index, table(block(entries, restarts, kind), separator))
+        return "block {} {!r} {!r}".format(restarts, kind, separator), False
+    else:
+        what = mutate_entries(chance, entries)
+    write_bytes(index, table(block(entries)))
+    return what, False
+
+
+def copy_bundle(source, path):
+    folder, name = os.path.split(source)
+    for other in os.listdir(folder):
+        if (other == name or other.startswith(name + ".")) and not other.endswith(".json"):
+            shutil.copyfile(os.path.join(folder, other), path + other[len(name) :])
+
+
+def mutate_entries(chance, entries):
+    """Changes entries in place."""
+    what = []
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        if not entries:
+            break
+        place = chance.randrange(len(entries))
+        key, value = entries[place]
+        action = chance.choice(["message"] * 6 + ["key", "drop", "double", "swap"])
+        name = key.decode("ascii", "replace")[:60]
+        if action == "message":
+            entries[place][1], change = mutate_message(chance, value)
+            what.append(u"{} {}".format(name, change))
+        else:
+            what.append(u"{} {}".format(name, action))
+        if action == "key":
+            odd = [key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
+                   key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"]
+            entries[place][0] = chance.choice(odd)
+            if chance.random() < 0.8:
+                entries.sort()
+        elif action == "drop":
+            del entries[place]
+        elif action == "double":
+            entries.insert(place, [key + chance.choice([b"", b"\0", b"_1", b"x"]), value])
+        elif action == "swap":
+            other = chance.randrange(len(entries))
+            entries[place][1], entries[other][1] = entries[other][1], value
+    return "; ".join(what)
+
+
+def mutate_graph(chance, path, entry):
+    """Changes the object graph: a text in a data file, in front of which stand its length and the length's checksum."""
+    fields = parsed(entry[1])
+    place = {field: value for field, _, value in fields}
+    shards = [name for name in os.listdir(os.path.dirname(path)) if name.startswith(os.path.basename(path) + ".data")]
+    data_file = path + ".data-{:05d}-of-{:05d}".format(place.get(3, 0), len(shards))
+    data, offset, size = read_bytes(data_file), place.get(4, 0), place[5]
+    length, start = bundle_index.read_varint(bytearray(data[offset : offset + size]), 0)
+    graph, what = mutate_message(chance, data[offset + start + 4 : offset + size])
+    lengths = struct.pack("<I", len(graph))
+    text = varint(len(graph)) + struct.pack("<I", crc32c(lengths)) + graph
+    write_bytes(data_file, data + text)
+    changed = {4: len(data), 5: len(text)}
+    entry[1] = packed([[field, kind, changed.get(field, value)] for field, kind, value in fields if field not in (4, 6)]
+                      + [[4, 0, len(data)],
+                         [6, 5, struct.pack("<I", crc32c(lengths + struct.pack("<I", crc32c(lengths)) + graph))]])
+    return "graph: " + what
+
+
+def mutate_folder(chance, source, path):
+    """A SavedModel, or a folder of checkpoints with the file that names the latest one."""
+    os.mkdir(path)
+    if chance.random() < 0.5:
+        os.mkdir(os.path.join(path, "variables"))
+        return mutate_bundle(chance, source, os.path.join(path, "variables", "variables"))
+    name = os.path.basename(source)
+    text = u'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "{0}"\n'.format(name).encode("ascii")
+    if chance.random() < 0.3:
+        what = mutate_bundle(chance, source, os.path.join(path, name))
+    else:
+        copy_bundle(source, os.path.join(path, name))
+        quoted = ["/" + name, "../" + name, "/dev", "\\0", "\\377", "nothing", "*", "", "a" * 5000, ".", "["]
+        replaced = text.replace(name.encode("ascii"), chance.choice(quoted).encode("ascii"))
+        text, what = chance.choice([(replaced, "other name"), mutate_bytes(chance, text), (b"", "empty")])
+        what = "checkpoint: " + what, False
+    write_bytes(os.path.join(path, "checkpoint"), text)
+    return what
+
+
+# name: (function, the library that it needs, name of the mutated file)
+MUTATORS = OrderedDict([
+    ("npz", (mutate_npz, None, "run.npz")),
+    ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")),
+    ("keras", (mutate_keras, "h5py", "model.keras")),
+    ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
+    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")),
+    ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
+    ("folder", (mutate_folder, "tensorflow", "folder")),
+])
+_INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": tensorflow is not None}
+_SOURCES = {}
+
+
+def formats():
+    """Returns the formats that can be read here."""
+    return [name for name, (_, library, _) in MUTATORS.items() if _INSTALLED[library]]
+
+
+def sources(format):
+    """Returns [(path, how)] of the whole files of a format."""
+    if not _SOURCES:
+        for folder, _, names in sorted(os.walk(STATES)):
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if name.endswith((".npz", ".h5")):
+                    _SOURCES.setdefault(name.rpartition(".")[2], []).append((path, {}))
+        kinds = {"keras-h5": "h5", "keras-weights-h5": "weights.h5"}
+        for each in fixtures():
+            kind = "tf-v1" if "-v1" in os.path.dirname(each.name) else kinds.get(each.format, each.format)
+            _SOURCES.setdefault(kind, []).append((each.path, each.how()))
+            if each.format in BUNDLES and kind != "tf-v1":
+                _SOURCES.setdefault("folder", []).append((each.path, each.how()))
+    return _SOURCES[format]
+
+
+def mutate(format, seed, number, folder):
+    """Returns the Mutant of this number, a changed copy of a whole file, in an empty folder."""
+    change, _, name = MUTATORS[format]
+    chance = random.Random(zlib.crc32("{} {} {}".format(seed, format, number).encode("ascii")))
+    source, how = chance.choice(sources(format))
+    path = os.path.join(folder, name)
+    what, checked = change(chance, source, path)
+    return Mutant(path, how, source, what, checked)
+
+
+def state_of(path, how):
+    """Returns (state, {name: array}) of a file, with all its arrays read."""
+    state = everstep.read_checkpoint(path, **how)
+    arrays = OrderedDict((("variable", name), np.asarray(handle)) for name, handle in state.variables.items())
+    for name, slots in state.slots.items():
+        arrays.update(((name, slot), np.asarray(handle)) for slot, handle in slots.items())
+    return state, arrays
