@@ -798,6 +798,25 @@ def test_the_shape_of_a_slot_must_be_a_shape():
         faulty()
 
 
+class DecaysMatrices(everstep.Definition):
+    weight_decay = everstep.hyper(0.1)
+
+    def specialize(self, variable):
+        return self if len(variable.shape) > 1 else self.replace(weight_decay=0.0)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return grad + hyper.weight_decay * var, {}
+
+
+@pytest.mark.parametrize("wrap", [lambda rule: rule, lambda rule: everstep.clip(rule, norm=1.0)])
+def test_specialize_cannot_change_a_hyper(wrap):
+    """It would have no effect: the optimizer has one value of it for all variables."""
+    optimizer, matrix, bias = wrap(DecaysMatrices()).bind(np), np.ones((2, 2)), np.ones(2)
+    with pytest.raises(errors.RuleError, match="specialize changed .*weight_decay for array_1, but an"):
+        optimizer.apply_gradients([(matrix, matrix), (bias, bias)])
+    assert (matrix == 1).all() and (bias == 1).all() and optimizer.iterations == 0
+
+
 @pytest.mark.parametrize("returned, needle", [(None, "must return a definition"), (SGD(), "must keep the hypers")])
 def test_specialize_must_return_such_a_definition(returned, needle):
     faulty = rule(body("grad"), specialize=lambda self, variable: returned)()

@@ -11,7 +11,7 @@ from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
 from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract import Definition, Variable, defines, flat, is_tensor
+from everstep.optimizers.contract import Definition, Variable, changed_hypers, defines, flat, is_tensor
 from everstep.optimizers.contract.checks import TEXT
 
 # The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
@@ -119,6 +119,15 @@ class Stepping(Hypers):
                         type(self.definition).__name__, kind, record.name, rule._short()
                     )
                 )
+        changed = changed_hypers(self.definition, rule)
+        if changed:
+            raise RuleError(
+                "{0}.specialize changed {1} for {2}, but an optimizer has one value of a hyper for all its variables. "
+                "Change an option, such as a factor that `update` multiplies {1} by; or use decoupled_weight_decay("
+                "exclude=...) or learning_rate_multipliers".format(
+                    type(self.definition).__name__, " and ".join(changed), record.name
+                )
+            )
         return rule
 
     def collections(self, variable):

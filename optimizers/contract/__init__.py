@@ -15,5 +15,5 @@ from everstep.optimizers.contract.decoupled import Decoupled
 from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel_names import kernel, kernel_of
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.trees import Names, flat, flatten, tree, walk, with_hypers
+from everstep.optimizers.contract.trees import Names, changed_hypers, flat, flatten, tree, walk, with_hypers
 from everstep.optimizers.contract.verbs import defines

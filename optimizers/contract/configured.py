@@ -111,7 +111,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
         return _rebuilt, (type(self), dict(self._given()))
 
     def _key(self):
-        return once(self, "key", lambda: (type(self),) + _comparable(tuple(self._values.items())))
+        return once(self, "key", lambda: (type(self),) + comparable(tuple(self._values.items())))
 
     def __eq__(self, other):
         if self is other:
@@ -238,12 +238,12 @@ def once(configured, name, compute):
     return cache[name]
 
 
-def _comparable(value):
+def comparable(value):
     """Returns a value to compare by. One that is not plain, such as a tensor, equals only itself."""
     if isinstance(value, Configured):
         return value._key()
     if isinstance(value, tuple):
-        return tuple(map(_comparable, value))
+        return tuple(map(comparable, value))
     return value if isinstance(value, _PLAIN) else id(value)
 
 

@@ -161,7 +161,8 @@ class Definition(Configured):
                 collections (of a TF 1 graph, else empty) and native (the framework's object; do not write to it).
 
         Returns:
-            This definition, or `self.replace(...)` with other options. It must have the same hypers and scalars.
+            This definition, or `self.replace(...)` with other options. It must have the same hypers, with the same
+            values, and the same scalars: the optimizer has one of each for all variables.
         """
         return self
 

@@ -9,7 +9,7 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict, namedtuple
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract.configured import once
+from everstep.optimizers.contract.configured import comparable, once
 from everstep.optimizers.contract.declared import Declared
 
 Node = namedtuple("Node", "definition prefix children")  # children: {key: Node}
@@ -65,6 +65,16 @@ def _flat(definition, kind):
             if declaration.kind == kind and (kind != "slot" or declaration.exists(owner)):
                 declarations[node.prefix + name] = (owner, declaration)
     return declarations
+
+
+def changed_hypers(definition, other):
+    """Returns the flat names of the hypers that have other values in `other`, a definition with the same hypers."""
+    pairs = zip(flat(definition, "hyper").items(), flat(other, "hyper").values())
+    return [
+        name
+        for (name, (owner, declared)), (other_owner, _) in pairs
+        if comparable(getattr(owner, declared.name)) != comparable(getattr(other_owner, declared.name))
+    ]
 
 
 class Names(object):

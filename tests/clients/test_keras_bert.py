@@ -42,17 +42,20 @@ class WarmedAdam(everstep.Definition):
     weight_decay = everstep.hyper(0.01)
     decayed = everstep.option("")
     ahead = everstep.option(0.0)
+    decays = everstep.option(True)
     m, v = everstep.slot(), everstep.slot()
 
     def specialize(self, variable):
-        decays = any(part in variable.name for part in self.decayed.split())
-        return self if decays else self.replace(weight_decay=0.0)
+        return self.replace(decays=any(part in variable.name for part in self.decayed.split()))
 
     def update(self, ops, grad, var, slots, hyper, t):
         m, v = 0.9 * slots.m + 0.1 * grad, 0.999 * slots.v + 0.001 * ops.square(grad)
         t = t + self.ahead
         rate = hyper.learning_rate * ops.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-        return rate * (m / (ops.sqrt(v) + 1e-7) + hyper.weight_decay * var), {"m": m, "v": v}
+        change = m / (ops.sqrt(v) + 1e-7)
+        if self.decays:
+            change = change + hyper.weight_decay * var
+        return rate * change, {"m": m, "v": v}
 
 
 def same_maths(ahead):
@@ -119,7 +122,7 @@ def test_pretraining(tmp_path):
     shown(*BERT, "pretraining, AdamWarmup", STEPS, apart(losses, ours[0]), apart(losses, again[0]),
           apart(weights, ours[1]), apart(weights, again[1]), "model.save, load_model: {:.1e}".format(resumed))
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.1
-    assert apart(losses, ours[0]) < 1e-4
+    assert max(apart(losses, ours[0]), apart(weights, ours[1])) < 1e-5
     assert resumed < 1e-5
 
 
