@@ -66,6 +66,10 @@ class SlotError(EverstepError, KeyError):
     """A slot does not exist, or does not exist yet."""
 
 
+class TrainSlotError(SlotError, AttributeError):
+    """A tf.train optimizer has no such slot, or not yet. TF up to 1.12 needs an AttributeError to save its objects."""
+
+
 class NotBuiltError(SlotError, ValueError):
     """Weights were set before the slots exist."""
 

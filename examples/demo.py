@@ -1,4 +1,5 @@
 # -*- coding: utf-8 -*-
+# not run: it installs many environments; tests/test_examples.py runs what they train
 """Trains one optimizer definition on every optimizer API of every Python on this machine.
 
     python3 examples/demo.py               all Pythons

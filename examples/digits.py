@@ -1,4 +1,5 @@
 # -*- coding: utf-8 -*-
+# not run: worker.py trains it
 """Handwritten digits: a small classifier with dense gradients.
 
 A task defines the same model three times: in NumPy with the gradient derived by hand (the oracle), as a TensorFlow

@@ -1,4 +1,5 @@
 # -*- coding: utf-8 -*-
+# not run: it needs matplotlib and the results of demo.py
 """Prints the table and the nearest words and draws the curves, from the results of worker.py. demo.py calls it:
 
     python report.py FOLDER

@@ -1,4 +1,5 @@
 # -*- coding: utf-8 -*-
+# not run: worker.py trains it
 """Word vectors: skip-gram with negative sampling, with sparse gradients.
 
 Two words that are near each other in the text should score high. The same word and a few random words should score

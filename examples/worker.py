@@ -1,4 +1,5 @@
 # -*- coding: utf-8 -*-
+# not run: demo.py starts it in many environments; tests/test_examples.py trains a few steps of it in every cell
 """Trains every task with everstep on every API of the Python that runs this file. examples/demo.py calls it:
 
     python worker.py prepare FOLDER        draws the initial weights and all batches once

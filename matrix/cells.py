@@ -16,7 +16,7 @@ except ImportError:  # Python 2
 HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = ("numpy", "lint")  # the kind of a cell without TensorFlow
 
-Cell = namedtuple("Cell", "name python kind group holds packages no_deps index env install parts tests")
+Cell = namedtuple("Cell", "name python kind group holds packages no_deps index sdists env install parts tests")
 KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
 
 
@@ -25,7 +25,7 @@ def read():
     path = os.path.join(HERE, "cells.ini")
     cells = OrderedDict()
     for name, values in _sections(path, required=("group", "holds", "packages"),
-                                  optional=("no_deps", "index", "env", "install", "parts", "tests")):
+                                  optional=("no_deps", "index", "sdists", "env", "install", "parts", "tests")):
         recipe = re.match(r"py(\d)(\d+)-(\w+)", name)
         if recipe is None:
             raise ValueError("%s: cell %r must start with its Python, like py37-tf1.15" % (path, name))
@@ -39,6 +39,7 @@ def read():
         cells[name] = Cell(name=name, python="%s.%s" % recipe.group(1, 2), kind=kind, group=values["group"],
                            holds=values["holds"], packages=values["packages"].split(),
                            no_deps=values.get("no_deps", "").split(), index=values.get("index"),
+                           sdists=values.get("sdists", "").split(),
                            env=OrderedDict(pair.split("=", 1) for pair in values.get("env", "").split()),
                            install=values["install"], parts=_parts(path, name, values.get("parts", "1 of 1")),
                            tests=values.get("tests"))

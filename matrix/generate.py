@@ -61,8 +61,8 @@ SDIST = u"""
 package = sdist
 """
 
-NO_DEPS = u"""commands_pre = python -m pip install {arguments}
-"""
+NO_DEPS = u"python -m pip install {arguments}"
+SDISTS = u"python -m pip download --no-deps --no-binary :all: --dest {{env_dir}}/sdists {packages}"
 
 CLIENT = u"""
 [testenv:{name}]
@@ -100,7 +100,9 @@ def generated():
     for cell in table.values():
         if cell.install == "sdist":
             tox.append(SDIST.format(name=cell.name))
-        before = NO_DEPS.format(arguments=u" ".join(cells.no_deps_arguments(cell))) if cell.no_deps else u""
+        commands = [NO_DEPS.format(arguments=u" ".join(cells.no_deps_arguments(cell)))] if cell.no_deps else []
+        commands += [SDISTS.format(packages=u" ".join(cell.sdists))] if cell.sdists else []
+        before = u"commands_pre = %s\n" % u"\n    ".join(commands) if commands else u""
         if cell.tests:
             tox.append(CLIENT.format(name=cell.name, before=before, pytest=PYTEST, tests=cell.tests))
         elif before:

@@ -21,7 +21,8 @@ class LARS(Definition):
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.contrib.opt LARS         | the defaults; its skip_list is exclude_from_layer_adaptation; stock         |
-    |                             | LARSOptimizer does plain momentum for sparse gradients                      |
+    |                             | LARSOptimizer does plain momentum for sparse gradients, and before TF 1.15  |
+    |                             | its ratio is outside of the velocity, its weight decay in the ratio alone   |
 
     Advice:
         Use it for large batches of image models. Exclude biases and batch normalization, such as

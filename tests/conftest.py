@@ -76,7 +76,7 @@ def _version(name):
         return "broken (%s)" % error
 
 
-def _not_as_pinned(cell):
+def _not_as_pinned(cell, compared=None):
     pins = cells.pins(cell)
     expected = {name: pins[name] for name in INSTALLED if name in pins}
     expected["python"] = cell.python
@@ -86,7 +86,14 @@ def _not_as_pinned(cell):
         expected.setdefault("keras", None)
     installed = dict(INSTALLED, python="%d.%d" % sys.version_info[:2])
     return ["%s is %s, should be %s" % (name, installed[name] or "absent", expected[name] or "absent")
-            for name in sorted(expected) if installed[name] != expected[name]]
+            for name in sorted(expected) if installed[name] != expected[name] and name in (compared or expected)]
+
+
+def cells_like_this():
+    """Returns the names of the cells with this Python and these frameworks: in a cell of the matrix, its own."""
+    names = [CELL] if CELL else [name for name, cell in cells.read().items() if cell.group in ("quick", "full")]
+    wrong = {name: _not_as_pinned(cells.read()[name], ("python",) + FRAMEWORKS) for name in names}
+    return [name for name in names if not wrong[name]]
 
 
 def pytest_collection_modifyitems(config, items):

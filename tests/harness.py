@@ -534,11 +534,28 @@ def framework_ways():
     return [way for way in all_ways() if way.target != "arrays"]
 
 
+class ByGet(object):
+    """The optimizers of a keras package that exports no classes, such as the one beside TF 2.5; `get` makes them."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        if hasattr(self._module, name):
+            return getattr(self._module, name)
+        try:
+            return type(self._module.get(name.lower()))
+        except ValueError:
+            raise AttributeError(name)
+
+
 def _ways_of_api(name, api):
     target, module = api.target.name, api.module
     if target == "arrays":
         return [_way("numpy", api, ArraysRun, None)]
     stock = getattr(module, "optimizers", module)
+    if hasattr(stock, "get") and not hasattr(stock, "Adam"):
+        stock = ByGet(stock)
     if target == "keras3":
         return _ways_of_keras3(api, stock)
     import tensorflow as tf

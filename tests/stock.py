@@ -94,7 +94,7 @@ FIRST = [
 ]
 
 
-# TF 1.13 and 1.14.
+# TF 1.11, the first to have it, to 1.14.
 EARLY = [
     (
         "tf_train",
@@ -121,7 +121,8 @@ def is_before_1_13(way):
 def allowed(way, name, kind):
     """Returns (how far a run may be from stock, why that is more than BOUND or None)."""
     kind = kind if way.sparse else "dense"
-    older = FIRST if is_before_1_13(way) else EARLY if is_tf_train(way, "1.13.", "1.14.") else []
+    older = FIRST if is_before_1_13(way) else []
+    older = older + EARLY if is_tf_train(way, "1.11.", "1.12.", "1.13.", "1.14.") else older
     for target, names, kinds, bound, cause in EXCEPTIONS + older:
         if way.name.startswith(target) and kind in kinds and (name in names if names else name not in ("SGD", "Lion")):
             return bound, cause
@@ -144,9 +145,15 @@ def is_available(way, name):
     broken = is_before_1_13(way) and name == "NadamOptimizer"
     # From TF 1.5 on it passes rows to an op that needs the whole table.
     broken = broken or is_before_1_13(way) and not is_tf_train(way, "1.4.") and (way.name, name) == LAZY
-    if way.name == "keras3 jax jit" and name == "Adafactor":  # Keras 3.0 passes JAX a variable in place of an array
-        broken = way.module.__version__.startswith("3.0.")
     return way.stock is not None and not broken and stock_class(way, name) is not None
+
+
+def stock_way(way, name, arguments):
+    """Returns the way in which stock itself trains. Keras 3.0 cannot jit two of its own: it passes JAX a variable."""
+    if way.name == "keras3 jax jit" and (name == "Adafactor" or arguments.get("centered")):
+        if way.module.__version__.startswith("3.0."):
+            return next(each for each in harness.all_ways() if each.name == "keras3 jax eager")
+    return way
 
 
 def make_stock(way, name, rate, arguments):
@@ -168,11 +175,24 @@ def cases():
                 yield way, name, rate, arguments
 
 
+# (stock classes, first parts of the versions, prefix of the way's name, why stock fails on sparse gradients).
+DENSE_ONLY = [
+    (("AddSignOptimizer", "PowerSignOptimizer"), ("1.",), "tf_train resource", "it lacks the method"),
+    (("AdamWOptimizer", "MomentumWOptimizer"), ("1.10.",), "tf_train", "it gives rows the decay of a whole variable"),
+    (("LARSOptimizer",), ("1.11.", "1.12."), "tf_train", "it reads a tensor that it never makes"),
+]
+
+
+def takes_sparse(way, name):
+    return not any(
+        name in names and way.name.startswith(prefix) and is_tf_train(way, *versions)
+        for names, versions, prefix, _ in DENSE_ONLY
+    )
+
+
 def kinds_for(way, name):
-    """Returns the gradient kinds that stock supports: two of contrib's take sparse ones for ref variables only."""
-    if way.name == "tf_train resource" and name in ("AddSignOptimizer", "PowerSignOptimizer"):
-        return dict(KINDS, unique=harness.NONE, duplicates=harness.NONE)
-    return KINDS
+    """Returns the gradient kinds that stock supports."""
+    return KINDS if takes_sparse(way, name) else dict(KINDS, unique=harness.NONE, duplicates=harness.NONE)
 
 
 def run(way, make_optimizer, steps=100, kinds=KINDS):

@@ -1,7 +1,6 @@
 """The documentation holds together: every link and anchor resolves, the index has every page, tables are current."""
 from __future__ import absolute_import, division, print_function
 
-import io
 import os
 import re
 import subprocess
@@ -9,26 +8,10 @@ import sys
 
 import pytest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ("", "docs", "examples", "matrix")  # where pages are: other folders hold environments and data
+from blocks import ROOT, pages, read
+
 INDEX = os.path.join("docs", "README.md")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.S | re.M)
-
-
-def read(path):
-    with io.open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def pages(root):
-    """Returns the paths of all pages, relative to the root."""
-    return sorted(
-        os.path.join(folder, name)
-        for folder in FOLDERS
-        if os.path.isdir(os.path.join(root, folder))
-        for name in os.listdir(os.path.join(root, folder))
-        if name.endswith(".md")
-    )
 
 
 def links(text):

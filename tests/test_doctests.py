@@ -35,9 +35,3 @@ def test_there_are_examples():
 def test_examples(name):
     failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried and not failed
-
-
-def test_the_page_on_wrappers():
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "wrappers.md")
-    failed, tried = doctest.testfile(path, module_relative=False)
-    assert tried and not failed

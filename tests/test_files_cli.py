@@ -1,20 +1,19 @@
 """`everstep inspect` and `everstep convert`, run from the command line on files of real frameworks."""
 from __future__ import absolute_import, division, print_function
 
-import io
 import json
 import os
 import re
-import shlex
 
 import numpy as np
 import pytest
 
+import blocks
 import everstep
 from everstep import cli
 from everstep.compat.state import files
 from test_cli import run, table
-from test_files import BY_NAME, FILES, tensorflow
+from test_files import BY_NAME, tensorflow
 
 KERAS = BY_NAME["keras3.15-jax/momentum.keras"].path
 
@@ -107,32 +106,11 @@ def test_progress_is_told_on_large_files(capsys):
 
 # docs/files.md
 
-DOCS = os.path.join(os.path.dirname(os.path.dirname(FILES)), "docs", "files.md")
-with io.open(DOCS, encoding="utf-8") as docs:
-    SESSIONS = re.findall(r"```\n(\$ everstep .*?)```", docs.read(), re.S)
-
 
 def test_all_formats_are_shown():
-    shown = "".join(SESSIONS)
+    """tests/test_blocks.py compares what these commands print."""
+    shown = "".join(block.code for block in blocks.blocks() if block.language == "console")
     for format in files.FORMATS:
         assert re.search(r"\nformat +{}\n".format(format), shown), format
     for format in cli.WRITTEN:
         assert re.search(r" --to {}\s".format(format), shown), format
-
-
-@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: "-".join(session.split()[2:4]))
-def test_docs_show_what_is_printed(session, tmp_path, capsys):
-    """The docs give paths relative to the checkout. Output goes to a temporary folder."""
-    if tensorflow is None and "ckpt" in session:
-        pytest.skip("TensorFlow reads and writes its checkpoints")
-    places = {"tests/files": FILES}
-    places.update((name, str(tmp_path / name)) for name in re.findall(r" (run\.[\w.]+)", session))
-    for command, expected in re.findall(r"^\$ everstep ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
-        arguments = shlex.split(str(command.replace("\\\n", "")))
-        for name, place in places.items():
-            arguments = [place + each[len(name) :] if each.startswith(name) else each for each in arguments]
-        assert cli.main(arguments) == 0
-        printed = capsys.readouterr()[0]
-        for name, place in places.items():
-            printed = printed.replace(place, name)
-        assert printed.strip() == expected.strip(), command

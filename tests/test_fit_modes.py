@@ -49,7 +49,9 @@ def kerases():
             unsaved = target == "update_step" and tensorflow.__version__.startswith("2.11.")
             if not hasattr(getattr(keras, "mixed_precision", None), "set_global_policy") or unsaved:
                 modes.remove("mixed_float16")
-            writes_keras = target != "optimizer_v2" and hasattr(keras.saving, "deserialize_keras_object")
+            saving = getattr(keras, "saving", None)
+            writes_keras = target == "keras3" or (
+                target == "update_step" and hasattr(saving, "deserialize_keras_object"))
             yield name, keras, module, sorted(modes), ".keras" if writes_keras else ".h5"
 
 

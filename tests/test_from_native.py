@@ -12,7 +12,20 @@ import pytest
 import everstep
 import harness
 import oracle
-from stock import BOUND, KIND_OF, accepts_arguments, allowed, cases, kinds_for, make_stock, migrate, run, stock_class
+import stock
+from stock import (
+    BOUND,
+    KIND_OF,
+    accepts_arguments,
+    allowed,
+    cases,
+    kinds_for,
+    make_stock,
+    migrate,
+    run,
+    stock_class,
+    takes_sparse,
+)
 from test_battery import KINDS, ids, make_batches, start_values
 
 pytestmark = pytest.mark.shared
@@ -29,7 +42,7 @@ def test_follows_stock(way, name, rate, arguments):
     if not accepts_arguments(way, name, rate, arguments):
         arguments = {key: value for key, value in arguments.items() if key in ("epsilon", "nesterov")}
     kinds = kinds_for(way, name)
-    expected = run(way, lambda: make_stock(way, name, rate, arguments), kinds=kinds)
+    expected = run(stock.stock_way(way, name, arguments), lambda: make_stock(way, name, rate, arguments), kinds=kinds)
     weights = run(way, lambda: migrate(make_stock(way, name, rate, arguments)).bind(way.module), kinds=kinds)
     for variable, kind in KIND_OF.items():
         if kinds[variable] == harness.NONE:
@@ -38,6 +51,22 @@ def test_follows_stock(way, name, rate, arguments):
         key = " ".join([name] + ["{}={}".format(*item) for item in sorted(arguments.items())]), way.name, kind
         RESULTS[key] = max(far, RESULTS.get(key, 0.0))
         assert far <= allowed(way, name, kind)[0], (variable, far)
+
+
+DENSE_ONLY = {
+    (way.name, name): (way, name, rate, more) for way, name, rate, more in cases() if not takes_sparse(way, name)
+}
+
+
+@pytest.mark.parametrize("way, name, rate, arguments", list(DENSE_ONLY.values()), ids=ids)
+def test_stock_fails_on_sparse_gradients(way, name, rate, arguments):
+    """Whatever is compared on dense gradients alone does fail on sparse ones. The definition takes them."""
+    import tensorflow as tf
+
+    with pytest.raises((AttributeError, NotImplementedError, tf.errors.InvalidArgumentError)):
+        run(way, lambda: make_stock(way, name, rate, arguments), steps=1)
+    for values in run(way, lambda: migrate(make_stock(way, name, rate, arguments)).bind(way.module), steps=1).values():
+        assert np.isfinite(values).all()
 
 
 FIRST_WAYS = {way.target: way for way in reversed(harness.all_ways())}
@@ -127,6 +156,7 @@ def test_warns_once(monkeypatch):
         ("keras3", "Adam", "equal rows"),
         ("keras3", "ScheduleFreeAdamW", "except on JAX"),
         ("get_updates", "Adam", "at random"),
+        ("tf_train", "LARSOptimizer", "before TF 1.15 its ratio is outside of the velocity"),
     ):
         config = {"class_name": name, "config": {"learning_rate": 0.1}}
         with pytest.warns(UserWarning, match=words):

@@ -246,6 +246,19 @@ def test_a_model_trains(keras, train):
     assert keras.backend.get_value(optimizer.iterations) == len(data)
 
 
+def test_restored_before_the_first_step(keras):
+    """Keras 2.0.8 initializes each variable that it has not seen in a session, even if it has a value."""
+    definition, data = Adam(0.05, epsilon=1e-5), batches(4)
+    model = chain_model(keras, definition.bind(keras))
+    train_on_batch(model, data[:2])
+    state = everstep.capture(model.optimizer, model.trainable_weights, weights=True)
+    resumed = chain_model(keras, definition.bind(keras))
+    variables = dict(zip(sorted(state.slots), sorted(resumed.trainable_weights, key=lambda weight: weight.name)))
+    everstep.restore(resumed.optimizer, state, variables, weights=True)
+    train_on_batch(resumed, data[2:])
+    assert_close(resumed.get_weights(), expected_chain(definition, data))
+
+
 def test_outputs_and_batch_normalization(keras):
     """Two losses, one of them weighted, and the updates of batch normalization."""
     layers = keras.layers

@@ -287,6 +287,28 @@ def test_exclude_from_weight_decay(by):
     assert difference(results[0][::2], results[2][::2]) > 0.02
 
 
+@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow applies equal rows")
+@pytest.mark.parametrize("way", ["bind", "from_native", "from_native, a pattern"])
+def test_a_layer_excluded_by_name(way):
+    """Stock searches the path of a variable on TensorFlow, and the last part of it on JAX and torch."""
+    pattern = ".*norm" if way.endswith("pattern") else "norm"
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.LayerNormalization(name="norm")])
+    gamma = model.trainable_variables[0]
+    values = []
+    for is_ours in (False, True):
+        gamma.assign([1.0, 2.0, 3.0])
+        optimizer = STOCK.Adam(0.1, weight_decay=0.5)
+        if is_ours and way == "bind":
+            optimizer = Adam(0.1).bind(keras, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=[pattern])
+        if is_ours and way != "bind":
+            optimizer = everstep.from_native(optimizer).bind(keras)
+        optimizer.apply([tensor(np.zeros(3, "float32"))], [gamma])
+        values.append(arrays([gamma]))
+    assert difference(*values) == 0
+    assert same(values[0], [np.array([1.0, 2.0, 3.0], "float32")]) == ON_TENSORFLOW
+
+
 def test_weight_decay_only_at_updates():
     optimizer = everstep.accumulate(Adam(0.05), K).bind(keras, weight_decay=0.3)
     weights, seen = variables(), []

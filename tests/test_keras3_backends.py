@@ -278,6 +278,43 @@ def test_a_jitted_step_that_accumulates_equals_the_oracle(definition):
 
 
 @on_jax
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_jitted_cast_to_16_bits_rounds_as_numpy(dtype):
+    """On all numbers that the dtype has, the points halfway between two, and their neighbours."""
+    kind = jnp.dtype(dtype)
+    numbers = np.arange(2**16, dtype="uint16").view(kind).astype("float32")
+    numbers = np.sort(numbers[np.isfinite(numbers) & ((abs(numbers) >= 2.0**-126) | (numbers == 0))])
+    halfway = ((numbers[1:].astype("float64") + numbers[:-1]) / 2).astype("float32")
+    near = [np.nextafter(halfway, np.float32(limit)) for limit in (-np.inf, np.inf)]
+    values = np.concatenate([numbers, halfway] + near)
+    values = values[(abs(values) >= 2.0**-126) | (values == 0)]  # processors may flush what is smaller
+    backend = SGD().bind(keras).backend
+    there_and_back = jax.jit(lambda x: backend.cast(backend.cast(x, dtype), "float32") * 1.0)(values)
+    np.testing.assert_array_equal(there_and_back, values.astype(kind).astype("float32"))
+
+
+@on_jax
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_copies_of_16_bits_in_one_jitted_call_of_two_steps(dtype):
+    """XLA of JAX 0.4.30 drops casts to 16 bits and back, and with them what separates a copy from its variable."""
+    weight, optimizer = keras.Variable(np.ones(3), dtype=dtype), everstep.master_copies(SGD(2.0**-13)).bind(keras)
+    optimizer.build([weight])
+    place = [variable is optimizer.get_slot(weight, "master/value") for variable in optimizer.variables].index(True)
+
+    @jax.jit
+    def two_steps(values, weights):
+        for _ in range(2):
+            weights, values = optimizer.stateless_apply(values, [jnp.ones(3, dtype)], weights)
+        return values, weights
+
+    values, weights = [variable.value for variable in optimizer.variables], [weight.value]
+    for _ in range(20):
+        values, weights = two_steps(values, weights)
+    assert np.array_equal(values[place], np.full(3, 1 - 40 * 2.0**-13))
+    assert np.array_equal(weights[0], values[place].astype(dtype)) and weights[0][0] < 1
+
+
+@on_jax
 def test_hypers_set_between_jitted_steps_count_without_a_new_trace():
     run, other = Jitted(Adam(0.1)), Jitted(Adam(0.1))
     hypers = [run.optimizer.learning_rate, run.optimizer.beta_1]

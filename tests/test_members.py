@@ -36,10 +36,7 @@ def ways():
 
 
 def stock_class(way, *names):
-    for name in names:
-        if isinstance(getattr(way.stock, name, None), type):
-            return getattr(way.stock, name)
-    return type(way.stock.get(names[0].lower()))  # the keras packages 2.6 to 2.8 export no classes
+    return next(getattr(way.stock, name) for name in names if isinstance(getattr(way.stock, name, None), type))
 
 
 def pairs_of(way):

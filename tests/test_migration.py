@@ -2,13 +2,10 @@
 
 from __future__ import absolute_import, division, print_function
 
-import argparse
 import glob
 import io
-import itertools
 import json
 import os
-import re
 
 import numpy as np
 import pytest
@@ -93,6 +90,7 @@ _cache = {}
 
 def stock_weights(name, way):
     settings = CASES[name]
+    way = stock.stock_way(way, stock_name(name, way), settings["arguments"])
 
     def make(rate):
         return stock.make_stock(way, stock_name(name, way), rate, settings["arguments"])
@@ -180,32 +178,6 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
     assert far <= BOUND
     if way.target == "tf_train" and known(name, way):
         assert definition_of(name, way) == definition
-
-
-def test_the_examples_of_the_docs(tmp_path, monkeypatch):
-    """Runs the code blocks of docs/from_native.md with every Keras here. Without tf.train, uses a record of TF 1.4."""
-    with io.open(os.path.join(ROOT, "docs", "from_native.md"), encoding="utf-8") as file:
-        read, there, saved, back = re.findall(r"```python\n(.*?)```", file.read(), re.S)
-    monkeypatch.chdir(tmp_path)
-    train = next((way.module for way in WAYS if way.target == "tf_train"), None)
-    if train:
-        exec(read, {"tf": argparse.Namespace(train=train)})
-    else:
-        ran = next(ran for _, name, ran in trajectories() if name == "RMSprop, centered")
-        with open("optimizer.json", "w") as file:
-            json.dump(dict(ran["definition"], learning_rate=0.01), file)
-    keras = [way for way in NATIVE if hasattr(way.module, "optimizers")]
-    for way, block in itertools.product(keras, (there, saved, back)):
-        names = {"keras": way.module}
-
-        def make(way=way, block=block, names=names):
-            exec(block, names)
-            if block is back:
-                names["optimizer"] = stock.migrate(names["optimizer"]).bind(way.module)
-            return names["optimizer"]
-
-        way.run(make, start_values("float32"), KINDS).close()
-        assert names["optimizer"].definition.base.learning_rate == (1e-3 if block is back else 0.01)
 
 
 @pytest.mark.shared(False)

@@ -52,7 +52,7 @@ def session_of(run):
 
 
 def stock_cases():
-    cases = list(stock.cases())
+    cases = [case for case in stock.cases() if stock.stock_way(case[0], case[1], case[3]) is case[0]]
     for way in WAYS:
         newer = EMA if way.target in ("update_step", "keras3") else []
         newer = newer + (ACCUMULATED if way.target == "keras3" and way.name.endswith("eager") else [])

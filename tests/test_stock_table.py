@@ -54,9 +54,9 @@ def stock_classes():
     bases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in ("tensorflow.contrib.opt", "tensorflow.contrib.optimizer_v2", "tensorflow.contrib.mixed_precision"):
+        for name in ("opt", "optimizer_v2", "mixed_precision", "bayesflow"):
             try:
-                importlib.import_module(name)
+                importlib.import_module("tensorflow.contrib." + name)
             except ImportError:
                 pass  # before TF 1.4 and after 1.15
         for _, module in known_modules():

@@ -326,7 +326,10 @@ def ref(module):
 def on_complex(module):
     optimizer, zeros = Adam(0.1).bind(module), numpy.zeros((4, 2), "complex64")
     if tf is None:
-        variable = keras.Variable(zeros, dtype="complex64")
+        try:
+            variable = keras.Variable(zeros, dtype="complex64")
+        except ValueError as error:
+            pytest.skip("this Keras itself has no complex variables: {}".format(error))
         return optimizer.apply_gradients([(keras.ops.convert_to_tensor(zeros), variable)])
     if not hasattr(optimizer, "apply_gradients"):
         variable, symbolic = tf.Variable(zeros), getattr(module.backend, "symbolic", lambda function: function)

@@ -21,6 +21,9 @@ tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
 TF2 = not hasattr(tf, "global_variables_initializer")
 
+# tf.train has it from TF 1.9 on, tf.contrib.eager in 1.7 and 1.8.
+CHECKPOINT = getattr(v1.train, "Checkpoint", None)
+CHECKPOINT = CHECKPOINT or getattr(getattr(getattr(tf, "contrib", None), "eager", None), "Checkpoint", None)
 KINDS = ("ref", "resource")
 ALL_KINDS = KINDS + ("parts",)
 START = (np.arange(12).reshape(4, 3) / 10.0 + 1).astype(np.float32)
@@ -615,14 +618,14 @@ def test_row_slots_of_column_parts_are_saved_with_each_part(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_object_checkpoint_in_a_graph(kind, tmp_path):
-    if not hasattr(v1.train, "Checkpoint"):
-        pytest.skip("this TensorFlow has no tf.train.Checkpoint")
+    if CHECKPOINT is None:
+        pytest.skip("this TensorFlow has no Checkpoint")
 
     def run(steps, restore=None, save=None):
         with Graph(kind) as graph, graph.session.as_default():
             optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
-            checkpoint = v1.train.Checkpoint(optimizer=optimizer, weights=graph.weight)
+            checkpoint = CHECKPOINT(optimizer=optimizer, weights=graph.weight)
             graph.initialize()
             if restore:
                 checkpoint.restore(restore).assert_consumed().run_restore_ops()
@@ -998,56 +1001,6 @@ def test_warm_start_gives_up_in_words(tmp_path):
             everstep.warm_start(path)
 
 
-def blocks_of(document):
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", document)
-    with open(path) as lines:
-        parts = lines.read().split("```")
-    return [part[len("python") :] for part in parts[1::2] if part.startswith("python")]
-
-
-@pytest.mark.parametrize(
-    "place", [0, 1, pytest.param(2, marks=needs_estimator)], ids=["saver", "monitored", "estimator"]
-)
-def test_code_blocks_of_the_docs(place, tmp_path, monkeypatch):
-    """Runs each code block of docs/swap_optimizer.md after an old run, and again as a resumed one."""
-    monkeypatch.chdir(tmp_path)
-
-    features, labels = GRADS[0], GRADS[1][:, :2]
-    with tf.Graph().as_default(), v1.Session() as session:
-        loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
-        train_op = v1.train.AdamOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
-        session.run(v1.global_variables_initializer())
-        for _ in range(7):
-            session.run(train_op)
-        weights = session.run(v1.trainable_variables())
-        v1.train.Saver().save(session, "old_run/model.ckpt")
-    expected_counts = [5] if place == 0 else [5, 10]  # users of a plain Saver write the resuming themselves
-    for count in expected_counts:
-        with tf.Graph().as_default():
-            loss = v1.losses.mean_squared_error(labels, predict(tf.constant(features)))
-            names = dict(tf=v1, everstep=everstep, loss=loss, predict=predict, input_fn=batches)
-            exec(blocks_of("swap_optimizer.md")[place], names)
-        reader = v1.train.NewCheckpointReader(v1.train.latest_checkpoint("new_run"))
-        assert reader.get_tensor("Adam/updates") == count
-        assert reader.get_tensor("global_step") == 7 + count
-        moved = np.abs(reader.get_tensor("kernel") - weights[0]).max()
-        assert 0 < moved <= 1.1e-3 * count
-
-
-def test_the_code_block_on_hard_coded_optimizers():
-    made = []
-
-    def train(loss):
-        made.append(v1.train.AdamOptimizer(0.1, epsilon=1e-5))
-        made[-1].minimize(loss)
-
-    with tf.Graph().as_default():
-        weight = make_variable("W", "resource", START, 1)
-        exec(blocks_of("swap_optimizer.md")[3], dict(tf=v1, everstep=everstep, loss=tf.reduce_sum(weight), train=train))
-    assert [type(each).__name__ for each in made] == ["DiffGrad", "MovingAverage"]
-    assert made[0].definition.epsilon == made[1].definition.inner.epsilon == 1e-5
-
-
 @pytest.mark.skipif(not hasattr(ESTIMATOR, "WarmStartSettings"), reason="no warm_start_from in this TensorFlow")
 def test_estimators_own_warm_start(tmp_path):
     estimator(lambda: v1.train.AdamOptimizer(0.1), tmp_path / "old").train(batches, steps=5)
@@ -1137,7 +1090,7 @@ def eager_checkpoint():
 
     def build():
         optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
-        return optimizer, weights, v1.train.Checkpoint(optimizer=optimizer, weights=weights)
+        return optimizer, weights, CHECKPOINT(optimizer=optimizer, weights=weights)
 
     folder = tempfile.mkdtemp()
     try:
@@ -1163,7 +1116,7 @@ def eager_warm_start():
 
 EAGER = [eager_minimize, eager_sparse, eager_accumulation, eager_same_names, eager_warm_start]
 EAGER += [eager_function] if hasattr(tf, "function") else []  # from TF 1.14 on
-EAGER += [eager_checkpoint] if hasattr(v1.train, "Checkpoint") else []  # from TF 1.9 on
+EAGER += [eager_checkpoint] if CHECKPOINT else []
 
 
 @pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)

@@ -183,6 +183,10 @@ class Backend(object):
         """
         return grad
 
+    def lasting(self, pairs):
+        """Returns the pairs with gradients that stay as they are while the variables are written, if need be copies."""
+        return pairs
+
     # Rows. `rows` is a vector of row numbers.
 
     def slices(self, grad):
@@ -338,6 +342,10 @@ class Backend(object):
 
     def component(self, variable):
         """Returns the one variable that a strategy of one replica put into another; any other variable as it is."""
+        return variable
+
+    def distributed(self, variable):
+        """Returns the variable of a strategy that a replica's copy belongs to; any other variable as it is."""
         return variable
 
     def replica(self):

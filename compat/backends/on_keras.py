@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
+from everstep.optimizers.contract import SIXTEEN_BITS
 
 
 class KerasBackend(Backend):
@@ -21,7 +22,8 @@ class KerasBackend(Backend):
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
-        self.ops = ops_table(keras.ops, {"pow": "power", "divide": "true_divide", "remainder": "mod"}, {})
+        names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
+        self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing",)
         if self.name != "torch":
             self.unsupported += ("concat_flat", "split")
@@ -33,8 +35,10 @@ class KerasBackend(Backend):
         return self.keras.ops.convert_to_tensor(value)
 
     def cast(self, value, dtype):
-        dtype = self.stored(dtype)
-        return value if self.dtype(value) == dtype else self.keras.ops.cast(value, dtype)
+        old, dtype = self.dtype(value), self.stored(dtype)
+        if old == "float32" and dtype in SIXTEEN_BITS and self.is_traced(value):
+            value = _rounded(value, dtype)
+        return value if old == dtype else self.keras.ops.cast(value, dtype)
 
     def stored(self, dtype):
         # On JAX and torch, counters have Keras's own integer dtype.
@@ -135,3 +139,18 @@ class KerasBackend(Backend):
 
     def put(self, variable, value, session):
         variable.assign(self.constant(value, self.dtype(variable)))
+
+
+def _rounded(value, dtype):
+    """Returns a float32 value of a jitted function of JAX, rounded to what a 16-bit dtype can hold.
+
+    XLA of JAX 0.4.30 drops a cast to 16 bits and back, and the rounding with it. It keeps `reduce_precision`:
+    https://docs.jax.dev/en/latest/_autosummary/jax.lax.reduce_precision.html
+    """
+    import jax
+
+    rounded = jax.lax.reduce_precision(value, exponent_bits=8, mantissa_bits=7 if dtype == "bfloat16" else 10)
+    if dtype == "bfloat16":
+        return rounded
+    smallest = 2.0**-24  # float16 holds its multiples up to 2^-14
+    return jax.numpy.where(abs(value) < 2.0**-14, jax.numpy.round(value / smallest) * smallest, rounded)

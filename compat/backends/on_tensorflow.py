@@ -106,9 +106,12 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         if scatter is not None:
             return scatter(variable.handle, rows, value)
         # TF 1.4 to 1.6 can only add to rows; when the minimum is newer, this branch can go.
+        waits = self.tf.no_op()  # for all that the write must wait for
         with self.tf.control_dependencies([value]):
             difference = -value if mode == "sub" else value - self.gather(variable, rows)
-        return resource.resource_scatter_add(variable.handle, rows, difference)
+        # Not by way of the difference: TF 1.6 makes x of -(-x), and drops what the outer one waits for.
+        with self.tf.control_dependencies([waits]):
+            return resource.resource_scatter_add(variable.handle, rows, difference)
 
     def add(self, variable, value):
         return self.tf.assign_add(variable, self.tf.cast(value, self.dtype(variable)), use_locking=self.use_locking)
@@ -315,6 +318,7 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
         if self._in_graph(variable):  # feeds the initializer, which works in a finalized graph too
             session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+            variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
         else:
             variable.assign(value)
 

@@ -11,6 +11,19 @@ if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 
+# Operations in session graphs. The result of `_FLOW` and `_FORWARDING` may be an input, in the same memory.
+_FLOW = frozenset("Enter Exit Merge NextIteration PlaceholderWithDefault Switch".split())
+_FORWARDING = _FLOW | frozenset(
+    "Bitcast BroadcastTo Cast CheckNumerics Concat ConcatV2 ExpandDims GuaranteeConst Identity IdentityN Max Mean Min "
+    "Neg Pack PreventGradient Print Prod RefIdentity Reshape Select Slice Split SplitV Squeeze StopGradient "
+    "StridedSlice Sum Tile Transpose Unpack".split()
+)
+# TensorFlow's graph optimizer merges these with operations of their kind; or it drops them, if they add 0.
+_SUMS = frozenset("Add AddN AddV2".split())
+_MERGED = _SUMS | frozenset("Div Mul RealDiv Sub".split())
+_OF_SHAPES = frozenset("OnesLike Rank Shape ShapeN Size ZerosLike".split())  # constants, where shapes are known
+
+
 class TensorFlowGradients(Backend):
     """The verbs of TensorFlowBackend for gradients."""
 
@@ -63,6 +76,21 @@ class TensorFlowGradients(Backend):
                 values = self._if_equal(values, self.tf.shape(rows), self.tf.shape(values)[:1], name)
             return self.tf.IndexedSlices(values, rows, grad.dense_shape)
 
+    def lasting(self, pairs):
+        if not self.in_session():
+            return pairs
+        written = {variable.op for _, variable in pairs if getattr(variable.dtype, "_is_ref_dtype", False)}
+        return [(self._lasting(grad, written), variable) for grad, variable in pairs]
+
+    def _lasting(self, grad, written):
+        slices = self.slices(grad)
+        value = slices[0] if slices else grad
+        if not isinstance(value, self.tf.Tensor) or not _may_change(value.op, written):
+            return grad
+        copy = self.tf.maximum(value, value)  # no graph optimizer merges this with anything
+        copy.set_shape(value.get_shape())
+        return self.tf.IndexedSlices(copy, slices[1], grad.dense_shape) if slices else copy
+
     def _of_shape(self, grad, variable, name):
         """Returns a dense gradient; it fails if its shape, unknown so far, is not the variable's."""
         shapes = self.shape(grad), self.shape(variable)
@@ -110,3 +138,40 @@ class TensorFlowGradients(Backend):
         from tensorflow.python.ops import gen_logging_ops
 
         return gen_logging_ops._assert(condition, [self.tf.convert_to_tensor(value) for value in data], summarize=10)
+
+
+def _may_change(op, written):
+    """Returns whether a gradient's operation may give another value once some ref variables are written.
+
+    There are two ways. The value of a ref variable is its memory, and many operations pass it on without a copy. And
+    TensorFlow's graph optimizer, from 1.6 on, makes one constant of those in `c1 * (c2 * x)`, the operation of a rule
+    on that of a gradient; it forgets that x must be read before the variables are written.
+
+    Args:
+        written: the operations of the ref variables.
+    """
+    waiting, seen = [(op, False)], set()
+    while waiting:
+        op, is_added = waiting.pop()
+        if op in written:
+            return True
+        if not is_added and op.type in _MERGED and any(_is_constant(value.op) for value in op.inputs):
+            return True
+        if (op.type in _FORWARDING or op.type in _SUMS) and (op, is_added) not in seen:
+            seen.add((op, is_added))
+            waiting.extend((value.op, is_added or op.type in _SUMS) for value in op.inputs)
+    return False
+
+
+def _is_constant(op):
+    """Returns whether a graph optimizer can compute an operation without a run."""
+    waiting, seen = [op], set()
+    while waiting:
+        op = waiting.pop()
+        if op.type == "Const" or op.type in _OF_SHAPES or op in seen:
+            continue
+        if not op.inputs or op.type in _FLOW or op.op_def.is_stateful:
+            return False
+        seen.add(op)
+        waiting.extend(value.op for value in op.inputs)
+    return True

@@ -86,6 +86,14 @@ class TensorFlowPlacing(Backend):
         components = tuple(by_device.values()) if isinstance(by_device, dict) else state.get("_values")
         return components[0] if isinstance(components, tuple) and len(components) == 1 else variable
 
+    def distributed(self, variable):
+        # A replica's copy refers to its distributed variable; in newer TensorFlow its handle does.
+        for holder in (variable, getattr(variable, "_handle", None)):
+            owner = getattr(holder, "_distributed_container", None)
+            if owner is not None:
+                return owner() if callable(owner) else owner  # TF 2.3 has no weak reference, but the variable
+        return variable
+
     def replica(self):
         distribute = getattr(self.tf, "distribute", None)
         context = distribute.get_replica_context() if hasattr(distribute, "get_replica_context") else None

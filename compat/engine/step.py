@@ -81,7 +81,7 @@ class Step(object):
         if host.is_averaged and self.backend.eager:
             raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
         pairs = check_pairs(self.backend, pairs, host.casts_gradients) if checked else pairs
-        self.pairs, self.before = with_gradients(pairs), list(before)
+        self.pairs, self.before = self.backend.lasting(with_gradients(pairs)), list(before)
         self.skips = skips(self.definition)
         self.predicate, self.accepted = True, None  # whether the step updates, is accepted (None: always)
         self.counts = {}  # {counter: value before the step}

@@ -12,6 +12,7 @@ import numpy as np
 from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
+from everstep.compat.targets.stock_members import searched
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
 from everstep.optimizers.contract import schedule as schedules
@@ -288,8 +289,9 @@ class _Migration(object):
             return []
         if listed or not all(map(_PLAIN_NAMES.match, names)):
             return [_Excluded(optimizer)]
-        # Keras 3 looks at the last part of a variable's path.
-        return ["({})[^/]*$".format(name) for name in names] if self.entry.target == "keras3" else names
+        # Keras 3 searches the last part of a variable's path; on TensorFlow all of the tf.Variable's name.
+        by_last_part = self.entry.target == "keras3" and not hasattr(optimizer, "_distribution_strategy")
+        return ["({})[^/]*$".format(name) for name in names] if by_last_part else names
 
     def _averaged(self, rule):
         config = self.config
@@ -372,7 +374,7 @@ class _Excluded(object):
         try:
             if isinstance(self.optimizer, Target):
                 return not self.optimizer.decays(record)
-            return not self.optimizer._use_weight_decay(record.native)
+            return not self.optimizer._use_weight_decay(searched(record.native))
         except AttributeError:  # a variable of another API
             return False
 

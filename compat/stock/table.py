@@ -127,7 +127,8 @@ def _tf_train():
             learning_rate=REQUIRED, momentum=0.9, use_nesterov=False, weight_decay=1e-4, eeta=0.001, epsilon=0.0
         ),
         fixed={"exclude_from_layer_adaptation": ""}, note="its skip_list is exclude_from_layer_adaptation",
-        differs="stock LARSOptimizer does plain momentum for sparse gradients",
+        differs="stock LARSOptimizer does plain momentum for sparse gradients, and before TF 1.15 its ratio is outside "
+        "of the velocity, its weight decay in the ratio alone",
     )
 
 
@@ -255,6 +256,8 @@ UNSUPPORTED = {
     "RegAdagradOptimizer": "some of its steps do not change the accumulator",
     "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
     "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES, "Muon": _MATRICES,
+    "SGLDOptimizer": "its noise depends on the rate and on the squares of gradients; no definition computes it yet",
+    "VariationalSGDOptimizer": "its rates come from the variance of each gradient; no definition computes it yet",
     "KfacOptimizer": "it needs the layers of the model, not gradients alone",
     "NonFusedAdam": "it divides by sqrt(v) - epsilon in TF 2.8 to 2.10; use Adam",
     "AGNOptimizer": "it exchanges weights between workers",

@@ -153,7 +153,7 @@ def _optimizer_classes(module):
     if isinstance(base, type) and _is_train(base):
         yield base
     if isinstance(holder, types.ModuleType) and hasattr(holder, "get") and hasattr(holder, "deserialize"):
-        yield type(holder.get("sgd"))  # the keras packages 2.6 to 2.8 export no Adam
+        yield type(holder.get("sgd"))  # the keras packages 2.5 to 2.8 export no Adam
 
 
 def known_modules():

@@ -190,13 +190,7 @@ class Keras3Target(NewStyleTarget):
     # Variables and slots.
 
     def build(self, variables):
-        variables = list(variables)
-        for variable in variables if not self.built else ():
-            if not is_known(self.backend.shape(self.unwrap(variable))):
-                raise VariableError(
-                    "{} needs the shape of {}: a slot of Keras 3 has a fixed one. Give the variable its shape, or bind "
-                    "to tf_keras or tf.compat.v1.train".format(type(self).__name__, self.variable_name(variable))
-                )
+        variables = as_list(variables, VariableError, "build takes a list of variables")
         if variables:  # the HDF5 loader passes the model's own variables: none, if all belong to its layers
             # Outside of a function that is being traced: XLA takes no function that creates variables from tensors.
             with self.backend.at_once(), self.backend.outside():
@@ -236,6 +230,11 @@ class Keras3Target(NewStyleTarget):
                     " and tf.Variable" if isinstance(self.backend, TensorFlowBackend) else "",
                     variable,
                 )
+            )
+        if not is_known(self.backend.shape(self.unwrap(variable))):
+            raise VariableError(
+                "{} needs the shape of {}: a slot of Keras 3 has a fixed one. Give the variable its shape, or bind to "
+                "tf_keras or tf.compat.v1.train".format(type(self).__name__, self.variable_name(variable))
             )
 
     def calls_per_update(self):

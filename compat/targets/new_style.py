@@ -18,7 +18,7 @@ from everstep.compat.targets.construction import Unsupported, member
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import SinceV2Target
-from everstep.compat.targets.stock_members import schedule_value, slot_lists
+from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, tree, walk
 from everstep.optimizers.contract.undecayed import undecayed
@@ -189,7 +189,7 @@ class NewStyleTarget(SinceV2Target):
             self._take_waiting()
             return
         self._check_eager()
-        variables = list(variables)
+        variables = as_list(variables, VariableError, "build takes a list of variables")
         for variable in variables:
             self.check_variable(variable)
         self.check_first(variables)
@@ -333,7 +333,7 @@ class NewStyleTarget(SinceV2Target):
 
     def decays(self, record):
         """Returns False for a variable that the user excludes from weight decay."""
-        return record.index not in self._undecayed and self._use_weight_decay(record.native)
+        return record.index not in self._undecayed and self._use_weight_decay(searched(record.native))
 
     def state_to_copy(self):
         if self._waiting is not None or not self._is_built():

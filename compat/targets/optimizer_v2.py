@@ -249,16 +249,16 @@ class OptimizerV2Target(SinceV2Target):
         return declaration.shape is None and declaration.dtype is None
 
     def _make_slot(self, var, slot_name):
-        tf = self.backend.tf
-        initial, shape, dtype = self.slot_declaration(var, slot_name)
+        backend, (initial, shape, dtype) = self.backend, self.slot_declaration(var, slot_name)
+        whole = backend.distributed(var)  # TF 2.0 creates nothing beside a replica's copy
 
         def value():
             if initial is not VARIABLE:
-                return self.backend.filled(shape, initial, dtype, var)
-            return self.backend.start_value(var, dtype)
+                return backend.filled(shape, initial, dtype, var)
+            return backend.start_value(var, dtype)
 
-        with self.backend.scope_of(var), tf.distribute.get_strategy().extended.colocate_vars_with(var):
-            slot = tf.Variable(
+        with backend.scope_of(var), backend.tf.distribute.get_strategy().extended.colocate_vars_with(whole):
+            slot = backend.tf.Variable(
                 value, name="{}/{}".format(var._shared_name, slot_name), dtype=dtype, trainable=False, use_resource=True
             )
         self._keras.backend.track_variable(slot)

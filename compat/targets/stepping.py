@@ -53,12 +53,7 @@ class Stepping(Hypers):
         return known.key if known is not None and known.variable is variable else self.find_key(variable)
 
     def find_key(self, variable):
-        # A replica's copy refers to its distributed variable; in newer TensorFlow its handle does.
-        for holder in (variable, getattr(variable, "_handle", None)):
-            container = getattr(holder, "_distributed_container", None)
-            if callable(container):
-                return id(container())
-        return id(variable)
+        return id(self.backend.distributed(variable))
 
     def whole_key(self, variable):
         """Returns a key that all parts of a partitioned variable share."""
@@ -148,11 +143,11 @@ class Stepping(Hypers):
             slots[name] = self.unwrap(self.find_slot(variable, name))
         return slots[name]
 
-    def require_slot(self, variable, name):
-        """Returns the variable that holds a slot, or raises SlotError."""
+    def require_slot(self, variable, name, error=SlotError):
+        """Returns the variable that holds a slot, or raises the error, a SlotError."""
         slot = self.find_slot(variable, name) if isinstance(name, TEXT) else None
         if slot is None:
-            raise SlotError(
+            raise error(
                 "{} has no slot {!r} of {}; it has {} {}".format(
                     type(self).__name__,
                     name,

@@ -161,3 +161,9 @@ def private_hypers():
         "hyper", "beta_2", lambda optimizer: lambda: (first(optimizer), second(optimizer))
     )
     return members
+
+
+def searched(variable):
+    """Returns the variable whose name stock searches for excluded ones: Keras 3 on TensorFlow takes the tf.Variable."""
+    value = getattr(variable, "value", None)
+    return value if hasattr(value, "assign_sub") else variable

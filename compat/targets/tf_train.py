@@ -41,7 +41,7 @@ from everstep.compat.targets.global_step import check_global_step, count_step
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stepping import Place
 from everstep.compat.targets.stock_members import private_hypers
-from everstep.errors import HyperValueError, StateError, UnsupportedError, VariableError
+from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, is_tensor
 
 _HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
@@ -208,7 +208,8 @@ class TrainTarget(Target):
         Raises:
             SlotError: there is no such slot, or it does not exist yet.
         """
-        return self.require_slot(var, name)
+        # Saving an object checkpoint asks for each slot of every object. Up to TF 1.12 it expects only this error.
+        return self.require_slot(var, name, TrainSlotError)
 
     # State.
 

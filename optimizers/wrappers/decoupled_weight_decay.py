@@ -31,10 +31,11 @@ class DecoupledWeightDecay(ByName, Wrapper):
     | extend_with_decoupled_weight_decay of     | times_rate=False; decay_var_list is include, with a function;    |
     | tf.contrib.opt, TensorFlow Addons         | sparse="rows" for Addons, which decay only the rows present      |
     | AdamWeightDecayOptimizer of BERT          | weight_decay=0.01, exclude=["LayerNorm", "layer_norm", "bias"]   |
-    | keras-adamw                               | weight_decay={name: l2 * sqrt(batch_size / total_iterations)},   |
-    |                                           | beside=True, times_rate=False; with cosine annealing instead     |
-    |                                           | base_rate=the rate without annealing. For its l1, wrap once      |
-    |                                           | more with weight_decay=0                                         |
+    | keras-adamw                               | weight_decay={name: l2 * sqrt(1 / total_iterations)}, before     |
+    |                                           | 1.36 l2 * sqrt(batch_size / total_iterations); beside=True,      |
+    |                                           | times_rate=False; with cosine annealing instead base_rate=the    |
+    |                                           | rate without annealing. For its l1, wrap once more with          |
+    |                                           | weight_decay=0                                                   |
 
     For a sparse gradient, "exact" decays all rows at each step and "rows" only those present. With "catch_up", a row
     first takes the decay that it missed, for l1 to within one step around 0. A variable without a gradient does not

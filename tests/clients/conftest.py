@@ -4,7 +4,13 @@ from __future__ import absolute_import, division, print_function
 import json
 import os
 
+import pytest
 from compare import LINES
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "ignore")  # also what a client's import emits; only its cell reads this
 
 
 def pytest_sessionfinish():

@@ -10,7 +10,6 @@ from compare import apart, shown
 import everstep
 
 BERT = "bert-tensorflow", "1.0.4, TF " + tf.__version__
-pytestmark = pytest.mark.filterwarnings("ignore")
 CONFIG = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
               max_position_embeddings=32, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 BATCH, LENGTH, PREDICTIONS, STEPS, MORE = 16, 16, 4, 60, 30

@@ -1,0 +1,511 @@
+"""The set-ups of code blocks: what a block takes for granted, and what is true after it.
+
+A comment above a block names its set-up (`matrix/blocks.py` has the form). A set-up is a function decorated with
+`@setup` that yields once, where the block runs. What it puts into `run.names` are names that the block can use.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+
+import numpy as np
+
+import everstep
+import harness
+import small_model
+import stock
+from everstep.compat.targets.detect import find
+from everstep.errors import TargetError
+from everstep.optimizers import SGD, Adagrad, Adam, DiffGrad
+
+try:
+    import tensorflow as tf
+
+    v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
+except ImportError:
+    tf = v1 = None
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+X = np.linspace(-1, 1, 256).reshape(64, 4).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+SETUPS = {}
+
+
+def setup(function):
+    SETUPS[function.__name__] = contextlib.contextmanager(function)
+    return function
+
+
+@contextlib.contextmanager
+def nothing(run):
+    """The set-up of blocks that name none."""
+    yield
+
+
+# Every Keras
+
+
+def import_keras(name):
+    """Returns a Keras that has optimizers, or None."""
+    try:
+        module = getattr(tf, "keras", None) if name == "tf.keras" else importlib.import_module(name)
+    except ImportError:
+        return None
+    return module if hasattr(getattr(module, "optimizers", None), "Adam") else None
+
+
+def every_keras():
+    """Returns the Kerases of this environment, `import keras` first, each once."""
+    modules = [import_keras(name) for name in ("keras", "tf.keras", "tf_keras")]
+    bases = [module and find(module).base for module in modules]
+    return [module for place, module in enumerate(modules) if module and bases[place] not in bases[:place]]
+
+
+def dense_model(keras, units=1, names=None):
+    """Returns a model of two layers, with Keras's own names for them unless some are given."""
+    inputs = keras.layers.Input((4,))
+    named = [{"name": name} for name in names or ()] or [{}, {}]
+    outputs = keras.layers.Dense(units, **named[1])(keras.layers.Dense(3, **named[0])(inputs))
+    return keras.models.Model(inputs, outputs)
+
+
+def train_small(keras, optimizer):
+    """Trains an embedding and a kernel for a step; asserts that both move."""
+    model = small_model.build(keras, optimizer)
+    model.train_on_batch(small_model.IDS, small_model.TARGETS)
+    assert all((new != old).any() for new, old in zip(
+        model.get_weights(), (small_model.EMBEDDINGS, small_model.KERNEL)))
+
+
+class OneOfEach(object):
+    """What a page calls `model` where each line is of another Keras: compiling makes a model of the optimizer's."""
+
+    def compile(self, optimizer, loss):
+        model = dense_model(next(each for each in every_keras() if isinstance(optimizer, bases(each))))
+        model.compile(optimizer, loss)
+
+
+def bases(keras):
+    """Returns the native base classes of a Keras, that of its legacy namespace too."""
+    try:
+        return find(keras).base, find(getattr(keras.optimizers, "legacy", keras)).base
+    except TargetError:  # Keras 3 emptied the namespace
+        return (find(keras).base,)
+
+
+@setup
+def falling_loss(run):
+    yield
+    assert isinstance(run.names["model"].optimizer, Adam.native_class(tf.keras))
+    losses = re.findall(r"loss: ([0-9.e-]+)", run.printed())
+    assert len(losses) == 5 and float(losses[-1]) < float(losses[0])
+
+
+@setup
+def any_api(run):
+    """Every module of this environment, and a loss for tf.train."""
+    array, grad = np.ones(3), np.full(3, 0.5)
+    names = dict(tf=tf, numpy=np, keras=import_keras("keras"), tf_keras=import_keras("tf_keras"), model=OneOfEach(),
+                 array=array, grad=grad)
+    if tf is not None and hasattr(tf.train, "Optimizer"):
+        weights = tf.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+        names.update(loss=tf.reduce_sum(weights * weights), global_step=tf.train.get_or_create_global_step())
+    run.names.update(names)
+    yield
+    assert (array < 1).all()
+    if "train_op" in run.names:
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            session.run(run.names["train_op"])
+            assert session.run(names["global_step"]) == 1 and (session.run(weights) < [1.0, 2.0]).all()
+
+
+@setup
+def keras_model(run):
+    """A model of `keras`, and TensorFlow as `tf`."""
+    keras = every_keras()[0]
+    model = dense_model(keras)
+    run.names.update(everstep=everstep, tf=tf, keras=keras, model=model)
+    yield
+    model.fit(X, Y, verbose=0)
+    rule = model.optimizer.definition
+    assert (rule.momentum, rule.epsilon, rule.epsilon_in_root) == (0.9, 1e-10, True)
+
+
+@setup
+def tf_keras_model(run):
+    run.names.update(everstep=everstep, tf=tf, model=dense_model(tf.keras), x=X, y=Y)
+    yield
+    assert "hidden" in run.printed() or "dense" in run.printed()
+
+
+@setup
+def any_keras(run):
+    """`keras`. Runs the block for each Keras here, and trains with the block's `optimizer`."""
+    for place, keras in enumerate(every_keras()):
+        run.names["keras"] = keras
+        if place:
+            run.again()
+        else:
+            yield
+        assert run.names["optimizer"].definition.base.learning_rate == 0.01
+        train_small(keras, run.names["optimizer"])
+
+
+@setup
+def stock_of_any_keras(run):
+    """`keras`. Runs the block for each Keras here: its `optimizer` is that Keras's own Adam."""
+    for place, keras in enumerate(every_keras()):
+        run.names["keras"] = keras
+        if place:
+            run.again()
+        else:
+            yield
+        optimizer = run.names["optimizer"]
+        assert type(optimizer).__name__ == "Adam" and not hasattr(optimizer, "definition")
+        assert stock.migrate(optimizer).learning_rate == 1e-3
+        train_small(keras, optimizer)
+
+
+@setup
+def config_of_tf_1(run):
+    """optimizer.json as TF 1.4 wrote it, and `keras` as in `any_keras`."""
+    with io.open(os.path.join(ROOT, "tests", "golden", "tf_train_1.4.json"), encoding="ascii") as file:
+        definition = json.load(file)["cases"]["RMSprop, centered"]["definition"]
+    with open("optimizer.json", "w") as file:
+        json.dump(dict(definition, learning_rate=0.01), file)
+    with contextlib.contextmanager(any_keras)(run):
+        yield
+
+
+@setup
+def saved_model(run):
+    """A model.keras that was trained with everstep, in a process whose Keras does not know that class."""
+    model = dense_model(tf.keras)
+    model.compile(Adam(1e-2).bind(tf.keras), "mse")
+    model.fit(X, Y, verbose=0)
+    model.save("model.keras")
+    with harness.unregistered(tf.keras):
+        yield
+        assert run.names["model"].optimizer.definition == Adam(1e-2)
+        np.testing.assert_array_equal(run.names["model"].get_weights()[0], model.get_weights()[0])
+
+
+@setup
+def two_models(run):
+    """`optimizer` and `variables` of a trained model; the state goes to a second model of the same process too."""
+    keras = every_keras()[0]
+    models = first, second = [dense_model(keras) for _ in range(2)]
+    for model in models:
+        model.compile(Adam(1e-2).bind(keras), "mse")
+    first.fit(X, Y, verbose=0)
+    if v1 is not None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            weights = v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+            train_op = v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(weights))
+            session.run(v1.global_variables_initializer())
+            session.run(train_op)
+            v1.train.Saver().save(session, "./model.ckpt")
+    run.names.update(everstep=everstep, optimizer=first.optimizer, variables=first.trainable_weights)
+    yield
+    if "state" in run.names:
+        assert run.names["state"].updates == 1 and list(run.names["state"].slots) == ["weights"]
+    everstep.restore(second.optimizer, everstep.State.load("run.npz"), second.trainable_weights, weights=True)
+    for mine, theirs in zip(second.get_weights(), first.get_weights()):
+        np.testing.assert_array_equal(mine, theirs)
+    states = [everstep.capture(model.optimizer, model.trainable_weights) for model in models]
+    for mine, theirs in zip(*[state.slots.values() for state in states]):
+        for name in mine:
+            np.testing.assert_array_equal(np.asarray(mine[name]), np.asarray(theirs[name]))
+
+
+@setup
+def accumulated(run):
+    """`x`, `y` and a model. After the block: the weights are those of batches four times as large."""
+    model, other = (dense_model(tf.keras) for _ in range(2))
+    other.set_weights(model.get_weights())
+    other.compile(SGD(0.01, momentum=0.9).bind(tf.keras), "mse")
+    run.names.update(model=model, x=X, y=Y)
+    yield
+    other.fit(X, Y, batch_size=32, shuffle=False, verbose=0)
+    for mine, theirs in zip(model.get_weights(), other.get_weights()):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@setup
+def averaged(run):
+    model = dense_model(tf.keras)
+    run.names.update(everstep=everstep, Adam=Adam, tf=tf, model=model, x=X, y=Y)
+    yield
+    trained = model.get_weights()
+    with everstep.averaged(model.optimizer, model.trainable_variables):
+        assert all((old != new).all() for old, new in zip(model.get_weights(), trained))
+
+
+@setup
+def another_head(run):
+    """The state of a model with five classes, and an optimizer of one with seven."""
+    keras = every_keras()[0]
+    old, model = (dense_model(keras, classes, ("hidden", "head")) for classes in (5, 7))
+    for each in (old, model):
+        each.compile(Adam(1e-2).bind(keras), "mse")
+    old.fit(X, np.repeat(Y, 5, axis=1), verbose=0)
+    state = everstep.capture(old.optimizer, old.trainable_variables)
+    run.names.update(everstep=everstep, optimizer=model.optimizer, state=state, model=model)
+    yield
+    assert len(run.names["report"].restored) == 2
+    assert "in the state m (3, 5), v (3, 5)" in run.printed()
+
+
+# Sparse rows
+
+
+def rows_of(steps):
+    random = np.random.RandomState(2)
+    return [random.randint(0, 1000, 16) for _ in range(steps)]
+
+
+def dense_run(batches):
+    """Returns the table after training as docs/sparse.md does, in NumPy float64, with sparse="exact"."""
+    table = np.ones((1000, 8))
+    optimizer = Adam(1e-3).bind(np)
+    for rows in batches:
+        optimizer.apply_gradients([(everstep.IndexedSlices(2 * table[rows], rows), table)])
+    return table
+
+
+@setup
+def batches_of_rows(run):
+    run.names["batches"] = rows_of(4)
+    yield
+    np.testing.assert_allclose(run.names["table"].numpy(), dense_run(rows_of(4)), rtol=2e-6)
+
+
+@setup
+def graph_of_rows(run):
+    """A `table`, and a `loss` of the rows in a placeholder."""
+    with v1.Graph().as_default():
+        table = v1.get_variable("table", initializer=tf.ones([1000, 8]), use_resource=True)
+        rows = v1.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, rows) ** 2)
+        run.names.update(everstep=everstep, tf=v1, table=table, rows=rows, loss=loss, batches=rows_of(4))
+        yield
+        np.testing.assert_allclose(run.names["values"], dense_run(rows_of(4)), rtol=2e-6)
+
+
+# Definitions
+
+
+def same_steps(mine, shipped):
+    """Asserts that two definitions take the same steps on NumPy, and that they move."""
+    ended = []
+    for definition in (mine, shipped):
+        weights = np.ones(3)
+        optimizer = definition.bind(np)
+        for grad in (1.0, -2.0, 0.5):
+            optimizer.apply_gradients([(np.full(3, grad), weights)])
+        ended.append(weights)
+    assert (ended[0] == ended[1]).all() and (ended[0] != 1).all(), ended
+
+
+@setup
+def diffgrad(run):
+    run.names["tf"] = tf
+    yield
+    assert run.names["DiffGrad"] is not DiffGrad
+    same_steps(run.names["DiffGrad"](0.1), DiffGrad(0.1))
+
+
+@setup
+def kernel_of_adagrad(run):
+    run.names["everstep"] = everstep
+    yield
+    rule = run.names["MyAdagrad"]
+    same_steps(rule(0.1), Adagrad(0.1))
+    if tf is not None:
+        with v1.Graph().as_default(), v1.Session() as session:
+            weights = v1.get_variable("weights", initializer=np.ones(3, "float32"), use_resource=True)
+            optimizer = rule(0.1).bind(v1.train)
+            step = optimizer.minimize(tf.reduce_sum(weights))
+            session.run(v1.global_variables_initializer())
+            session.run(step)
+            assert [each.strategy for each in optimizer.everstep_plan()] == ["kernel"]
+
+
+@setup
+def golden(run):
+    """After the block: its numbers are those of the rule that it works out by hand."""
+    yield
+    assert list(run.names["CONFIGURATIONS"][0]) == ["weight_decay"]
+    for arguments, value, grads, expected in run.names["GOLDEN"]:
+        average = 0.0
+        for grad, wanted in zip(grads, expected):
+            average = arguments["beta_1"] * average + (1 - arguments["beta_1"]) * grad
+            value -= arguments["learning_rate"] * average
+            assert abs(value - wanted) < 1e-7
+
+
+# States and files
+
+
+@setup
+def checkout(run):
+    """The files of tests/, under the paths that they have in a checkout."""
+    os.symlink(os.path.join(ROOT, "tests"), "tests")
+    yield
+
+
+@setup
+def saved_state(run):
+    weights = np.ones(3)
+    optimizer = Adam(0.1).bind(np)
+    optimizer.apply_gradients([(np.ones(3), weights)])
+    everstep.capture(optimizer, {"weights": weights}).save("run.npz")
+    run.names.update(json=json, numpy=np, members=None)
+    yield
+    members = run.names["members"]
+    assert json.loads(members["everstep.json"].decode())["format"] == "everstep-state"
+    assert "array_0" in members.files
+    members.close()
+
+
+# tf.train: the page says `tf`, which is TensorFlow 1 or `import tensorflow.compat.v1 as tf`
+
+FEATURES = X[:8]
+LABELS = X[8:16, :2]
+
+
+def predict(features):
+    return tf.matmul(features, v1.get_variable("kernel", [4, 2]))
+
+
+def batches():
+    data = v1.data.Dataset.from_tensors((FEATURES, LABELS)).repeat()
+    if hasattr(v1.data, "make_one_shot_iterator"):
+        return v1.data.make_one_shot_iterator(data).get_next()
+    return data.make_one_shot_iterator().get_next()
+
+
+def stock_run(path, steps):
+    """Trains with stock Adam and saves. Returns the kernel."""
+    with v1.Graph().as_default(), v1.Session() as session:
+        train_op = v1.train.AdamOptimizer(1e-3).minimize(square_loss(), v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        for _ in range(steps):
+            session.run(train_op)
+        v1.train.Saver().save(session, path)
+        return session.run(v1.trainable_variables()[0])
+
+
+def square_loss():
+    return v1.losses.mean_squared_error(LABELS, predict(tf.constant(FEATURES)))
+
+
+@setup
+def tensorflow_1(run):
+    run.names["tf"] = v1
+    with v1.Graph().as_default():
+        yield
+
+
+@setup
+def old_run(run):
+    """A checkpoint of stock Adam in old_run, and a `loss`. After the block: it went on from there."""
+    weights = stock_run("old_run/model.ckpt", steps=7)
+    with new_run(run):
+        yield
+    check_new_run(weights, 5)
+
+
+@setup
+def old_run_resumed(run):
+    """The same; then the block runs again and goes on from its own checkpoint."""
+    weights = stock_run("old_run/model.ckpt", steps=7)
+    with new_run(run):
+        yield
+    check_new_run(weights, 5)
+    with new_run(run):
+        run.again()
+    check_new_run(weights, 10)
+
+
+@contextlib.contextmanager
+def new_run(run):
+    with v1.Graph().as_default():
+        run.names.update(everstep=everstep, tf=v1, loss=square_loss(), predict=predict, input_fn=batches)
+        yield
+
+
+def check_new_run(weights, count):
+    reader = v1.train.NewCheckpointReader(v1.train.latest_checkpoint("new_run"))
+    assert reader.get_tensor("Adam/updates") == count
+    assert reader.get_tensor("global_step") == 7 + count
+    assert 0 < np.abs(reader.get_tensor("kernel") - weights).max() <= 1.1e-3 * count
+
+
+@setup
+def hard_coded(run):
+    """`train` is code that makes stock Adam."""
+    optimizers = []
+
+    def train(loss):
+        optimizers.append(v1.train.AdamOptimizer(0.1, epsilon=1e-5))
+        optimizers[-1].minimize(loss)
+
+    with v1.Graph().as_default():
+        run.names.update(everstep=everstep, tf=v1, loss=square_loss(), train=train)
+        yield
+    assert [type(each).__name__ for each in optimizers] == ["DiffGrad", "MovingAverage"]
+    assert optimizers[0].definition.epsilon == optimizers[1].definition.inner.epsilon == 1e-5
+
+
+@setup
+def old_state(run):
+    """The checkpoint of stock Adam after five steps. After the block: the sixth is that of a run that went on."""
+    stock_run("old_run/model.ckpt-5", steps=5)
+    with v1.Graph().as_default(), v1.Session() as session:
+        optimizer = Adam(1e-3, epsilon=1e-8).bind(v1.train)
+        train_op = optimizer.minimize(square_loss())
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver(v1.trainable_variables()).restore(session, "old_run/model.ckpt-5")
+        run.names.update(everstep=everstep, tf=v1, optimizer=optimizer, session=session)
+        yield
+        slots = [np.abs(session.run(optimizer.get_slot(v1.trainable_variables()[0], name))).max() for name in "mv"]
+        assert everstep.capture(optimizer, v1.trainable_variables(), session=session).updates == 5 and min(slots) > 0
+        session.run(train_op)
+
+
+@setup
+def bert(run):
+    """A checkpoint with slots named as BERT's optimizer names them, and a `session` with the same variables."""
+    values = {"layer/kernel": np.ones((2, 3), "float32"), "layer/bias": np.full(3, 2, "float32")}
+    os.mkdir("bert")
+    with v1.Graph().as_default(), v1.Session() as session:
+        for name, value in values.items():
+            v1.get_variable(name, initializer=value)
+            v1.get_variable(name + "/adam_m", initializer=value * 3, trainable=False)
+            v1.get_variable(name + "/adam_v", initializer=value * 5, trainable=False)
+        v1.get_variable("global_step", initializer=np.int64(60), trainable=False)
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, "bert/model.ckpt-60")
+    with v1.Graph().as_default(), v1.Session() as session:
+        variables = [v1.get_variable(name, initializer=value) for name, value in values.items()]
+        optimizer = everstep.optimizers.AdamW(1e-4, weight_decay=0.01, epsilon=1e-6).bind(v1.train)
+        optimizer.minimize(tf.add_n([tf.reduce_sum(each) for each in variables]))
+        session.run(v1.global_variables_initializer())
+        run.names.update(everstep=everstep, tf=v1, optimizer=optimizer, session=session)
+        yield
+        for variable, value in zip(variables, values.values()):
+            for name, times in (("m", 3), ("v", 5)):
+                np.testing.assert_array_equal(session.run(optimizer.get_slot(variable, name)), value * times)
+
+
+@setup
+def bert_converted(run):
+    yield
+    state = everstep.State.load("run.npz")
+    assert state.updates == 60 and sorted(state.slots) == ["layer/bias", "layer/kernel"]

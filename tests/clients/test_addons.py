@@ -1,0 +1,141 @@
+"""TensorFlow Addons 0.19 (TF 2.10): fit of a model of its layers and losses, with its optimizers and with ours."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_addons as tfa
+from compare import apart, shown
+
+import everstep
+from everstep.optimizers import LAMB, Adam, AdamW, NovoGrad, RAdam
+
+ADDONS = "tensorflow-addons", "{}, TF {}".format(tfa.__version__, tf.__version__)
+pytestmark = pytest.mark.filterwarnings("ignore")
+tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
+tf.config.threading.set_inter_op_parallelism_threads(1)
+WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 8, 6, 32, 5, 12
+STEPS = BATCHES * EPOCHS
+
+
+def its_adam():
+    return tf.keras.optimizers.Adam(5e-3)
+
+
+def adam():
+    return Adam(5e-3)
+
+
+def cyclical():
+    return tfa.optimizers.TriangularCyclicalLearningRate(1e-3, 1e-2, step_size=10)
+
+
+OPTIMIZERS = {
+    "LAMB": (
+        lambda: tfa.optimizers.LAMB(0.02, weight_decay=0.01, exclude_from_weight_decay=["bias", "norm"]),
+        lambda: LAMB(0.02, weight_decay=0.01, exclude_from_weight_decay="bias|norm"),
+    ),
+    "AdamW": (
+        lambda: tfa.optimizers.AdamW(1e-3, learning_rate=5e-3),
+        lambda: AdamW(5e-3, weight_decay=1e-3, decay_times_rate=False),
+    ),
+    "Lookahead": (
+        lambda: tfa.optimizers.Lookahead(its_adam(), sync_period=4), lambda: everstep.lookahead(adam(), 4)),
+    "MovingAverage": (
+        lambda: tfa.optimizers.MovingAverage(its_adam(), 0.9), lambda: everstep.moving_average(adam(), 0.9)),
+    "SWA": (
+        lambda: tfa.optimizers.SWA(its_adam(), start_averaging=20, average_period=5),
+        lambda: everstep.stochastic_weight_averaging(adam(), start=20, period=5),
+    ),
+    # Addons subtracts numbers near 2000 in float32 to tell how far its warm-up is.
+    "RectifiedAdam": (
+        lambda: tfa.optimizers.RectifiedAdam(cyclical(), warmup_proportion=0.0),
+        lambda: RAdam(cyclical(), epsilon=1e-7),
+    ),
+    "NovoGrad": (lambda: tfa.optimizers.NovoGrad(5e-3), lambda: NovoGrad(5e-3)),
+    "MultiOptimizer": (None, lambda: everstep.partition(
+        {"embedding": ("embedding", Adam(1e-2))}, default=everstep.optimizers.SGD(0.02, momentum=0.9))),
+}
+
+
+def compiled(optimizer):
+    """Returns a model of Addons' layers, compiled with Addons' loss. `optimizer` gets the model's layers."""
+    tf.keras.utils.set_random_seed(1)
+    layers = [
+        tf.keras.layers.Embedding(WORDS, 8, input_length=LENGTH, name="embedding"),
+        tf.keras.layers.Flatten(name="flat"),
+        tfa.layers.WeightNormalization(tf.keras.layers.Dense(16, tf.nn.tanh), data_init=False, name="hidden"),
+        tfa.layers.GroupNormalization(4, name="norm"),
+        tf.keras.layers.Dense(1, "sigmoid", name="top"),
+    ]
+    model = tf.keras.Sequential(layers)
+    model.compile(optimizer(layers), tfa.losses.SigmoidFocalCrossEntropy())
+    return model
+
+
+def its_own(name):
+    if name == "MultiOptimizer":
+        return lambda layers: tfa.optimizers.MultiOptimizer(
+            [(tf.keras.optimizers.Adam(1e-2), layers[0]), (tf.keras.optimizers.SGD(0.02, 0.9), layers[1:])])
+    return lambda layers: OPTIMIZERS[name][0]()
+
+
+def ours(name):
+    return lambda layers: OPTIMIZERS[name][1]().bind(tf.keras)
+
+
+def fitted(model, epochs=EPOCHS, callbacks=()):
+    random = np.random.RandomState(0)
+    words = random.randint(0, WORDS, (BATCH * BATCHES, LENGTH))
+    labels = (words[:, :1] + words[:, 1:2] > WORDS) * 1.0
+    return model.fit(words, labels, BATCH, epochs, shuffle=False, verbose=0, callbacks=list(callbacks)).history["loss"]
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_fit(name):
+    own, again, with_ours = (compiled(each(name)) for each in (its_own, its_own, ours))
+    start = own.get_weights()
+    losses = [fitted(model) for model in (own, again, with_ours)]
+    noise, difference = apart(losses[0], losses[1]), apart(losses[0], losses[2])
+    own_weights, weights = (apart(own.get_weights(), model.get_weights()) for model in (again, with_ours))
+    shown(*ADDONS, "fit, " + name, STEPS, difference, noise, weights, own_weights)
+    assert losses[0][-1] < 0.8 * losses[0][0] and apart(start, own.get_weights()) > 0.1
+    assert difference < 1e-4 and weights < 1e-3
+
+
+@pytest.mark.parametrize("name", ["MovingAverage", "SWA"])
+def test_averages(name, tmp_path):
+    """Its AverageModelCheckpoint, and `everstep.averaged` around model.save."""
+    own, with_ours = compiled(its_own(name)), compiled(ours(name))
+    path = str(tmp_path / "own")
+    fitted(own, callbacks=[tfa.callbacks.AverageModelCheckpoint(False, path, save_weights_only=True)])
+    fitted(with_ours)
+    with everstep.averaged(with_ours.optimizer, with_ours.trainable_variables):
+        with_ours.save(str(tmp_path / "ours.h5"), include_optimizer=False)
+    own.load_weights(path)
+    averages = tf.keras.models.load_model(str(tmp_path / "ours.h5"), compile=False)
+    difference = apart(own.get_weights(), averages.get_weights())
+    shown(*ADDONS, "averages of " + name, STEPS, weights=difference, saved="AverageModelCheckpoint, everstep.averaged")
+    assert apart(own.get_weights(), with_ours.get_weights()) > 1e-3 and difference < 1e-3
+
+
+@pytest.mark.parametrize("name", ["LAMB", "Lookahead", "MovingAverage"])
+def test_resumed_from_a_saved_model(name, tmp_path):
+    whole, first = compiled(ours(name)), compiled(ours(name))
+    expected = fitted(whole)
+    losses = fitted(first, EPOCHS // 2)
+    first.save(str(tmp_path / "model.h5"))
+    second = tf.keras.models.load_model(str(tmp_path / "model.h5"))
+    losses += fitted(second, EPOCHS - EPOCHS // 2)
+    weights = apart(whole.get_weights(), second.get_weights())
+    shown(*ADDONS, "fit resumed, " + name, STEPS, apart(expected, losses), weights=weights, saved="load_model, HDF5")
+    assert int(second.optimizer.iterations) == STEPS and weights < 1e-5
+
+
+def test_a_rule_that_it_lacks():
+    rule = everstep.accumulate(everstep.optimizers.DiffGrad(1e-2), 2)
+    model = compiled(lambda layers: rule.bind(tf.keras))
+    losses = fitted(model)
+    assert losses[-1] < 0.8 * losses[0] and int(model.optimizer.iterations) == STEPS // 2
+    assert "previous_grad" in model.optimizer.get_slot_names()
+    shown(*ADDONS, "accumulate(DiffGrad, 2): loss {:.3f} to {:.3f}".format(losses[0], losses[-1]), STEPS)

@@ -1,0 +1,133 @@
+"""TensorFlow Recommenders 0.7 (TF 2.10): fit of its retrieval model with sparse gradients, stock and ours."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_recommenders as tfrs
+from compare import apart, shown
+
+import everstep
+from everstep.optimizers import Adagrad, Adam
+
+RECOMMENDERS = "tensorflow-recommenders", "{}, TF {}".format(tfrs.__version__.lstrip("v"), tf.__version__)
+pytestmark = pytest.mark.filterwarnings("ignore")
+tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
+tf.config.threading.set_inter_op_parallelism_threads(1)
+USERS, ITEMS, BATCH, BATCHES, EPOCHS = 200, 100, 16, 6, 10
+STEPS = BATCHES * EPOCHS
+
+
+class TwoTowers(tfrs.Model):
+    def __init__(self):
+        super(TwoTowers, self).__init__()
+        self.users = tf.keras.Sequential([tf.keras.layers.Embedding(USERS, 8), tf.keras.layers.Dense(8)])
+        self.items = tf.keras.layers.Embedding(ITEMS, 8)
+        self.retrieval = tfrs.tasks.Retrieval()
+
+    def compute_loss(self, inputs, training=False):
+        return self.retrieval(self.users(inputs["user"]), self.items(inputs["item"]), compute_metrics=not training)
+
+    @property
+    def tables(self):
+        return [self.users.layers[0].embeddings, self.items.embeddings]
+
+
+def composite(model, optimizers):
+    """Returns TensorFlow Recommenders' own optimizer of several: one of tables, one of the rest."""
+    tables, rest = optimizers
+    return tfrs.experimental.optimizers.CompositeOptimizer([
+        (tables, lambda: model.tables), (rest, lambda: model.users.layers[1].trainable_variables)])
+
+
+def partitioned(model):
+    return everstep.partition({"tables": ("embeddings", Adagrad(0.3))}, default=Adam(1e-2)).bind(tf.keras)
+
+
+RUNS = {  # (the stock optimizer of a model, ours)
+    "Adagrad": (lambda model: tf.keras.optimizers.Adagrad(0.3), lambda model: Adagrad(0.3).bind(tf.keras)),
+    "Adam": (lambda model: tf.keras.optimizers.Adam(1e-2), lambda model: Adam(1e-2).bind(tf.keras)),
+    "CompositeOptimizer": (
+        lambda model: composite(model, [tf.keras.optimizers.Adagrad(0.3), tf.keras.optimizers.Adam(1e-2)]),
+        lambda model: composite(model, [Adagrad(0.3).bind(tf.keras), Adam(1e-2).bind(tf.keras)]),
+    ),
+    "CompositeOptimizer, everstep.partition": (
+        lambda model: composite(model, [tf.keras.optimizers.Adagrad(0.3), tf.keras.optimizers.Adam(1e-2)]),
+        partitioned,
+    ),
+}
+
+
+def data():
+    random = np.random.RandomState(0)
+    users = random.randint(0, USERS, BATCH * BATCHES)
+    return tf.data.Dataset.from_tensor_slices(dict(user=users, item=users * 7 % ITEMS)).batch(BATCH)
+
+
+def compiled(make):
+    tf.keras.utils.set_random_seed(1)
+    model = TwoTowers()
+    for batch in data().take(1):
+        model.compute_loss(batch, training=True)
+    model.compile(make(model))
+    return model
+
+
+def fitted(model, epochs=EPOCHS):
+    return model.fit(data(), epochs=epochs, verbose=0).history["total_loss"]
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_retrieval(name):
+    own, again, ours = (compiled(make) for make in (RUNS[name][0], RUNS[name][0], RUNS[name][1]))
+    start = own.get_weights()
+    losses = [fitted(model) for model in (own, again, ours)]
+    noise, difference = (apart(losses[0], each) for each in losses[1:])
+    own_weights, weights = (apart(own.get_weights(), model.get_weights()) for model in (again, ours))
+    shown(*RECOMMENDERS, "retrieval, " + name, STEPS, difference, noise, weights, own_weights)
+    assert losses[0][-1] < 0.8 * losses[0][0] and apart(start, own.get_weights()) > 0.1
+    assert difference < 1e-5 and weights < 1e-4
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "CompositeOptimizer"])
+def test_resumed_from_its_weights(name, tmp_path):
+    """TensorFlow's format, which has the optimizer too."""
+    whole, first, second = (compiled(RUNS[name][1]) for _ in range(3))
+    expected = fitted(whole)
+    fitted(first, EPOCHS // 2)
+    first.save_weights(str(tmp_path / "half"))
+    second.load_weights(str(tmp_path / "half"))
+    losses = fitted(second, EPOCHS - EPOCHS // 2)
+    weights = apart(whole.get_weights(), second.get_weights())
+    shown(*RECOMMENDERS, "retrieval resumed, " + name, STEPS, apart(expected[EPOCHS // 2:], losses), weights=weights,
+          saved="save_weights")
+    assert weights < 1e-6
+
+
+def test_its_own_run_continued(tmp_path):
+    """Stock Adagrad for half of the steps, then ours with its accumulators; the index then ranks the same items."""
+    whole, first, second = (compiled(RUNS["Adagrad"][which]) for which in (0, 0, 1))
+    fitted(whole)
+    fitted(first, EPOCHS // 2)
+    state = everstep.capture(first.optimizer, first.trainable_variables, weights=True)
+    state.save(str(tmp_path / "half.npz"))
+    everstep.restore(second.optimizer, everstep.State.load(str(tmp_path / "half.npz")), second.trainable_variables,
+                     by_order=True, weights=True)
+    fitted(second, EPOCHS - EPOCHS // 2)
+    weights = apart(whole.get_weights(), second.get_weights())
+    ranked = []
+    for model in (whole, second):
+        index = tfrs.layers.factorized_top_k.BruteForce(model.users, k=5).index(model.items(tf.range(ITEMS)))
+        ranked.append(index(tf.range(20))[1].numpy())
+    shown(*RECOMMENDERS, "retrieval, Adagrad continued by ours", STEPS, weights=weights, saved="everstep.State")
+    assert weights < 1e-4 and np.mean(ranked[0] == ranked[1]) > 0.98
+
+
+def test_a_rule_that_it_lacks():
+    rule = everstep.accumulate(everstep.optimizers.DiffGrad(3e-2, sparse="rows"), 2)
+    model = compiled(lambda model: rule.bind(tf.keras))
+    losses = fitted(model)
+    assert losses[-1] < 0.8 * losses[0] and "previous_grad" in model.optimizer.get_slot_names()
+    assert int(model.optimizer.iterations) == STEPS // 2
+    shown(*RECOMMENDERS, "retrieval, accumulate(DiffGrad, 2): loss {:.1f} to {:.1f}".format(losses[0], losses[-1]),
+          STEPS)
