@@ -3,9 +3,12 @@
     python3 tests/mutate.py --area engine --count 20 --seed 1
 
 A change that no test sees is a hole in the tests, or makes no difference: tests/mutants.ini lists those of the second
-kind, with the reason. Tests that run a line are found once for each environment, by coverage.py; of those, the fastest
-run first, as long as --seconds allow. Needs the environments of the cells that AREAS names
-(`python3 matrix/run.py --keep --cell NAME`), with `coverage` installed there, and Python 3.9 or newer for itself.
+kind, with the reason. coverage.py finds once which test of a cell runs which line (tests/which_lines.py); of those,
+the fastest run, as long as --seconds allow, NumPy first. A crash and a timeout count as died. Tests that fail without
+a change are left out, and those that saw one run again without it at the end.
+
+Needs the environments of the cells that AREAS names (`python3 matrix/run.py --keep --cell NAME`), with `coverage`
+installed there, and Python 3.9 or newer for itself.
 """
 import argparse
 import ast
@@ -29,93 +32,131 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / ".tox" / "mutate"
 EQUIVALENT = ROOT / "tests" / "mutants.ini"
 
-# {area: (patterns of files, the cell whose tests should see a change)}. NumPy comes first where it can see anything.
+# A cell takes minutes for all of its tests: (cell, the tests that should see a change).
+NUMPY = ("py313-numpy", "test_*.py")
+SHARED = "test_verbs.py test_bad_input.py test_failed_calls.py test_battery.py test_members.py test_copies.py "
+TF_TRAIN = ("py37-tf1.15-k2.3", SHARED + "test_tf_train.py test_tf1_idioms.py test_gradients_by_hand.py")
+GET_UPDATES = ("py37-tf1.15-k2.3", SHARED + "test_get_updates.py test_callbacks.py")
+OPTIMIZER_V2 = ("py39-tf2.10", SHARED + "test_optimizer_v2.py test_callbacks.py")
+UPDATE_STEP = ("py311-tf2.15", SHARED + "test_update_step.py test_callbacks.py")
+KERAS_3 = ("py313-k3jax", SHARED + "test_keras3.py test_keras3_backends.py")
+KERAS_3_TF = ("py312-tf2.16", SHARED + "test_keras3.py test_keras3_backends.py")
+STOCK = "test_from_native.py test_stock_table.py test_stock_files.py test_patched.py test_capture.py"
+BACKENDS = "test_backends.py test_lowering.py test_battery.py test_catch_up.py"
+
+# {area: (patterns of files, [(cell, patterns of tests)])}
 AREAS = {
-    "contract": (["optimizers/contract/*.py"], ["py313-numpy"]),
-    "rules": (["optimizers/*.py"], ["py313-numpy"]),
-    "wrappers": (["optimizers/wrappers/*.py"], ["py313-numpy", "py39-tf2.10"]),
-    "schedules": (["optimizers/contract/schedules.py", "optimizers/contract/schedule*.py"], ["py313-numpy"]),
-    "engine": (["compat/engine/*.py"], ["py313-numpy", "py37-tf1.15-k2.3", "py311-tf2.15"]),
-    "backends": (["compat/backends/*.py"], ["py313-numpy", "py37-tf1.15-k2.3", "py311-tf2.15", "py313-k3jax"]),
-    "state": (["compat/state/*.py", "api/*.py"], ["py313-numpy", "py311-tf2.15"]),
-    "stock": (["compat/stock/*.py"], ["py37-tf1.15-k2.3", "py311-tf2.15"]),
-    "arrays": (["compat/targets/arrays.py", "compat/targets/base.py", "compat/targets/[chs]*.py"], ["py313-numpy"]),
+    "contract": (["optimizers/contract/*.py"], [NUMPY]),
+    "rules": (["optimizers/*.py"], [NUMPY]),
+    "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
+    "wrappers": (["optimizers/wrappers/*.py"], [NUMPY]),
+    "engine": (["compat/engine/*.py"], [NUMPY, ("py311-tf2.15", BACKENDS)]),
+    "arrays": (["compat/backends/on_numpy.py", "compat/targets/[abcdh]*.py", "compat/targets/s[it]*.py"],
+               [NUMPY, UPDATE_STEP]),
+    "state": (["compat/state/*.py", "api/*.py"], [NUMPY, ("py311-tf2.15", "test_state*.py test_capture.py "
+                                                                          "test_files*.py test_stock_files.py")]),
+    "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
+                 [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS)]),
+    "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS)]),
+    "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
-                 ["py37-tf1.15-k2.3"]),
-    "get_updates": (["compat/targets/get_updates.py"], ["py37-tf1.15-k2.3"]),
-    "optimizer_v2": (["compat/targets/optimizer_v2.py", "compat/targets/since_v2.py"], ["py39-tf2.10"]),
-    "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py"], ["py311-tf2.15"]),
-    "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"], ["py313-k3jax", "py312-tf2.16"]),
+                 [TF_TRAIN]),
+    "get_updates": (["compat/targets/get_updates.py"], [GET_UPDATES]),
+    "optimizer_v2": (["compat/targets/optimizer_v2.py", "compat/targets/since_v2.py", "compat/targets/native*.py"],
+                     [OPTIMIZER_V2]),
+    "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py", "compat/targets/fit*.py"],
+                    [UPDATE_STEP]),
+    "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"], [KERAS_3, KERAS_3_TF]),
 }
 ENVIRONMENT = {"py313-k3jax": {"KERAS_BACKEND": "jax"}}
 SWAPS = {
-    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"), ast.FloorDiv: ("//", "*"),
-    ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"), ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.And: ("and", "or"),
-    ast.Or: ("or", "and"),
+    ast.Add: "+ -", ast.Sub: "- +", ast.Mult: "* / +", ast.Div: "/ *", ast.FloorDiv: "// *", ast.Mod: "% *",
+    ast.Pow: "** *", ast.Lt: "< <= >", ast.LtE: "<= < >=", ast.Gt: "> >= <", ast.GtE: ">= > <=", ast.Eq: "== !=",
+    ast.NotEq: "!= ==", ast.Is: "is is_not", ast.IsNot: "is_not is", ast.In: "in not_in", ast.NotIn: "not_in in",
+    ast.And: "and or", ast.Or: "or and",
 }
+HAS_OPERATORS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+WORDING = ("format", "warn", "refusal")  # calls that make messages
 
-Mutant = collections.namedtuple("Mutant", "path line start end old new")
-Outcome = collections.namedtuple("Outcome", "mutant status cell seen")
-DIED, LIVED, UNSEEN, SAME = "died", "lived", "no test runs the line", "equivalent"
+# `lines` are those of the statement; None if it runs on import.
+Mutant = collections.namedtuple("Mutant", "path line start end old new lines")
+Outcome = collections.namedtuple("Outcome", "mutant status cell seen_by")
+DIED, LIVED, UNSEEN, SAME = "died", "lived", "no test runs it", "equivalent"
 
 
 # Mutants
 
 def mutants_of(path):
-    """Returns the mutants of a file: one for each operator, number, flag and condition of its code."""
+    """Returns the mutants of a file: those of each operator, number, flag and condition of its code."""
     text = (ROOT / path).read_text()
     starts = [0] + list(itertools.accumulate(len(line) for line in text.splitlines(True)))
-    tree, found = ast.parse(text), []
+    found = []
 
     def place(line, column):
         return starts[line - 1] + column  # the sources are ASCII
 
-    def add(start, end, new):
-        found.append(Mutant(path, text.count("\n", 0, start) + 1, start, end, text[start:end], new))
+    def span(node):
+        return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    def between(left, right, operator):
-        if type(operator) not in SWAPS:
+    def visit(node, lines, in_function):
+        if isinstance(node, ast.Raise) or isinstance(node, ast.Call) and _name(node.func) in WORDING:
             return
-        old, new = SWAPS[type(operator)]
-        start, end = place(left.end_lineno, left.end_col_offset), place(right.lineno, right.col_offset)
-        match = re.search(r"\b%s\b" % old.replace(" ", r"\s+") if old[0].isalpha() else re.escape(old), text[start:end])
-        if match:
-            add(start + match.start(), start + match.end(), new)
+        if isinstance(node, ast.stmt):
+            last = max(node.lineno, node.body[0].lineno - 1) if hasattr(node, "body") else node.end_lineno
+            lines = range(node.lineno, last + 1) if in_function else None
+        for start, end, new in changes(node):
+            mutant = Mutant(path, text.count("\n", 0, start) + 1, start, end, text[start:end], new, lines)
+            if _compiles(changed(text, mutant)):
+                found.append(mutant)
+        body = node.body if isinstance(node, (ast.FunctionDef, ast.Lambda)) else None
+        for child in ast.iter_child_nodes(node):
+            inside = isinstance(body, list) and child in body
+            visit(child, lines, in_function or inside)
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp):
-            between(node.left, node.right, node.op)
+    def changes(node):
+        if isinstance(node, ast.BinOp) and not isinstance(getattr(node.left, "value", None), str):
+            yield from swaps(node.left, node.right, node.op)
         elif isinstance(node, ast.Compare):
             for left, right, operator in zip([node.left] + node.comparators, node.comparators, node.ops):
-                between(left, right, operator)
+                yield from swaps(left, right, operator)
         elif isinstance(node, ast.BoolOp):
             for left, right in zip(node.values, node.values[1:]):
-                between(left, right, node.op)
+                yield from swaps(left, right, node.op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
-            start = place(node.lineno, node.col_offset)
-            add(start, place(node.operand.lineno, node.operand.col_offset), "")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
-            start, end = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
-            value = node.value
-            new = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 2 or 1.0
-            add(start, end, repr(new))
-        others = (ast.Compare, ast.BoolOp, ast.UnaryOp)  # they have operators of their own
-        if isinstance(node, (ast.If, ast.IfExp, ast.While)) and not isinstance(node.test, others):
-            start, end = (place(node.test.lineno, node.test.col_offset),
-                          place(node.test.end_lineno, node.test.end_col_offset))
-            add(start, end, "(not %s)" % text[start:end])
-    return [mutant for mutant in found if _compiles(text, mutant)]
+            yield span(node)[0], span(node.operand)[0], ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            yield span(node) + (repr(not node.value),)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            yield span(node) + (repr(node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0),)
+        conditions = ([node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While)) else
+                      node.values if isinstance(node, ast.BoolOp) else getattr(node, "ifs", ()))
+        for condition in conditions:
+            if not isinstance(condition, HAS_OPERATORS):
+                start, end = span(condition)
+                yield start, end, "(not %s)" % text[start:end]
+
+    def swaps(left, right, operator):
+        old, *others = [each.replace("_", " ") for each in SWAPS.get(type(operator), "none").split()]
+        start, end = span(left)[1], span(right)[0]
+        match = re.search(r"\b%s\b" % old if old[0].isalpha() else re.escape(old), text[start:end])
+        for new in others if match else ():
+            yield start + match.start(), start + match.end(), new
+
+    visit(ast.parse(text), None, False)
+    return found
+
+
+def _name(function):
+    return getattr(function, "attr", getattr(function, "id", None))
 
 
 def changed(text, mutant):
     return text[:mutant.start] + mutant.new + text[mutant.end:]
 
 
-def _compiles(text, mutant):
+def _compiles(text):
     try:
-        ast.parse(changed(text, mutant))
+        ast.parse(text)
     except SyntaxError:
         return False
     return True
@@ -138,84 +179,78 @@ def equivalents():
 class Cell:
     """The environment of a cell, and which of its tests run which line."""
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, patterns):
         self.name, self.python = name, str(folder / name / "bin" / "python")
         if not os.path.exists(self.python):
             sys.exit("there is no environment %s: python3 matrix/run.py --keep --cell %s" % (folder / name, name))
-        self.lines, self.seconds = self._map()
+        self.lines, self.seconds = collections.defaultdict(lambda: collections.defaultdict(set)), {}
+        self._measure(sorted({path.name for pattern in patterns for path in ROOT.glob("tests/" + pattern)}))
 
-    def run(self, package, arguments, timeout, **more):
-        """Returns the exit code of pytest with a copy of the package; None after the time."""
-        env = dict(os.environ, PYTHONPATH=str(package), PYTHONDONTWRITEBYTECODE="1", CUDA_VISIBLE_DEVICES="",
-                   TF_CPP_MIN_LOG_LEVEL="3", **ENVIRONMENT.get(self.name, {}))
-        env.pop("EVERSTEP_CELL", None)
-        command = [self.python] + arguments
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True, **more)
+    def pytest(self, package, tests, timeout, **environment):
+        """Runs tests with a copy of the package. Returns (exit code, or None after the time; the output)."""
+        env = dict(os.environ, PYTHONPATH=str(package), CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3",
+                   EVERSTEP_CELL=self.name, **environment, **ENVIRONMENT.get(self.name, {}))
+        process = subprocess.Popen([self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"] + tests, cwd=ROOT,
+                                   env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, errors="replace", start_new_session=True)
         try:
-            return process.wait(timeout)
+            output = process.communicate(timeout=timeout)[0]
+            return process.returncode, output
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
-            process.wait()
-            return None
+            process.communicate()
+            return None, ""
 
-    def _map(self):
-        """Returns ({file: {line: {test}}}, {test: seconds}), measured once for each state of the files."""
-        digest = hashlib.sha256()
-        for path in sorted(ROOT.glob("tests/*.py")) + sorted((ROOT / ".dev" / "everstep").rglob("*.py")):
-            digest.update(path.read_bytes())
-        kept = WORK / ("%s-%s.json" % (self.name, digest.hexdigest()[:12]))
-        if not kept.exists():
-            WORK.mkdir(parents=True, exist_ok=True)
-            print("%s: which test runs which line; this takes some minutes, once" % self.name, flush=True)
-            data, settings, junit = (WORK / (self.name + ending) for ending in (".coverage", ".ini", ".xml"))
-            settings.write_text("[run]\ndynamic_context = test_function\ndata_file = %s\ninclude = %s/*\n" % (
-                data, "/*,".join(str(ROOT / room) for room in ("api", "compat", "optimizers"))))
-            self.run(ROOT / ".dev", ["-m", "coverage", "run", "--rcfile", str(settings), "-m", "pytest", "-q", "-p",
-                                     "no:cacheprovider", "--junitxml", str(junit), "tests"], 3600)
-            kept.write_text(subprocess.run([self.python, "-c", READ_COVERAGE, str(data), str(junit), str(ROOT)],
-                                           check=True, stdout=subprocess.PIPE, text=True).stdout)
-        loaded = json.loads(kept.read_text())
-        return loaded["lines"], loaded["seconds"]
+    def _measure(self, files):
+        """Reads which tests run which line: measured once for each state of the code and of a file of tests."""
+        shipped = [path for room in ("api", "compat", "optimizers") for path in sorted((ROOT / room).rglob("*.py"))]
+        kept = {name: WORK / self.name / ("%s-%s.json" % (name, _digest(shipped + [ROOT / "tests" / name])))
+                for name in files}
+        missing = ["tests/" + name for name in files if not kept[name].exists()]
+        if missing:
+            print("%s: which test runs which line of %d files; this takes minutes, once" % (self.name, len(missing)),
+                  flush=True)
+            (WORK / self.name).mkdir(parents=True, exist_ok=True)
+            result = WORK / self.name / "result.json"
+            path = os.pathsep.join([str(ROOT / ".dev"), str(ROOT / "tests")])
+            _, output = self.pytest(path, ["-p", "which_lines"] + missing, 3600, WHICH_LINES=str(result),
+                                    COVERAGE_CORE="ctrace")
+            print(output.strip().splitlines()[-1], flush=True)
+            measured = json.loads(result.read_text())
+            for name in missing:
+                kept[name[6:]].write_text(json.dumps(measured.get(name, {"seconds": {}, "lines": {}})))
+        for name in files:
+            found = json.loads(kept[name].read_text())
+            self.seconds.update(found["seconds"])
+            for path, lines in found["lines"].items():
+                for line, tests in lines.items():
+                    self.lines[path][int(line)].update(tests)
 
     def tests_of(self, mutant, seconds):
-        """Returns the tests that run a line, the fastest first, that together take no more than some seconds.
+        """Returns the tests that run a mutant, and their seconds: one of each function, then a second one of each, ...
 
-        A line that runs on import is seen by the tests that run any other line of its file.
+        A mutant that runs on import is seen by the tests that run any other line of its file.
         """
-        lines = self.lines.get(mutant.path, {})
-        found = lines.get(str(mutant.line), ())
-        if found == []:
-            found = set().union(*lines.values())
+        lines = self.lines[mutant.path]
+        found = set().union(*(lines[line] for line in (mutant.lines or list(lines))))
+        functions = collections.defaultdict(list)
+        for test in sorted(found, key=self.seconds.get):
+            functions[test.split("[")[0]].append(test)
+        rounds = sorted((place, self.seconds[test], test) for tests in functions.values()
+                        for place, test in enumerate(tests))
         chosen, total = [], 0.0
-        for test in sorted(found, key=self._time):
-            total += self._time(test)
-            if chosen and total > seconds:
-                break
-            chosen.append(test)
+        for _, duration, test in rounds:
+            if total + duration <= seconds or not chosen:
+                chosen.append(test)
+                total += duration
         return chosen, total
 
-    def _time(self, test):
-        return self.seconds.get(test, 0.1)
 
-
-READ_COVERAGE = """
-import collections, json, os, sys, xml.etree.ElementTree
-import coverage
-data = coverage.CoverageData(sys.argv[1])
-data.read()
-lines = {}
-for path in data.measured_files():
-    found = {}
-    for line, contexts in data.contexts_by_lineno(path).items():
-        names = sorted({each.rsplit(".", 1)[-1] for each in contexts if each.rsplit(".", 1)[-1].startswith("test")})
-        found[line] = names
-    lines[os.path.relpath(os.path.realpath(path), sys.argv[3])] = found
-seconds = collections.Counter()
-for case in xml.etree.ElementTree.parse(sys.argv[2]).getroot().iter("testcase"):
-    seconds[case.get("name").split("[")[0]] += float(case.get("time"))
-print(json.dumps({"lines": lines, "seconds": seconds}))
-"""
+def _digest(paths):
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 # Runs
@@ -233,15 +268,16 @@ def judge(mutant, cells, package, seconds, known):
             if not tests:
                 continue
             seen = cell.name
-            code = cell.run(package, ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests", "-k",
-                                      " or ".join(tests)], 60 + 4 * total)
+            code, output = cell.pytest(package, ["-x", "-rfE"] + tests, 60 + 4 * total, PYTHONDONTWRITEBYTECODE="1")
             if code != 0:
-                return Outcome(mutant, DIED, cell.name, len(tests))
+                failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.M)
+                return Outcome(mutant, DIED, cell.name, failed.group(1) if failed else "timeout" if code is None else
+                               output.strip().splitlines()[-1])
     finally:
         file.write_text(text)
     if (mutant.path, source_line(mutant), mutant.old, mutant.new) in known:
-        return Outcome(mutant, SAME, seen, 0)
-    return Outcome(mutant, LIVED if seen else UNSEEN, seen, 0)
+        return Outcome(mutant, SAME, seen, "")
+    return Outcome(mutant, LIVED if seen else UNSEEN, seen, "")
 
 
 def copy_of_package(number):
@@ -263,22 +299,25 @@ def main():
     parser.add_argument("--area", action="append", choices=sorted(AREAS), help="by default all; may be repeated")
     parser.add_argument("--count", type=int, default=12, help="of mutants in each area (%(default)s)")
     parser.add_argument("--seed", default="1", help="another one takes other places (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30, help="of tests in each cell (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--environments", type=pathlib.Path, default=ROOT / ".tox", metavar="FOLDER")
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "matrix" / "link_farm.py")], check=True)
-    areas = options.area or sorted(AREAS)
-    cells = {name: None for area in areas for name in AREAS[area][1]}
-    cells = {name: Cell(name, options.environments) for name in cells}
-    packages, known = queue.Queue(), equivalents()
+    areas, known = options.area or list(AREAS), equivalents()
+    patterns = collections.defaultdict(list)
+    for area in areas:
+        for name, tests in AREAS[area][1]:
+            patterns[name] += tests.split()
+    cells = {name: Cell(name, options.environments, patterns[name]) for name in patterns}
+    packages = queue.Queue()
     for number in range(options.jobs):
         packages.put(copy_of_package(number))
 
     def run(area, mutant):
         package = packages.get()
         try:
-            return area, judge(mutant, [cells[name] for name in AREAS[area][1]], package, options.seconds, known)
+            return area, judge(mutant, [cells[name] for name, _ in AREAS[area][1]], package, options.seconds, known)
         finally:
             packages.put(package)
 
@@ -289,10 +328,24 @@ def main():
             area, outcome = future.result()
             outcomes.append((area, outcome))
             mutant = outcome.mutant
-            print("%3d of %d, %4d s  %-8s %s:%d  %s -> %s  (%s)" % (
+            print("%3d of %d, %4d s  %-8s %s:%d  %s -> %s  (%s %s)" % (
                 len(outcomes), len(chosen), time.time() - start, outcome.status, mutant.path, mutant.line,
-                " ".join(mutant.old.split()), mutant.new or "nothing", outcome.cell), flush=True)
-    return report(areas, outcomes)
+                " ".join(mutant.old.split()), mutant.new or "nothing", outcome.cell, outcome.seen_by[:100]), flush=True)
+    return max(report(areas, outcomes), check_that_tests_pass(cells, outcomes))
+
+
+def check_that_tests_pass(cells, outcomes):
+    """Runs the tests that saw a change once more, without it. Returns the exit code: 1 if one fails."""
+    result = 0
+    for cell in cells.values():
+        tests = {outcome.seen_by for _, outcome in outcomes if outcome.cell == cell.name}
+        tests = sorted(test for test in tests if test in cell.seconds)
+        if tests:
+            code, output = cell.pytest(ROOT / ".dev", ["-rfE"] + tests, 3600)
+            print("\nwithout a change, the %d tests of %s that saw one: %s" % (
+                len(tests), cell.name, "all pass" if code == 0 else output[-3000:]))
+            result = max(result, int(code != 0))
+    return result
 
 
 def report(areas, outcomes):
@@ -304,7 +357,7 @@ def report(areas, outcomes):
         print("%-14s %8d %6d %6d %10d %8d" % (area, sum(count.values()), count[DIED], count[LIVED], count[SAME],
                                               count[UNSEEN]))
     survivors = [outcome.mutant for _, outcome in outcomes if outcome.status in (LIVED, UNSEEN)]
-    for mutant in sorted(survivors):
+    for mutant in sorted(survivors, key=lambda mutant: mutant[:3]):
         print("\n%s:%d\n  %s\n  %s -> %s" % (mutant.path, mutant.line, source_line(mutant), mutant.old,
                                              mutant.new or "nothing"))
     return 1 if survivors else 0
