@@ -230,17 +230,17 @@ class Cell:
     def tests_of(self, mutant, seconds):
         """Returns the tests that run a mutant, and their seconds: one of each function, then a second one of each, ...
 
-        A mutant that runs on import is seen by the tests that run any other line of its file.
+        Any test could see a mutant that runs on import: those that run another line of its file come first.
         """
         lines = self.lines[mutant.path]
         found = set().union(*(lines[line] for line in (mutant.lines or list(lines))))
         functions = collections.defaultdict(list)
-        for test in sorted(found, key=self.seconds.get):
+        for test in sorted(found if mutant.lines else self.seconds, key=self.seconds.get):
             functions[test.split("[")[0]].append(test)
-        rounds = sorted((place, self.seconds[test], test) for tests in functions.values()
+        rounds = sorted((place, test not in found, self.seconds[test], test) for tests in functions.values()
                         for place, test in enumerate(tests))
         chosen, total = [], 0.0
-        for _, duration, test in rounds:
+        for *_, duration, test in rounds if found else ():
             if total + duration <= seconds or not chosen:
                 chosen.append(test)
                 total += duration
@@ -305,7 +305,7 @@ def main():
     parser.add_argument("--cell", action="append", help="run no tests in others; may be repeated")
     parser.add_argument("--count", type=int, default=12, help="of mutants in each area (%(default)s)")
     parser.add_argument("--seed", default="1", help="another one takes other places (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=30, help="of tests in each cell (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell, as coverage.py found them (%(default)s)")
     parser.add_argument("--map", action="store_true", help="only find which test runs which line")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--environments", type=pathlib.Path, default=ROOT / ".tox", metavar="FOLDER")
