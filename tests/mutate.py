@@ -292,11 +292,19 @@ def copy_of_package(number):
     return folder
 
 
+def all_mutants(area):
+    paths = sorted({str(path.relative_to(ROOT)) for pattern in AREAS[area][0] for path in ROOT.glob(pattern)})
+    return [mutant for path in paths for mutant in mutants_of(path)]
+
+
 def sample(area, count, seed):
     """Returns `count` mutants of an area, of other places with another seed."""
-    paths = sorted({str(path.relative_to(ROOT)) for pattern in AREAS[area][0] for path in ROOT.glob(pattern)})
-    every = [mutant for path in paths for mutant in mutants_of(path)]
+    every = all_mutants(area)
     return random.Random("%s %s" % (area, seed)).sample(every, min(count, len(every)))
+
+
+def of_lines(area, lines):
+    return [mutant for mutant in all_mutants(area) if "%s:%d" % (mutant.path, mutant.line) in lines]
 
 
 def main():
@@ -305,13 +313,16 @@ def main():
     parser.add_argument("--cell", action="append", help="run no tests in others; may be repeated")
     parser.add_argument("--count", type=int, default=12, help="of mutants in each area (%(default)s)")
     parser.add_argument("--seed", default="1", help="another one takes other places (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell, as coverage.py found them (%(default)s)")
+    parser.add_argument("--line", action="append", metavar="PATH:LINE", help="take all mutants of a line; repeatable")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell (%(default)s)")
     parser.add_argument("--map", action="store_true", help="only find which test runs which line")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--environments", type=pathlib.Path, default=ROOT / ".tox", metavar="FOLDER")
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "matrix" / "link_farm.py")], check=True)
     areas, known = options.area or list(AREAS), equivalents()
+    if options.line:
+        areas = [area for area in areas if of_lines(area, options.line)][:1]
     cells_of = {area: [cell for cell in AREAS[area][1] if cell[0] in (options.cell or cell)] for area in areas}
     patterns = collections.defaultdict(list)
     for name, tests in itertools.chain(*cells_of.values()):
@@ -330,7 +341,8 @@ def main():
         finally:
             packages.put(package)
 
-    chosen = [(area, mutant) for area in areas for mutant in sample(area, options.count, options.seed)]
+    chosen = [(area, mutant) for area in areas for mutant in (
+        of_lines(area, options.line) if options.line else sample(area, options.count, options.seed))]
     outcomes, start = [], time.time()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in concurrent.futures.as_completed([pool.submit(run, *each) for each in chosen]):
