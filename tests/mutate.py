@@ -12,6 +12,7 @@ installed there, and Python 3.9 or newer for itself.
 """
 import argparse
 import ast
+import atexit
 import collections
 import concurrent.futures
 import configparser
@@ -127,7 +128,9 @@ def mutants_of(path):
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
             yield span(node) + (repr(not node.value),)
         elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            yield span(node) + (repr(node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0),)
+            is_tiny = abs(node.value) < 1e-20  # a bound that stands for "above 0"
+            yield span(node) + (repr(node.value + 1 if isinstance(node.value, int) else
+                                     float(not node.value) if is_tiny else node.value * 2),)
         conditions = ([node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While)) else
                       node.values if isinstance(node, ast.BoolOp) else getattr(node, "ifs", ()))
         for condition in conditions:
@@ -230,17 +233,17 @@ class Cell:
     def tests_of(self, mutant, seconds):
         """Returns the tests that run a mutant, and their seconds: one of each function, then a second one of each, ...
 
-        Any test could see a mutant that runs on import: those that run another line of its file come first.
+        One that runs on import is seen by the tests that run another line of its file, or by any other.
         """
         lines = self.lines[mutant.path]
         found = set().union(*(lines[line] for line in (mutant.lines or list(lines))))
         functions = collections.defaultdict(list)
         for test in sorted(found if mutant.lines else self.seconds, key=self.seconds.get):
             functions[test.split("[")[0]].append(test)
-        rounds = sorted((place, test not in found, self.seconds[test], test) for tests in functions.values()
-                        for place, test in enumerate(tests))
+        rounds = sorted((place, self.seconds[test], test) for tests in functions.values()
+                        for place, test in enumerate(tests) if not place or test in found)
         chosen, total = [], 0.0
-        for *_, duration, test in rounds if found else ():
+        for _, duration, test in rounds if found else ():
             if total + duration <= seconds or not chosen:
                 chosen.append(test)
                 total += duration
@@ -286,8 +289,8 @@ def judge(mutant, cells, package, seconds, known):
 
 
 def copy_of_package(number):
-    folder = WORK / ("package-%d" % number)
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = WORK / ("package-%d-%d" % (os.getpid(), number))
+    atexit.register(shutil.rmtree, folder)
     shutil.copytree(ROOT / ".dev" / "everstep", folder / "everstep", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
@@ -321,8 +324,11 @@ def main():
     options = parser.parse_args()
     subprocess.run([sys.executable, str(ROOT / "matrix" / "link_farm.py")], check=True)
     areas, known = options.area or list(AREAS), equivalents()
-    if options.line:
-        areas = [area for area in areas if of_lines(area, options.line)][:1]
+    chosen = {}
+    for area in areas:
+        for mutant in of_lines(area, options.line) if options.line else sample(area, options.count, options.seed):
+            chosen.setdefault(mutant, area)
+    areas = [area for area in areas if area in chosen.values()]
     cells_of = {area: [cell for cell in AREAS[area][1] if cell[0] in (options.cell or cell)] for area in areas}
     patterns = collections.defaultdict(list)
     for name, tests in itertools.chain(*cells_of.values()):
@@ -341,11 +347,10 @@ def main():
         finally:
             packages.put(package)
 
-    chosen = [(area, mutant) for area in areas for mutant in (
-        of_lines(area, options.line) if options.line else sample(area, options.count, options.seed))]
     outcomes, start = [], time.time()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run, *each) for each in chosen]):
+        waiting = [pool.submit(run, area, mutant) for mutant, area in chosen.items()]
+        for future in concurrent.futures.as_completed(waiting):
             area, outcome = future.result()
             outcomes.append((area, outcome))
             mutant = outcome.mutant
