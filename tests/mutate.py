@@ -35,6 +35,7 @@ EQUIVALENT = ROOT / "tests" / "mutants.ini"
 
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
+EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py")
 GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py")
 OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py")
@@ -45,12 +46,12 @@ STOCK = "test_from_native.py test_stock_table.py test_patched.py"
 
 # {area: (patterns of files, [(cell, patterns of tests)])}
 AREAS = {
-    "contract": (["optimizers/contract/*.py"], [NUMPY, UPDATE_STEP]),
-    "rules": (["optimizers/*.py"], [NUMPY]),
+    "contract": (["optimizers/contract/*.py"], [NUMPY, EVERY, UPDATE_STEP]),
+    "rules": (["optimizers/*.py"], [NUMPY, EVERY]),
     "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
-    "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, ("py39-tf2.10", "test_multistage.py")]),
+    "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, EVERY, ("py39-tf2.10", "test_multistage.py")]),
     "engine": (["compat/engine/*.py"], [NUMPY, ("py311-tf2.15", BACKENDS)]),
-    "arrays": (["compat/backends/on_numpy.py", "compat/targets/[abcdh]*.py", "compat/targets/s[it]*.py"],
+    "arrays": (["compat/backends/on_numpy.py", "compat/targets/[abcdh]*.py", "compat/targets/sig*.py", "compat/targets/st*.py"],
                [NUMPY, UPDATE_STEP]),
     "state": (["compat/state/*.py", "api/*.py"], [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py")]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
@@ -67,7 +68,8 @@ AREAS = {
     "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"], [KERAS_3]),
 }
 # Each of the cells with a framework runs its part of the tests, as in CI, and the one with NumPy all of them.
-ENVIRONMENT = {"py313-numpy": {}, "py313-k3jax": {"EVERSTEP_CELL": "py313-k3jax", "KERAS_BACKEND": "jax"}}
+ENVIRONMENT = {"py313-numpy": {}, "py313-numpy EVERSTEP_FULL": {"EVERSTEP_FULL": "1"},
+               "py313-k3jax": {"EVERSTEP_CELL": "py313-k3jax", "KERAS_BACKEND": "jax"}}
 SWAPS = {
     ast.Add: "+ -", ast.Sub: "- +", ast.Mult: "* / +", ast.Div: "/ *", ast.FloorDiv: "// *", ast.Mod: "% *",
     ast.Pow: "** *", ast.Lt: "< <= >", ast.LtE: "<= < >=", ast.Gt: "> >= <", ast.GtE: ">= > <=", ast.Eq: "== !=",
@@ -183,9 +185,10 @@ class Cell:
     """The environment of a cell, and which of its tests run which line."""
 
     def __init__(self, name, folder, patterns):
-        self.name, self.python = name, str(folder / name / "bin" / "python")
+        self.name, folder = name, folder / name.split()[0]
+        self.python = str(folder / "bin" / "python")
         if not os.path.exists(self.python):
-            sys.exit("there is no environment %s: python3 matrix/run.py --keep --cell %s" % (folder / name, name))
+            sys.exit("there is no environment %s: python3 matrix/run.py --keep --cell %s" % (folder, folder.name))
         self.lines, self.seconds = collections.defaultdict(lambda: collections.defaultdict(set)), {}
         self._measure(sorted({path.name for pattern in patterns for path in ROOT.glob("tests/" + pattern)}))
 
@@ -243,7 +246,7 @@ class Cell:
         rounds = sorted((place, self.seconds[test], test) for tests in functions.values()
                         for place, test in enumerate(tests) if not place or test in found)
         chosen, total = [], 0.0
-        for _, duration, test in rounds if found else ():
+        for _, duration, test in rounds:
             if total + duration <= seconds or not chosen:
                 chosen.append(test)
                 total += duration
