@@ -50,9 +50,10 @@ AREAS = {
     "rules": (["optimizers/*.py"], [NUMPY, EVERY]),
     "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
     "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, EVERY, ("py39-tf2.10", "test_multistage.py")]),
-    "engine": (["compat/engine/*.py"], [NUMPY, ("py311-tf2.15", BACKENDS)]),
-    "arrays": (["compat/backends/on_numpy.py", "compat/targets/[abcdh]*.py", "compat/targets/sig*.py", "compat/targets/st*.py"],
-               [NUMPY, UPDATE_STEP]),
+    "engine": (["compat/engine/*.py"], [NUMPY, ("py311-tf2.15", BACKENDS), TF_TRAIN]),
+    "arrays": (["compat/backends/on_numpy.py", "compat/targets/arrays.py"], [NUMPY]),
+    "targets": (["compat/targets/[bcdh]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
+                [NUMPY, UPDATE_STEP, TF_TRAIN]),
     "state": (["compat/state/*.py", "api/*.py"], [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py")]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS)]),
@@ -136,7 +137,7 @@ def mutants_of(path):
         conditions = ([node.test] if isinstance(node, (ast.If, ast.IfExp, ast.While)) else
                       node.values if isinstance(node, ast.BoolOp) else getattr(node, "ifs", ()))
         for condition in conditions:
-            if not isinstance(condition, HAS_OPERATORS):
+            if not isinstance(condition, HAS_OPERATORS + (ast.Constant,)):
                 start, end = span(condition)
                 yield start, end, "(not %s)" % text[start:end]
 
