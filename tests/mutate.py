@@ -36,9 +36,9 @@ EQUIVALENT = ROOT / "tests" / "mutants.ini"
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
-TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py")
-GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py")
-OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py")
+TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py")
+GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
+OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py")
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_verbs.py")
 KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_verbs.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py"
@@ -61,8 +61,8 @@ AREAS = {
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
                  [TF_TRAIN]),
-    "get_updates": (["compat/targets/get_updates.py"], [GET_UPDATES]),
-    "optimizer_v2": (["compat/targets/optimizer_v2.py", "compat/targets/since_v2.py", "compat/targets/native*.py"],
+    "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"], [GET_UPDATES]),
+    "optimizer_v2": (["compat/targets/*_v2.py", "compat/targets/native_classes.py"],
                      [OPTIMIZER_V2]),
     "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py", "compat/targets/fit*.py"],
                     [UPDATE_STEP]),
