@@ -321,6 +321,7 @@ def main():
     parser.add_argument("--count", type=int, default=12, help="of mutants in each area (%(default)s)")
     parser.add_argument("--seed", default="1", help="another one takes other places (%(default)s)")
     parser.add_argument("--line", action="append", metavar="PATH:LINE", help="take all mutants of a line; repeatable")
+    parser.add_argument("--tests", action="append", help="files, such as 'test_copies.py', in place of those of AREAS")
     parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell (%(default)s)")
     parser.add_argument("--map", action="store_true", help="only find which test runs which line")
     parser.add_argument("--jobs", type=int, default=2)
@@ -336,7 +337,7 @@ def main():
     cells_of = {area: [cell for cell in AREAS[area][1] if cell[0] in (options.cell or cell)] for area in areas}
     patterns = collections.defaultdict(list)
     for name, tests in itertools.chain(*cells_of.values()):
-        patterns[name] += tests.split()
+        patterns[name] += options.tests or tests.split()
     cells = {name: Cell(name, options.environments, patterns[name]) for name in patterns}
     if options.map:
         return 0
