@@ -54,7 +54,8 @@ AREAS = {
     "arrays": (["compat/backends/on_numpy.py", "compat/targets/arrays.py"], [NUMPY]),
     "targets": (["compat/targets/[bcdh]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN]),
-    "state": (["compat/state/*.py", "api/*.py"], [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py")]),
+    "state": (["compat/state/*.py", "api/*.py"],
+              [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py")]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS)]),
     "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS)]),
@@ -237,12 +238,15 @@ class Cell:
     def tests_of(self, mutant, seconds):
         """Returns the tests that run a mutant, and their seconds: one of each function, then a second one of each, ...
 
-        One that runs on import is seen by the tests that run another line of its file, or by any other.
+        One that runs on import or once is seen by the tests that run another line of its file, or by any other.
         """
         lines = self.lines[mutant.path]
-        found = set().union(*(lines[line] for line in (mutant.lines or list(lines))))
+        found = set().union(*(lines[line] for line in mutant.lines or ()))
+        any_test = not found and bool(lines)
+        if any_test:
+            found = set().union(*lines.values())
         functions = collections.defaultdict(list)
-        for test in sorted(found if mutant.lines else self.seconds, key=self.seconds.get):
+        for test in sorted(self.seconds if any_test else found, key=self.seconds.get):
             functions[test.split("[")[0]].append(test)
         rounds = sorted((place, self.seconds[test], test) for tests in functions.values()
                         for place, test in enumerate(tests) if not place or test in found)
