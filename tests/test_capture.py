@@ -560,6 +560,22 @@ def test_a_monitored_session(way):
             assert session.should_stop()
 
 
+@quick("tf_train")
+def test_a_rule_that_counts_goes_by_its_own_count(way):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    for definition, expected in ((Adam(0.1), 2), (SGD(0.1), 7)):
+        with tf.Graph().as_default(), tf.Session() as session:
+            weights = tf.get_variable("w", initializer=tf.constant([1.0, 2.0]))
+            optimizer, step = definition.bind(way.module), tf.train.get_or_create_global_step()
+            train_op = optimizer.minimize(tf.reduce_sum(weights * weights))
+            session.run(tf.global_variables_initializer())
+            session.run([train_op, step.assign(7)])
+            session.run(train_op)
+            assert everstep.capture(optimizer, [weights], session=session).updates == expected
+
+
 class Rows(Adam):
     """A rule with a slot of one number for each row, and one of one number for each variable."""
 

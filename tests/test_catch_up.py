@@ -16,7 +16,7 @@ import harness
 import oracle
 from everstep.compat.engine import fast_forward
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
-from everstep.optimizers import SGD, Adam, RMSprop
+from everstep.optimizers import SGD, AdagradDecay, Adam, RMSprop
 from test_battery import define, definition_classes, golden, ids, takes_catch_up
 
 pytestmark = pytest.mark.shared
@@ -225,6 +225,28 @@ def test_long_gaps(definition_class, configuration):
     most = allowed(definition_class, configuration)
     assert variable <= most[0]
     assert slots <= most[1]
+
+
+def test_closed_forms_by_hand():
+    """Gradients 1 in updates 1 and 4 with momentum 0.5: those of updates 2 and 3 are taken by one sum."""
+    for nesterov, expected in ((False, -2.875), (True, -3.4375)):
+        table = np.zeros((2, 1))
+        rule = SGD(1.0, momentum=0.5, nesterov=nesterov, rate_in_velocity=True, sparse="catch_up")
+        optimizer = rule.bind(np)
+        assert rule.max_replay_steps == 0
+        for row in (0, 1, 1, 0):
+            optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [row]), table)])
+        assert table[0, 0] == expected
+
+
+def test_missed_decays_of_adagrad_by_hand():
+    """A row of gradients 4 and 1 in updates 1 and 4: its accumulator is 1 + 16, then 17 * 0.5^3 + 1."""
+    table = np.zeros((2, 1))
+    rule = AdagradDecay(0.5, decay_rate=0.5, decay_steps=1, initial_accumulator_value=1.0, sparse="rows")
+    optimizer = rule.bind(np)
+    for row, grad in ((0, 4.0), (1, 1.0), (1, 1.0), (0, 1.0)):
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.full((1, 1), grad), [row]), table)])
+    assert abs(table[0, 0] + 2 / np.sqrt(17.0) + 0.5 / np.sqrt(3.125)) < 1e-12
 
 
 def test_longer_than_the_history(monkeypatch):

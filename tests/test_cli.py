@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import everstep
+from everstep.cli import slot_patterns
 from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.targets import detect
 
@@ -152,3 +153,8 @@ def test_version_and_help():
     assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
     code, output, _ = run("--help")
     assert code == 0 and all(command in output for command in ("doctor", "list", "show"))
+
+
+def test_the_name_of_a_slot_may_have_an_equals_sign():
+    assert slot_patterns(["m={var}/a=b", "v={var}/v"]) == {"m": "{var}/a=b", "v": "{var}/v"}
+    assert slot_patterns([]) is None

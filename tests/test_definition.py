@@ -843,6 +843,25 @@ def test_the_dry_run_calls_nothing_of_the_user():
         assert everstep.accumulate(Adam(rate), 2).inner.learning_rate is rate
 
 
+def test_a_rule_that_cannot_run_on_small_arrays_is_not_run_inside_of_a_wrapper():
+    class Large(everstep.Definition):
+        dry_run = False
+        learning_rate = everstep.hyper(0.1)
+
+        def update(self, ops, grad, var, slots, hyper, t):
+            raise AssertionError("the dry run ran it")
+
+    for wrap in (
+        lambda inner: everstep.accumulate(inner, 2),
+        everstep.lookahead,
+        everstep.master_copies,
+        everstep.loss_scale,
+        lambda inner: everstep.clip(everstep.centralize(inner), norm=1.0),
+        lambda inner: everstep.partition({"table": inner}, default=SGD()),
+    ):
+        assert not wrap(Large()).dry_run
+
+
 def test_the_dry_run_is_short_and_not_repeated():
     calls = []
 

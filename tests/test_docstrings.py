@@ -3,6 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 import ast
 import inspect
+import math
+import re
 import sys
 import textwrap
 
@@ -10,6 +12,7 @@ import pytest
 
 import everstep
 from everstep.compat.targets.stepping import Stepping
+from everstep.errors import HyperValueError
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 8), reason="reads sources with inspect, once per modern cell")
 
@@ -76,3 +79,80 @@ def test_missing_sections_are_reported():
         return first + second
 
     assert missing("lacks", lacks, None) == ["Raises:", "Args:", "Returns:"]
+
+
+def documented_arguments():
+    """Yields (class, argument, default, what its docstring says of it) of each definition, wrapper and schedule."""
+    for _, value, owner in public_callables():
+        if owner is None and inspect.isclass(value) and hasattr(value, "declarations"):
+            section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.getdoc(value), re.MULTILINE | re.DOTALL)
+            entries = re.findall(r"^    (\w[\w, ]*): (.*?)(?=^    \w[\w, ]*: |\Z)", section.group(1) if section else "",
+                                 re.MULTILINE | re.DOTALL)
+            for names, words in entries:
+                for name in names.split(", "):
+                    yield value, name, inspect.signature(value).parameters[name].default, " ".join(words.split())
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def test_documented_defaults_are_those_of_the_code():
+    compared = 0
+    for owner, name, default, words in documented_arguments():
+        written = re.search(r"Default (.+?)(?=[.:;,]( |$)|$)", words)
+        if written:
+            assert eval(written.group(1).replace("^", "**"), {"e": math.e}) == default, (owner, name)
+            compared += 1
+        elif (owner.__name__, name) != ("Accumulate", "steps"):  # `everstep.accumulate` has no default for it
+            assert not is_number(default), (owner, name)
+    assert compared > 150
+
+
+# Numbers whose docstring tells no bound are at least 0, but for these: (lowest, highest).
+ABOVE_0 = "above 0"
+UNTOLD = {
+    "averaging_power": (None, None), "rate_power": (None, None), "nu_1": (None, None), "sign_decay": (None, None),
+    "initial": (None, None), "end": (None, None), "start": (None, None), "of": (None, None),
+    "AddSign.alpha": (None, None), "CosineDecay.alpha": (None, None), "CosineDecayRestarts.alpha": (None, None),
+    "CosineDecay.decay_steps": (ABOVE_0, None), "CosineDecayRestarts.decay_steps": (ABOVE_0, None),
+    "ExponentialDecay.decay_steps": (ABOVE_0, None), "PolynomialDecay.decay_steps": (ABOVE_0, None),
+    "Warmup.steps": (ABOVE_0, None), "DecoupledWeightDecay.base_rate": (ABOVE_0, None),
+    "AdaBelief.sma_threshold": (4, None), "Centralize.minimum_rank": (2, None),
+    "MovingAverage.start": (0, None), "StochasticWeightAveraging.start": (0, None),
+    "Ftrl.learning_rate": (0, None),  # "more than 0" is advice: as with stock, 0 is not refused
+}
+
+
+def documented_bounds(owner, name, words):
+    """Returns the lowest and the highest number allowed, or None for no bound."""
+    whole = "%s.%s" % (owner.__name__, name)
+    told = re.search(r"(at least (\d+))|([Mm]ore than 0)|\b(0 to 1)\b|(0 or less)", words)
+    if not told or whole in UNTOLD:
+        return UNTOLD.get(whole, UNTOLD.get(name, (0, None)))
+    least, number, positive, share, _ = told.groups()
+    return (int(number), None) if least else (ABOVE_0, 1 if "to 1" in words else None) if positive else (
+        (0, 1) if share else (None, 0))
+
+
+def test_documented_bounds_are_those_of_the_code():
+    compared = 0
+    for owner, name, default, words in documented_arguments():
+        if not is_number(default):
+            continue
+        lowest, highest = documented_bounds(owner, name, words)
+        near = 1 if isinstance(default, int) else 1e-6
+        inside = [-1.5 if lowest is None else 1e-20 if lowest == ABOVE_0 else lowest]
+        outside = [] if lowest is None else [0 if lowest == ABOVE_0 else lowest - near]
+        if highest is not None:
+            inside.append(highest)
+            outside.append(highest + near)
+        inner = [everstep.optimizers.SGD()] if "inner" in inspect.signature(owner).parameters else []
+        for value in inside:
+            owner(*inner, **{name: value})
+        for value in outside:
+            with pytest.raises(HyperValueError):
+                owner(*inner, **{name: value})
+                pytest.fail("%s(%s=%r) was accepted" % (owner.__name__, name, value))
+            compared += 1
+    assert compared > 150

@@ -759,6 +759,16 @@ def test_a_checkpoint_after_the_rate_became_a_schedule(tmp_path):
     assert np.array_equal(*results)
 
 
+def test_a_state_from_before_build_for_a_rate_that_became_a_schedule():
+    schedule, store = keras.optimizers.schedules.InverseTimeDecay(0.5, 1, 1.0), {}
+    SGD(schedule, momentum=0.5).bind(keras).save_own_variables(store)
+    weight, optimizer = keras.Variable([1.0, 2.0]), SGD(0.5, momentum=0.5).bind(keras)
+    optimizer.build([weight])
+    optimizer.learning_rate = schedule
+    optimizer.load_own_variables(store)  # knows it by the number of variables that were there before slots
+    assert int(optimizer.iterations) == 0
+
+
 # Sparse gradients on JAX and torch, which Keras's own layers do not make.
 
 

@@ -18,7 +18,7 @@ from packaging.version import Version
 import everstep
 from everstep.compat.targets import detect
 from everstep.errors import DefinitionError, EverstepError
-from everstep.optimizers import SGD, Adam
+from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
 from harness import DENSE, GraphRun, all_ways, arguments_of, share
 
 START = {"w": np.arange(6, dtype="float32").reshape(3, 2) + 1, "x": np.array([0.5, -1, 2, 4], "float32")}
@@ -661,3 +661,27 @@ def test_a_refused_setting_may_be_off(way):
         SGD(0.1).bind(way.module, **{name: 0.5})
     with pytest.raises(DefinitionError, match=name):
         setattr(optimizer, name, 0.5)
+
+
+# What an optimizer makes.
+
+
+def trainable_of(run):
+    """Returns the names of the optimizer's variables that the framework would train."""
+    if isinstance(run, GraphRun):
+        trained = set(map(id, run.variables.values()))
+        return [each.name for each in run.graph.get_collection("trainable_variables") if id(each) not in trained]
+    variables = run.optimizer.variables if hasattr(run.optimizer, "variables") else run.optimizer.weights
+    variables = list(variables() if callable(variables) else variables)
+    assert len(variables) > 4
+    return [each.name for each in variables if each.trainable]
+
+
+@pytest.mark.parametrize("way", [way for way in ways() if way.target != "get_updates"], ids=lambda way: way.name)
+def test_nothing_that_an_optimizer_makes_is_trained(way):
+    run = way.run(lambda: everstep.accumulate(ScheduleFreeAdamW(0.1), 2).bind(way.module), START, KINDS)
+    try:
+        run.step(GRADS)
+        assert trainable_of(run) == []
+    finally:
+        run.close()

@@ -83,12 +83,47 @@ def test_order_of_the_others(tableau, order):
     assert order - 0.2 < np.log2(errors[0] / errors[1]) < order + 0.6
 
 
-def test_tableaus_are_consistent():
-    for name, tableau in TABLEAUS.items():
-        assert abs(sum(tableau.weights) - 1) < 1e-15, name
-        assert tableau.error is None or abs(sum(tableau.error)) < 1e-15, name
-        nodes = [0.0] + [sum(row) for row in tableau.points]
-        assert abs(np.dot(tableau.weights, nodes) - 0.5) < 1e-15, name  # the condition for order 2
+NODES = {  # and the orders of the method and of the one inside it, with which its error is estimated
+    "heun": ([0, 1], 2, 1),
+    "midpoint": ([0, 1 / 2], 2, 1),
+    "ralston": ([0, 2 / 3], 2, 1),
+    "rk23": ([0, 1 / 2, 3 / 4, 1], 3, 2),  # Bogacki & Shampine 1989
+    "rk4": ([0, 1 / 2, 1 / 2, 1], 4, None),
+    "rk45": ([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1], 5, 4),  # Dormand & Prince 1980
+}
+EMBEDDED = {  # the weights of the method inside, in the papers
+    "rk23": [7 / 24, 1 / 4, 1 / 3, 1 / 8],
+    "rk45": [5179 / 57600, 0, 7571 / 16695, 393 / 640, -92097 / 339200, 187 / 2100, 1 / 40],
+}
+
+
+def order_conditions(matrix, nodes):
+    """Yields (order, sums that the weights multiply, value): Butcher's conditions up to order 4."""
+    inner = matrix.dot(nodes)
+    yield 1, np.ones(len(nodes)), 1
+    yield 2, nodes, 1 / 2
+    yield 3, nodes**2, 1 / 3
+    yield 3, inner, 1 / 6
+    yield 4, nodes**3, 1 / 4
+    yield 4, nodes * inner, 1 / 8
+    yield 4, matrix.dot(nodes**2), 1 / 12
+    yield 4, matrix.dot(inner), 1 / 24
+
+
+def test_tableaus_are_those_of_the_papers():
+    assert sorted(TABLEAUS) == sorted(NODES)
+    for name, (nodes, order, inside) in NODES.items():
+        tableau, size = TABLEAUS[name], len(nodes)
+        matrix = np.array([[0.0] * size] + [list(row) + [0.0] * (size - len(row)) for row in tableau.points])
+        assert np.abs(matrix.sum(axis=1) - nodes).max() < 1e-14, name
+        for least, sums, value in order_conditions(matrix, np.array(nodes, float)):
+            if least <= order:
+                assert abs(np.dot(tableau.weights, sums) - value) < 1e-14, (name, least)
+            if inside and least <= inside:
+                assert abs(np.dot(tableau.error, sums)) < 1e-14, (name, least)
+        assert tableau.order == (inside and inside + 1), name
+        if name in EMBEDDED:
+            assert np.abs(np.subtract(tableau.weights, EMBEDDED[name]) - tableau.error).max() < 1e-14, name
 
 
 # A table whose touched rows change from stage to stage, and an inner rule with slots.

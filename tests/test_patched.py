@@ -11,7 +11,7 @@ import everstep
 import harness
 from everstep.compat.targets.detect import find
 from everstep.errors import DefinitionError, TargetError
-from everstep.optimizers import Adam, DiffGrad, Lion
+from everstep.optimizers import SGD, Adam, DiffGrad, Lion
 
 WAYS = [way for way in harness.quickest() if way.stock is not None]
 pytestmark = pytest.mark.skipif(not WAYS, reason="needs stock optimizers")
@@ -89,6 +89,17 @@ def test_positions_and_names_of_stock_become_ours(way):
     rule = optimizer.definition
     assert (rule.learning_rate, rule.beta_1, rule.beta_2) == (0.1, 0.8, 0.9)
     assert rule.epsilon == Adam().epsilon  # not given, so the definition's own
+
+
+@SEVERAL
+def test_arguments_that_the_rule_lacks(way):
+    """Stock's own defaults may be given; what the base class does beside the rule is passed on to it."""
+    stock = stock_class(way)
+    with everstep.patched(way.module, **{names(way)[0]: SGD}):
+        assert stock(0.1, 0.9, 0.999).definition == SGD(0.1)
+        if way.target in ("optimizer_v2", "update_step", "keras3"):
+            assert stock(0.1, clipnorm=0.5).clipnorm == 0.5
+            assert getattr(stock(0.1, clipnorm=None), "clipnorm", None) is None
 
 
 @SEVERAL

@@ -8,6 +8,7 @@ from __future__ import absolute_import, division, print_function
 
 import math
 import zlib
+from collections import OrderedDict
 from fractions import Fraction
 
 import numpy as np
@@ -139,6 +140,33 @@ def by_hand():
     yield everstep.Warmup(0.5, 4, start=0.25), {0: 0.25, 2: 0.375}
     yield everstep.Warmup(everstep.InverseTimeDecay(1.0, rate=1.0), 4, shift=True), {2: 0.5, 4: 1, 5: 0.5, 7: 0.25}
     yield everstep.Warmup(everstep.InverseTimeDecay(1.0, rate=1.0), 4), {2: 0.5, 4: 0.2}
+    # Settings together, before, at and after each boundary.
+    yield everstep.InverseTimeDecay(0.25), {0: 0.25, 9: 0.25}
+    yield everstep.ExponentialDecay(0.8, 3, 0.25, staircase=True), {2: 0.8, 3: 0.2, 5: 0.2, 6: 0.05}
+    yield everstep.PolynomialDecay(0.5, 4, 0.1, power=2), {0: 0.5, 1: 0.325, 3: 0.125, 4: 0.1, 5: 0.1}
+    yield everstep.PolynomialDecay(0.1, 4, 0.5), {0: 0.1, 3: 0.4, 4: 0.5, 5: 0.5}
+    again = {0: 1, 5: 0.4, 9: 0.208, 10: 0.2, 11: 0.362, 15: 0.25, 19: 0.202, 20: 0.2, 21: 0.272}
+    yield everstep.PolynomialDecay(1.0, 10, 0.2, power=2, cycle=True), again
+    yield everstep.PiecewiseConstantDecay((), (0.25,)), {0: 0.25, 9: 0.25}
+    yield everstep.CosineDecay(1.0, 9), {3: 0.75, 6: 0.25}
+    yield everstep.CosineDecay(0.5, 6, alpha=0.2), {0: 0.5, 2: 0.4, 4: 0.2, 5: 0.1267949192, 6: 0.1, 7: 0.1}
+    warmed = {0: 0.2, 1: 0.4, 3: 0.8, 4: 1, 9: 0.55, 13: 0.1220245677, 14: 0.1, 15: 0.1}
+    yield everstep.CosineDecay(0.2, 10, alpha=0.1, warmup_target=1.0, warmup_steps=4), warmed
+    yield everstep.CosineDecay(0.2, 10, warmup_target=1.0), {0: 1, 5: 0.5, 10: 0}  # without steps
+    yield everstep.CosineDecay(1.0, 10, warmup_steps=4), {0: 1, 5: 0.5, 10: 0}  # without a target
+    yield everstep.CosineDecayRestarts(1.0, 6), {1: 0.9330127019, 4: 0.25, 5: 0.0669872981, 6: 1, 7: 0.9330127019}
+    # Cosine n of three times the length of the one before starts at (3^n - 1) / 2.
+    triple = {(3**n - 1) // 2: 1 for n in range(13)}
+    triple.update({(3**n - 1) // 2 + 3 ** (n - 1): 0.75 for n in range(1, 13)})
+    triple.update({(3**n - 1) // 2 - 1: math.sin(math.pi / 2 / 3 ** (n - 1)) ** 2 for n in range(2, 8)})
+    yield everstep.CosineDecayRestarts(1.0, 1, 3.0), triple
+    lower = {0: 1, 9: 0.2195773934, 10: 0.6, 20: 0.4, 29: 0.2024623319, 30: 0.4, 50: 0.3, 70: 0.3}
+    yield everstep.CosineDecayRestarts(1.0, 10, 2.0, peak=0.5, alpha=0.2), lower
+    yield everstep.CosineDecayRestarts(1.0, 10, 2.0, done=15), {0: 0.8535533906, 5: 0.5, 14: 0.0061558297, 15: 1}
+    yield everstep.CosineDecayRestarts(1.0, 4, 1.5), {3: 0.1464466094, 4: 1, 7: 0.5, 9: 0.0669872981, 10: 1, 19: 1}
+    first = everstep.ExponentialDecay(1.0, 2, 0.25)
+    yield everstep.Warmup(first, 4, start=0.2), {0: 0.2, 1: 0.4, 3: 0.8, 4: 0.0625, 6: 0.015625}
+    yield everstep.Warmup(first, 4, start=0.2, shift=True), {0: 0.2, 1: 0.4, 3: 0.8, 4: 1, 5: 0.5, 6: 0.25}
 
 
 SCHEDULES = list(by_hand())
@@ -153,6 +181,44 @@ def test_schedules_called_give_the_numbers_by_hand():
         each for each in vars(everstep).values()
         if isinstance(each, type) and issubclass(each, everstep.Schedule) and each is not everstep.Schedule
     }
+
+
+def of_keras(holder, ours):
+    """Returns Keras's schedule of the same maths, or None if Keras has none."""
+    stock = getattr(holder, type(ours).__name__, None)
+    given = OrderedDict((name, getattr(ours, name)) for name in type(ours).declarations)
+    if stock is None or given.get("boundaries") == () or given.get("done") or given.get("multiplier", 1) != 1:
+        return None  # Keras rounds the number of cosines of growing length down, at their first update too
+    if isinstance(ours, everstep.InverseTimeDecay):
+        return stock(ours.initial, 1, ours.rate)
+    if isinstance(ours, everstep.PiecewiseConstantDecay):
+        return stock(list(ours.boundaries), list(ours.values))
+    if isinstance(ours, everstep.CosineDecayRestarts):
+        return stock(ours.initial, ours.decay_steps, 1.0, ours.peak, ours.alpha)
+    warmup = {name: given.pop(name) for name in ("warmup_target", "warmup_steps") if name in given}
+    try:
+        return stock(*given.values(), **(warmup if warmup.get("warmup_target") else {}))
+    except TypeError:  # no warmup before TensorFlow 2.13
+        return None
+
+
+# Not on JAX, which compiles the conditions of Keras's schedules at each call.
+KERAS = [way for way in harness.one_of_each_target(
+    [way for way in WAYS if way.target != "arrays" and way.name.endswith("eager") and "jax" not in way.name]
+) if hasattr(way.stock, "schedules")]
+
+
+@pytest.mark.shared(False)
+@pytest.mark.parametrize("way", KERAS, ids=ids)
+def test_the_numbers_by_hand_are_those_of_keras(way):
+    compared = set()
+    for ours, values in SCHEDULES:
+        stock = of_keras(way.stock.schedules, ours)
+        for updates, value in values.items() if stock else ():
+            if updates < 1000:
+                assert abs(float(stock(updates)) - value) <= 2e-6, (ours, updates)
+                compared.add(type(ours).__name__)
+    assert len(compared) >= 5
 
 
 def of_each_way(cases, each_of):

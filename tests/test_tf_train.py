@@ -1088,23 +1088,25 @@ def eager_checkpoint():
         for number in steps:
             optimizer.apply_gradients([(tf.constant(GRADS[number]), weights)])
 
-    def build():
-        optimizer, weights = everstep.accumulate(Adam(0.1), 3).bind(v1.train), eager_variable()
+    def build(definition):
+        optimizer, weights = definition.bind(v1.train), eager_variable()
         return optimizer, weights, CHECKPOINT(optimizer=optimizer, weights=weights)
 
     folder = tempfile.mkdtemp()
     try:
-        optimizer, weights, checkpoint = build()
-        step(optimizer, weights, range(10))
-        path = checkpoint.save(os.path.join(folder, "model"))
-        step(optimizer, weights, range(10, 20))
-        for steps_before in (range(0), range(1)):
-            again, other, checkpoint = build()
-            step(again, other, steps_before)
-            status = checkpoint.restore(path)
-            step(again, other, range(10, 20))
-            status.assert_consumed()
-            np.testing.assert_array_equal(other.numpy(), weights.numpy())
+        # The second one has a slot of one number for each row.
+        for definition in (everstep.accumulate(Adam(0.1), 3), AdagradDecay(0.1, decay_steps=4)):
+            optimizer, weights, checkpoint = build(definition)
+            step(optimizer, weights, range(10))
+            path = checkpoint.save(os.path.join(folder, "model"))
+            step(optimizer, weights, range(10, 20))
+            for steps_before in (range(0), range(1)):
+                again, other, checkpoint = build(definition)
+                step(again, other, steps_before)
+                status = checkpoint.restore(path)
+                step(again, other, range(10, 20))
+                status.assert_consumed()
+                np.testing.assert_array_equal(other.numpy(), weights.numpy())
     finally:
         shutil.rmtree(folder)
 

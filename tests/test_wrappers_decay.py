@@ -3,6 +3,7 @@
 from __future__ import absolute_import, division, print_function
 
 import json
+import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -268,6 +269,23 @@ def test_long_gaps_of_l1():
     assert abs(actual[1, 1] - expected[1, 1]) <= 1e-9 and -2 < expected[1, 1] < -0.5
 
 
+class Plain(everstep.Definition):
+    learning_rate = everstep.hyper(0.5)
+    max_replay_steps = 0
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad, {}
+
+
+def test_missed_decay_of_a_rule_without_a_closed_form():
+    table = np.ones((2, 1))
+    optimizer = everstep.decoupled_weight_decay(Plain(sparse="catch_up"), 0.25).bind(np)
+    for row in (0, 1, 1, 1, 0):
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [row]), table)])
+    # Each update multiplies by 1 - 0.5 * 0.25; a gradient subtracts 0.5.
+    assert abs(table[0, 0] - ((0.875 - 0.5) * 0.875**4 - 0.5)) <= 1e-12
+
+
 def test_a_table_that_does_not_decay_costs_its_rows():
     table = np.ones((100, 1))
     optimizer = everstep.decoupled_weight_decay(SGD(1.0), 0.5, exclude=lambda variable: True).bind(np)
@@ -374,6 +392,17 @@ class NoRate(everstep.Definition):
 def test_bad_input(make, error, needle):
     with pytest.raises(error, match=needle):
         make()
+
+
+def test_a_dictionary_without_an_order():
+    """The first rule that selects a variable counts. On Python 2.7, two entries of a dictionary have no first one."""
+    everstep.learning_rate_multipliers(SGD(), {"a": 1.0})
+    everstep.learning_rate_multipliers(SGD(), OrderedDict([("a", 1.0), ("b", 0.5)]))
+    if sys.version_info >= (3, 6):
+        assert everstep.learning_rate_multipliers(SGD(), {"b": 1.0, "a": 0.5}).factors == (("b", 1.0), ("a", 0.5))
+    else:
+        with pytest.raises(HyperTypeError, match="a dictionary has no order"):
+            everstep.learning_rate_multipliers(SGD(), {"b": 1.0, "a": 0.5})
 
 
 # Schedules
