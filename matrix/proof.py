@@ -155,11 +155,11 @@ def page(shown):
         len(shown), len(table), len(green), *(sum(each[key] or 0 for each in shown.values())
                                               for key in ("passed", "failed", "skipped")),
         sum(each["seconds"] for each in shown.values()) / 3600.0)
-    yield from _table(COLUMNS, 4, [_row(name, shown.get(name)) for name in table])
+    yield from _table(COLUMNS, range(4, 8), [_row(name, shown.get(name)) for name in table])
     clients = [(name, row) for name in table if name in shown for row in shown[name].get("clients", ())]
     if clients:
         yield CLIENTS
-        yield from _table(CLIENT_COLUMNS, 3, [
+        yield from _table(CLIENT_COLUMNS, range(3, 8), [
             tuple(str(row.get(key, "")) for key in ("client", "versions", "trained", "steps", "losses", "own_losses",
                                                     "weights", "own_weights", "saved")) for _, row in clients])
     reasons = {}
@@ -186,15 +186,16 @@ def _row(name, values):
     return (name, versions, values["when"], values["commit"][:9], *counts, "%.1f" % (values["seconds"] / 60.0))
 
 
-def _table(columns, first_number, rows):
+def _table(columns, numbers, rows):
+    """Yields the lines of a table. `numbers` are the places of the columns that are aligned to the right."""
     rows = [columns, *rows]
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     for number, row in enumerate(rows):
-        aligned = (text.rjust(width) if place >= first_number and number else text.ljust(width)
+        aligned = (text.rjust(width) if place in numbers and number else text.ljust(width)
                    for place, (text, width) in enumerate(zip(row, widths)))
         yield "| %s |" % " | ".join(aligned)
         if not number:
-            yield "|%s|" % "|".join("-" * (width + 1) + (":" if place >= first_number else "-")
+            yield "|%s|" % "|".join("-" * (width + 1) + (":" if place in numbers else "-")
                                     for place, width in enumerate(widths))
 
 

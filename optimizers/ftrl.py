@@ -45,7 +45,7 @@ class Ftrl(Definition):
 
     family = "Adagrad"
     kernel = kernel("ftrl")
-    learning_rate = hyper(1e-3, minimum=0)
+    learning_rate = hyper(1e-3, minimum=1e-30)  # it divides
     learning_rate_power = hyper(-0.5, maximum=0)
     initial_accumulator_value = option(0.1, minimum=0)
     l1 = hyper(0.0, minimum=0)

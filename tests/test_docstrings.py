@@ -120,7 +120,6 @@ UNTOLD = {
     "Warmup.steps": (ABOVE_0, None), "DecoupledWeightDecay.base_rate": (ABOVE_0, None),
     "AdaBelief.sma_threshold": (4, None), "Centralize.minimum_rank": (2, None),
     "MovingAverage.start": (0, None), "StochasticWeightAveraging.start": (0, None),
-    "Ftrl.learning_rate": (0, None),  # "more than 0" is advice: as with stock, 0 is not refused
 }
 
 

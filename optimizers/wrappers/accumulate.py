@@ -36,7 +36,7 @@ class Accumulate(Wrapper):
     Args:
         inner: The definition that updates.
         steps: Number of steps per update, at least 1, or an everstep schedule over updates. The update comes at the
-            first step at which the window holds at least that many.
+            first step at which the window holds at least that many. Default 1.
         reduction: "mean" or "sum" of the gradients. Default "mean".
 
     >>> import numpy, everstep

@@ -21,9 +21,9 @@ class GradientNoise(Wrapper):
     An element's noise is a function of integers: `seed`, the variable's name, t, and the element's row and place in it.
     It is therefore equal on every API up to rounding, a resumed run continues with the same noise if the names are the
     same (Keras 3 leaves out the model's name in a model that it loads), and the parts of a partitioned variable get the
-    noise of the whole. It repeats after 23159^3 = 1.2e13 updates. The function is a
-    Feistel network of six rounds on two numbers modulo 23159, with the cube as round function. The Box-Muller method
-    makes its result normal, within 4.7 standard deviations.
+    noise of the whole. It repeats after 23159^3 = 1.2e13 updates. The function is a Feistel network of six rounds on
+    two numbers modulo 23159, with the cube as round function. The Box-Muller method makes its result normal, within 4.7
+    standard deviations.
 
     For a sparse gradient, "exact" adds noise to all rows, as for a dense gradient, and "rows" to those present.
     "catch_up" is refused, because rows would miss noise.
