@@ -119,7 +119,9 @@ class KerasBackend(Backend):
         return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway
 
     def device(self, variable):
-        return str(self.read(variable).device)
+        native = self.read(variable)
+        devices = getattr(native, "devices", None)  # of JAX, whose arrays have no `device` before 0.4.31
+        return str(sorted(map(str, devices()))) if devices else str(native.device)
 
     def concat_flat(self, values):
         if self.name != "torch":
