@@ -663,11 +663,13 @@ def test_paths_of_variables():
     assert [each.path for each in optimizer.variables] == ["Accumulate/" + name for name in expected]
     named = SGD(schedule(), 0.9).bind(keras, name="mine", use_ema=True, gradient_accumulation_steps=2)
     trained(named, layer.trainable_variables)
-    natives = [each + "_average" for each in ("kernel", "bias")]
-    natives += [each + "_gradient_accumulator" for each in ("kernel", "bias")]
-    natives = natives[::2] + natives[1::2] if OLD else natives
-    expected = ["layer_" + name for name in natives + ["kernel_velocity", "bias_velocity"]]
-    assert [each.path for each in named.variables] == ["mine/" + name for name in ["iteration", "momentum"] + expected]
+    stock = STOCK.SGD(name="mine", use_ema=True, gradient_accumulation_steps=2)
+    trained(stock, layer.trainable_variables)
+    endings = ("_average", "_gradient_accumulator")  # Keras 3.0 and 3.5 have another order than 3.15
+    natives = [each.path for each in stock.variables if each.path.endswith(endings)]
+    expected = ["mine/iteration", "mine/momentum"] + natives
+    expected += ["mine/layer_kernel_velocity", "mine/layer_bias_velocity"]
+    assert len(natives) == 4 and [each.path for each in named.variables] == expected
 
 
 class Follower(everstep.Definition):
