@@ -180,7 +180,7 @@ def summed(slices):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target == "keras3"], ids=ids)
 @pytest.mark.parametrize("native", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.2}], ids=str)
-@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow takes equal rows:UserWarning")  # none here
+@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow applies equal rows:UserWarning")  # none here
 def test_stock_accumulation_with_clipping_is_migrated(way, native):
     """SGD's rule does not use t, which counts calls in Keras 3.0."""
     stock = way.stock.SGD(0.5, momentum=0.9, gradient_accumulation_steps=4, **native)
