@@ -467,7 +467,7 @@ def test_bert_warmup():
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("update_step", "keras3")], ids=ids)
-@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow takes equal rows:UserWarning")  # none here
+@pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow applies equal rows:UserWarning")  # none here
 def test_equals_the_restarts_of_keras(way):
     stock = way.stock.schedules.CosineDecayRestarts(0.1, 7, t_mul=1.5, m_mul=0.9, alpha=0.1)
     ours = everstep.CosineDecayRestarts(0.1, 7.0, 1.5, 0.9, 0.1)
