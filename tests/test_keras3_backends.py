@@ -766,7 +766,7 @@ def test_a_state_from_before_build_for_a_rate_that_became_a_schedule():
     optimizer.build([weight])
     optimizer.learning_rate = schedule
     optimizer.load_own_variables(store)  # knows it by the number of variables that were there before slots
-    assert int(optimizer.iterations) == 0
+    assert int(keras.ops.convert_to_numpy(optimizer.iterations)) == 0
 
 
 # Sparse gradients on JAX and torch, which Keras's own layers do not make.
