@@ -22,8 +22,12 @@ try:
 except ImportError:  # Keras 3 on JAX or torch
     tensorflow = None
 
-pytestmark = [pytest.mark.filterwarnings("ignore:The dtype policy mixed_float16 may run slowly"),
-              pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")]
+pytestmark = [
+    # Of torch.compile, which uses its own deprecated functions.
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
+    pytest.mark.filterwarnings("ignore:The dtype policy mixed_float16 may run slowly"),
+    pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file"),
+]
 RANDOM = np.random.RandomState(0)
 # Small, so that no gradient times the first loss scale, 2 ** 15, overflows in float16 and skips its step.
 INPUTS, OUTPUTS = RANDOM.randn(12, 3).astype("float32") / 4, RANDOM.randn(12, 2).astype("float32") / 4
@@ -47,6 +51,10 @@ def kerases():
             modes = [mode for mode, given in MODES.items() if mode != "plain" and set(given).issubset(taken)]
             # TF 2.11 cannot save its own LossScaleOptimizerV3.
             unsaved = target == "update_step" and tensorflow.__version__.startswith("2.11.")
+            if keras.backend.backend() == "torch":
+                modes.remove("steps_per_execution")  # Keras refuses it there
+                if not harness.FULL:
+                    modes.remove("jit_compile")  # 30 s; test_keras3_backends.py has a quick test of torch.compile
             if not hasattr(getattr(keras, "mixed_precision", None), "set_global_policy") or unsaved:
                 modes.remove("mixed_float16")
             saving = getattr(keras, "saving", None)

@@ -434,6 +434,35 @@ def test_a_gradient_kept_as_a_slot_is_a_copy():
         assert (optimizer.get_slot(variable, "previous_grad").value == 2).all()
 
 
+@on_torch
+def test_torch_compile_leaves_the_step_out():
+    """It would trace the engine anew for each shape of a variable, for half a minute, and then give up."""
+    import torch._dynamo
+
+    def run(compiler):
+        variables = [keras.Variable(np.full(shape, 0.5, "float32")) for shape in ((3, 2), (4,), (), (2, 2, 2), (5,))]
+        optimizer = Adam(0.1).bind(keras)
+        optimizer.build(variables)
+
+        def step(scale):
+            grads = [torch.sin(variable.value) * scale for variable in variables]
+            optimizer.apply([grad.detach() for grad in grads], variables)
+            return scale * 2
+
+        step = compiler(step)
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        scales = [float(step(torch.tensor(scale))) for scale in (1.0, 2.0, 3.0)]
+        return scales, [keras.ops.convert_to_numpy(variable) for variable in variables]
+
+    compiled = run(lambda step: torch.compile(step, backend="eager"))
+    assert 1 <= torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 3  # before, between and after
+    expected = run(lambda step: step)
+    assert compiled[0] == expected[0] == [2.0, 4.0, 6.0]
+    for one, other in zip(compiled[1], expected[1]):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 # Backends with dense gradients only.
 
 

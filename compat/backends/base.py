@@ -312,6 +312,10 @@ class Backend(object):
         """Returns the scope that a step runs in."""
         return self.after(())
 
+    def uncompiled(self, function):
+        """Returns the function that does the same outside of a compiler that would trace its Python."""
+        return function
+
     def at(self, variable):
         """Returns a scope on the variable's device."""
         return self.after(())

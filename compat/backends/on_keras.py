@@ -1,6 +1,8 @@
 """The backend for Keras 3 on JAX or torch."""
 from __future__ import absolute_import, division, print_function
 
+import sys
+
 import numpy as np
 
 from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
@@ -114,6 +116,14 @@ class KerasBackend(Backend):
         import torch  # otherwise torch records the step for backpropagation
 
         return torch.no_grad()
+
+    def uncompiled(self, function):
+        if "torch._dynamo" not in sys.modules:  # the compiler of torch; importing it takes a second
+            return function
+        import torch
+
+        # It would trace the engine anew for each shape of a variable, and then give up.
+        return torch.compiler.disable(function)
 
     def lowers(self, strategy):
         return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway

@@ -268,6 +268,9 @@ class Keras3Target(NewStyleTarget):
 
     def apply(self, grads, trainable_variables=None):
         """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
+        self.backend.uncompiled(self._checked_apply)(grads, trainable_variables)
+
+    def _checked_apply(self, grads, trainable_variables):
         grads = [self.backend.dense(grad) for grad in as_list(grads, GradientError, "apply takes a list of gradients")]
         if not grads:  # a model with nothing to train
             return
