@@ -140,6 +140,38 @@ def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
         assert plan["dense"].strategy == "compiled" or "not compiled" in plan["dense"].why, plan
 
 
+class ByRow(everstep.Definition):
+    """A row's change depends on its number, which no flattened variable has."""
+
+    learning_rate = everstep.hyper(0.5)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * (grad + ops.cast(hyper.row_number, grad.dtype)), {}
+
+
+@pytest.mark.parametrize(
+    "definition, expected",
+    [(everstep.optimizers.AdaBelief(0.1), "flattened"), (ByRow(), "plain")], ids=["AdaBelief", "ByRow"],
+)
+@pytest.mark.parametrize("way", WAYS + TORCH, ids=name_of)
+def test_many_variables_of_one_shape(way, definition, expected):
+    shapes = {"bias%d" % number: (3,) for number in range(lowering.FEW)}
+    kinds = dict.fromkeys(shapes, harness.DENSE)
+    start, batches = battery.start_values("float32", shapes), battery.make_batches("float32", 2, shapes, kinds)
+    ends, plans = [], []
+    for lowered in (dict(FORBIDDEN, flattened=True), FORBIDDEN):
+        trained = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)  # noqa: B023  # run now
+        try:
+            for batch in batches:
+                trained.step(batch)
+            ends.append(trained.weights())
+            plans.append({each.strategy for each in trained.optimizer.everstep_plan()})
+        finally:
+            trained.close()
+    assert plans == [{expected}, {"plain"}]
+    assert apart(*ends) <= 2e-6
+
+
 @needs_tensorflow
 def test_in_place_updates_with_an_average_of_the_weights():
     """moving_average uses the inner change twice: for the variable, and for the average of its new value."""

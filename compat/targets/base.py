@@ -98,7 +98,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         copied_variable(variable, memo): returns the variable that a deep copy trains.
         exclusions(same_variables): returns what tells a copy which variables have no weight decay, or None.
         exclude(exclusions): takes it over.
-        state_to_copy(): returns counters, scalars and slots as arrays, or None.
+        state_to_copy(): returns the counters, scalars and slots that there are, as arrays; or None.
         keep_state(state): keeps a state, or None, for the variables of the first step.
         take_carried(variables): gives variables the state that was kept.
 

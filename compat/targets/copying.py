@@ -105,23 +105,29 @@ class Copying(Hypers):
         return [each.variable for each in sorted(self._rules.values(), key=lambda known: known.record.index)]
 
     def state_to_copy(self):
-        """Returns ({name: array} of counters and scalars, [(shape, {slot: array})]), or None before the first step.
+        """Returns ({name: array} of counters and scalars, [(shape, {slot: array})]).
+
+        Before the first step it returns the state that was kept for it, or the counters, which may be set by then, and
+        None for the slots; None if there are no counters either, or in a graph.
 
         Raises:
-            UnsupportedError: the variables live in a graph.
+            UnsupportedError: the slots live in a graph.
         """
-        variables = self.trained()
-        if not variables:
+        variables, own = self.trained(), self.own_variables()
+        if not variables and (self._carried is not None or not own):
             return self._carried
-        with self.backend.inside([self.unwrap(variable) for variable in variables]):
-            if not self.backend.eager:
-                raise UnsupportedError(
-                    "{} has slots in a graph, which cannot be copied (nor can a stock optimizer's). Bind the "
-                    "definition again, and move the state with everstep.capture and everstep.restore".format(
-                        type(self).__name__
-                    )
-                )
-        shared = {name: self._array(variable) for name, variable in self.own_variables().items()}
+        with self.backend.inside([self.unwrap(variable) for variable in variables or own.values()]):
+            is_eager = self.backend.eager
+        if not is_eager and not variables:
+            return None
+        if not is_eager:
+            raise UnsupportedError(
+                "{} has slots in a graph, which cannot be copied (nor can a stock optimizer's). Bind the definition "
+                "again, and move the state with everstep.capture and everstep.restore".format(type(self).__name__)
+            )
+        shared = {name: self._array(variable) for name, variable in own.items()}
+        if not variables:
+            return shared, None
         slots = []
         for variable in variables:
             arrays = OrderedDict()
@@ -137,7 +143,7 @@ class Copying(Hypers):
 
     def keep_state(self, state):
         """Keeps a state, or None, for the variables of the first step. Counters that exist get their values now."""
-        self.__dict__["_carried"] = state
+        self.__dict__["_carried"] = state if state and state[1] is not None else None
         if state is None or not self.backend.eager:
             return
         getattr(self, "iterations", None)  # an OptimizerV2 creates it at the first read

@@ -336,13 +336,13 @@ class NewStyleTarget(SinceV2Target):
         return record.index not in self._undecayed and self._use_weight_decay(searched(record.native))
 
     def state_to_copy(self):
-        if self._waiting is not None or not self._is_built():
-            return self._waiting
-        return [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
+        """Returns (the values of all variables there are, those that wait for the first step or None)."""
+        values = [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
+        return values, values if self._waiting is None and self._is_built() else self._waiting
 
     def keep_state(self, state):
-        self.__dict__["_waiting"] = state
-        for variable, value in zip(self._variables, state or ()):  # the counters and hypers, which come first
+        values, self.__dict__["_waiting"] = state or ((), None)
+        for variable, value in zip(self._variables, values):  # the counters and hypers, which come first
             variable.assign(self.backend.cast(self.backend.tensor(value), self.backend.dtype(self.unwrap(variable))))
 
     def take_carried(self, variables):
