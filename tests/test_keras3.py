@@ -185,6 +185,26 @@ def test_native_keywords_as_stock(rule, native):
     assert difference(*results) <= BOUND
 
 
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="other backends have no sparse gradients")
+@pytest.mark.parametrize("native", NATIVE[:3], ids=lambda native: "-".join(sorted(native)))
+def test_repeated_rows_are_clipped_as_their_sum(native):
+    """As in a dense gradient. The base class would clip them one by one."""
+    import tensorflow as tf
+
+    rows, values = [1, 3, 1], np.float32([[0.5, 0.2], [0.1, 0.3], [0.5, -0.1]])
+    dense = np.zeros((4, 2), "float32")
+    np.add.at(dense, rows, values)
+    results = []
+    for grad in (tf.IndexedSlices(tf.constant(values), tf.constant(rows), tf.constant([4, 2])), tf.constant(dense)):
+        weights = [keras.Variable(np.ones((4, 2), "float32"))]
+        optimizer = SGD(0.5).bind(keras, **native)
+        optimizer.apply([grad], weights)
+        results.append(arrays(weights))
+    plain = np.abs(np.ones((4, 2)) - results[0][0]).max()
+    assert 0 < plain < 0.49, "nothing was clipped"
+    assert difference(*results) <= BOUND
+
+
 @pytest.mark.parametrize("native", [NATIVE[2], NATIVE[4], NATIVE[-1]], ids=lambda native: "-".join(sorted(native)))
 def test_native_keywords_in_fit_as_stock(native):
     results = []
