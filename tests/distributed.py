@@ -133,6 +133,8 @@ def replicas(kinds):
         "central": lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0"),
     }
     differences = {}
+    if "mirrored" in kinds:
+        differences["replicas not waited for"] = 2 - waited_for(tf, strategies["mirrored"]())
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
             single = Model(tf, module, definition).train(range(STEPS))
@@ -143,6 +145,22 @@ def replicas(kinds):
                 both = Model(tf, module, definition, strategies["mirrored"](), is_eager=True).train(range(STEPS))
                 differences[target + " mirrored, eager Adam"] = largest_difference(both.values(), single.values())
     return differences
+
+
+def waited_for(tf, strategy):
+    """Returns how many of the operations of replicas run before what the backend puts after them."""
+    backend, found = everstep.optimizers.SGD().bind(tf.compat.v1.train).backend, []
+    run = getattr(strategy, "run", None) or strategy.experimental_run_v2
+
+    @tf.function
+    def function():
+        parts = run(lambda: tf.random.uniform([]))
+        with backend.after([parts]):
+            found.extend(tf.compat.v1.no_op().control_inputs)
+
+    with strategy.scope():
+        function.get_concrete_function()
+    return len(found)
 
 
 def resumed():

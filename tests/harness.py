@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import inspect
+import logging
 import os
 import shutil
 import sys
@@ -521,6 +522,18 @@ def one_of_each_target(ways, turn=TURN):
             targets_here.append(way.target)
     grouped = [[way for way in ways if way.target == target] for target in targets_here]
     return [group[turn % len(group)] for group in grouped]
+
+
+@contextlib.contextmanager
+def tensorflow_log():
+    """Yields a list of what TensorFlow's Python code logs in the block."""
+    said, handler = [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("tensorflow").addHandler(handler)
+    try:
+        yield said
+    finally:
+        logging.getLogger("tensorflow").removeHandler(handler)
 
 
 def share(cases, each_of, turn=TURN):

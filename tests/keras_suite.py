@@ -10,7 +10,6 @@ from __future__ import absolute_import, division, print_function
 import copy
 import importlib
 import json
-import logging
 import pickle
 import sys
 import warnings
@@ -518,19 +517,14 @@ class Keras2Tests(object):
     def test_autograph_leaves_the_engine_alone(self):
         """Autograph renames what it rewrites to tf__something. It must rewrite the user's function alone."""
         self.needs_eager()
-        said, handler = [], logging.Handler()
-        handler.emit = lambda record: said.append(record.getMessage())
         weight, optimizer = self.api.variable([1.0]), FrameSpy().bind(self.api.module)
         grad = self.api.tensor([1.0])
 
         def step():
             optimizer.apply_gradients([(grad, weight)])
 
-        logging.getLogger("tensorflow").addHandler(handler)
-        try:
+        with harness.tensorflow_log() as said:
             self.api.tf.function(step)()
-        finally:
-            logging.getLogger("tensorflow").removeHandler(handler)
         assert [name for name in FrameSpy.seen[-1] if name.startswith("tf__")] == ["tf__step"]
         assert not said
 

@@ -38,10 +38,15 @@ NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py")
 GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
-OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py")
-UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_verbs.py")
-KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_verbs.py")
-BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py"
+EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
+OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py")
+NEW_STYLE = "test_verbs.py test_copies.py test_bad_input.py"
+UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
+KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py " + NEW_STYLE)
+KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
+BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_bad_input.py"
+TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
+NOISE = "test_wrappers_gradient.py test_periods.py"
 STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_files.py"
 
 # {area: (patterns of files, [(cell, patterns of tests)])}
@@ -57,17 +62,18 @@ AREAS = {
     "state": (["compat/state/*.py", "api/*.py"],
               [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py")]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
-                 [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS)]),
-    "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS)]),
+                 [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS), TRACED]),
+    "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS + " " + NOISE)]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
-                 [TF_TRAIN]),
+                 [TF_TRAIN, EAGER_TRAIN]),
     "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"], [GET_UPDATES]),
     "optimizer_v2": (["compat/targets/*_v2.py", "compat/targets/native_classes.py"],
                      [OPTIMIZER_V2]),
     "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py", "compat/targets/fit*.py"],
                     [UPDATE_STEP]),
-    "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"], [KERAS_3]),
+    "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"],
+               [KERAS_3, KERAS_3_SPARSE]),
 }
 # Each of the cells with a framework runs its part of the tests, as in CI, and the one with NumPy all of them.
 ENVIRONMENT = {"py313-numpy": {}, "py313-numpy EVERSTEP_FULL": {"EVERSTEP_FULL": "1"},

@@ -577,6 +577,13 @@ CASES = [
         "no row -1",
     ),
     Case(
+        "IndexedSlices with two such rows",
+        ONCE,
+        steps(lambda w: [(w.slices(GRAD[:3], [5, 1, -1]), w.w)]),
+        errors.GradientError,
+        "no row 5",
+    ),
+    Case(
         "IndexedSlices with too few rows",
         ONCE,
         lambda w: everstep.IndexedSlices(GRAD, [0]),

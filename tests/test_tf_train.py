@@ -47,6 +47,16 @@ class Slow(everstep.Definition):
         return change, {"average": 0.5 * slots.average + 0.5 * (var - change)}
 
 
+class Seen(everstep.Definition):
+    """Counts the updates of each row, in integers from 3 on."""
+
+    learning_rate = everstep.hyper(0.1)
+    seen = everstep.slot(init=3, shape="row", dtype="int64")
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad / ops.cast(slots.seen, grad.dtype), {"seen": slots.seen + 1}
+
+
 class Whole(everstep.Definition):
     """A rule that needs whole variables."""
 
@@ -1094,8 +1104,8 @@ def eager_checkpoint():
 
     folder = tempfile.mkdtemp()
     try:
-        # The second one has a slot of one number for each row.
-        for definition in (everstep.accumulate(Adam(0.1), 3), AdagradDecay(0.1, decay_steps=4)):
+        # The others have a slot of one number for each row.
+        for definition in (everstep.accumulate(Adam(0.1), 3), AdagradDecay(0.1, decay_steps=4), Seen()):
             optimizer, weights, checkpoint = build(definition)
             step(optimizer, weights, range(10))
             path = checkpoint.save(os.path.join(folder, "model"))

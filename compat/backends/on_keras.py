@@ -67,7 +67,7 @@ class KerasBackend(Backend):
 
     def add(self, variable, value):
         total, dtype = self.read(variable) + value, self.dtype(variable)
-        if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
+        if self.is_traced(total):  # a counter stands still at its end, where an eager step raises
             total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))
         self.write(variable, total)
 

@@ -266,14 +266,15 @@ class Slot(Declaration):
         return bool(value)
 
     def initial_value(self, definition):
-        """Returns the slot's initial value for a definition: a float, or VARIABLE for the variable's own value.
+        """Returns the slot's initial value for a definition: a number, or VARIABLE for the variable's own value.
 
         Args:
             definition: the definition that has the slot.
         """
         if self.init is VARIABLE:
             return VARIABLE
-        return float(getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init)
+        number = getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init
+        return int(number) if self.dtype in ("int32", "int64") else float(number)
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
