@@ -731,7 +731,7 @@ def test_tf_variables_as_stock(way, native):
         optimizer.finalize_variable_values([line.w, line.b])
         results.append([line.w.numpy(), line.b.numpy()])
     assert max(abs(a - b).max() for a, b in zip(*results)) <= 1e-5
-    assert results[0][1].min() >= -0.15  # the constraint
+    assert results[0][1].min() >= np.float32(-0.15)  # the constraint
 
 
 @on_tensorflow
