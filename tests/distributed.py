@@ -135,6 +135,7 @@ def replicas(kinds):
     differences = {}
     if "mirrored" in kinds:
         differences["replicas not waited for"] = 2 - waited_for(tf, strategies["mirrored"]())
+        differences["sum in a replica"] = 2 - sum_in_a_replica(tf, strategies["mirrored"]())
     for target, module in modules(tf):
         for name, definition in sorted(definitions().items()):
             single = Model(tf, module, definition).train(range(STEPS))
@@ -161,6 +162,14 @@ def waited_for(tf, strategy):
     with strategy.scope():
         function.get_concrete_function()
     return len(found)
+
+
+def sum_in_a_replica(tf, strategy):
+    """Returns the sum of 1 over two replicas. Strategies that compile for several GPUs never leave their replicas."""
+    backend = everstep.optimizers.SGD().bind(tf.compat.v1.train).backend
+    run = getattr(strategy, "run", None) or strategy.experimental_run_v2
+    sums = tf.function(lambda: run(lambda: backend.added_up(strategy, [(tf.ones([]), None)])[0][0]))()
+    return float(min(map(float, strategy.experimental_local_results(sums))))
 
 
 def resumed():

@@ -115,7 +115,11 @@ class TensorFlowPlacing(Backend):
         pairs = list(pairs)
         if strategy.num_replicas_in_sync == 1:
             return pairs
-        sums = strategy.extended.batch_reduce_to(self.tf.distribute.ReduceOp.SUM, pairs)
+        distribute, replica = self.tf.distribute, self.tf.distribute.get_replica_context()
+        if replica is None:
+            sums = strategy.extended.batch_reduce_to(distribute.ReduceOp.SUM, pairs)
+        else:  # strategies that never leave it: XLA's, on several GPUs
+            sums = replica.all_reduce(distribute.ReduceOp.SUM, [grad for grad, _ in pairs])
         return [(grad, variable) for grad, (_, variable) in zip(sums, pairs)]
 
     def mirrored(self, value):
