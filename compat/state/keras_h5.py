@@ -196,7 +196,7 @@ def _read_weights(contents):
     """Reads what `save_weights("x.weights.h5")` writes, which a `.keras` file also contains."""
     path, file = contents.path, contents.file
     native, variables = NativeFile(path, "keras-weights-h5", "Keras 3, or tf.keras 2.12 or newer"), OrderedDict()
-    for root in ("layers", "_layer_checkpoint_dependencies", "_functional"):
+    for root in _ROOTS:
         group = contents.group(file, root)
         if group is not None:
             _collect_arrays(group, (), contents, variables, 0)
@@ -210,7 +210,7 @@ def _read_weights(contents):
                               "whose state this format never keeps")
         return native
     native.entries = numbered_arrays(saved, contents)
-    inner = contents.group(optimizer, "inner_optimizer")
+    inner = contents.group(optimizer, "inner_optimizer") or contents.group(optimizer, "_optimizer")  # up to Keras 2.14
     inner_saved = None if inner is None else contents.group(inner, "vars")
     if inner_saved is not None:  # of a LossScaleOptimizer; Keras stores the inner variables twice
         entries = numbered_arrays(inner_saved, contents)
@@ -222,6 +222,7 @@ def _read_weights(contents):
     return native
 
 
+_ROOTS = ("layers", "_layer_checkpoint_dependencies", "_functional")  # groups of a model that hold its layers
 _LOSS_SCALE_VARIABLES = 4  # of Keras 3: iteration, learning_rate, step_counter, dynamic_scale
 
 
@@ -262,4 +263,4 @@ def _collect_arrays(group, path, contents, variables, depth):
                 if handle.dtype.kind in "fV":
                     variables["/".join(path + (place,))] = handle
         else:
-            _collect_arrays(inner, path + ((str(name),) if name != "layers" else ()), contents, variables, depth + 1)
+            _collect_arrays(inner, path + (() if name in _ROOTS else (str(name),)), contents, variables, depth + 1)

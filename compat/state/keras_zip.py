@@ -44,8 +44,8 @@ def read(path, max_bytes=None):
         optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
         if isinstance(optimizer, dict):
             keras_h5.take_config(native, optimizer, version)
-        elif optimizer is not None:
-            native.missing.append("an optimizer whose class its config does not name: {!r}".format(optimizer))
+        elif optimizer is not None:  # before Keras 3, compile("adam") is saved as this text
+            native.class_name, native.config, native.target = str(optimizer), {}, "update_step"
         elif not native.missing:
             native.missing.append("a model that was saved without compiling it")
         if native.target == "optimizer_v2" and not native.entries:
@@ -167,7 +167,7 @@ def _name_variables(native, config):
     for key in sorted(handles):
         for match in re.finditer("/", key):
             below.setdefault(key[: match.start()], []).append(key)
-    for path, layer in _layers(config, ()):
+    for path, layer in _layers(config, (), _numbers(handles)):
         names = _LAYERS.get(layer["class_name"])
         layer_keys = [key for key in below.get(path, ()) if key in handles]
         trainable = layer["config"].get("trainable", True)
@@ -184,19 +184,31 @@ def _name_variables(native, config):
     native.variables, native.ordered = named, ordered
 
 
-def _layers(config, path):
+def _numbers(handles):
+    """Returns {(path, kind): the numbers of the layers of a kind in a group, in order}; `dense` has number 0."""
+    numbers = {}
+    for key in handles:
+        parts = key.split("/")
+        for depth, part in enumerate(parts[:-1]):
+            kind, number = re.match(r"(.*?)(?:_(\d+))?$", part).groups()
+            numbers.setdefault((tuple(parts[:depth]), kind), set()).add(int(number or 0))
+    return {place: sorted(found) for place, found in numbers.items()}
+
+
+def _layers(config, path, numbers):
     """Yields (path in the file, config) of each layer of a model in order, also inside nested models."""
     model_config = config.get("config") if isinstance(config, dict) else None
     layers = model_config.get("layers") if isinstance(model_config, dict) else None
-    seen = {}
-    for layer in layers if isinstance(layers, list) else ():
-        if not isinstance(layer, dict) or not isinstance(layer.get("config"), dict):
-            continue
-        kind = _snake_case(str(layer.get("class_name")))
-        seen[kind] = seen.get(kind, -1) + 1
-        layer_path = path + ("{}_{}".format(kind, seen[kind]) if seen[kind] else kind,)
+    layers = [layer for layer in layers if isinstance(layer, dict) and isinstance(layer.get("config"), dict)
+              ] if isinstance(layers, list) else []
+    kinds = [_snake_case(str(layer.get("class_name"))) for layer in layers]
+    for place, (kind, layer) in enumerate(zip(kinds, layers)):
+        number, stored = kinds[:place].count(kind), numbers.get((path, kind), ())
+        if len(stored) == kinds.count(kind):
+            number = stored[number]  # Keras 2.13 leaves some out: dense, dense_2, dense_4
+        layer_path = path + ("{}_{}".format(kind, number) if number else kind,)
         if isinstance(layer["config"].get("layers"), list):
-            for item in _layers(layer, layer_path):
+            for item in _layers(layer, layer_path, numbers):
                 yield item
         else:
             yield "/".join(layer_path), layer
