@@ -96,6 +96,41 @@ def test_a_live_stock_optimizer_is_captured_and_continued(way, name, rate, argum
         second.close()
 
 
+# Files of models as people make them
+
+def zips_of_models():
+    """Yields (name, keras, arguments of save) for each Keras that writes `.keras` files as zips: from 2.12 on."""
+    for name, keras in keras_modules():
+        api = small_model.api_of(keras.optimizers.Adam)
+        old = api == "update_step" and tensorflow.__version__[:5]
+        if api in ("update_step", "keras3") and old != "2.11.":
+            yield name, keras, {"save_format": "keras_v3"} if old == "2.12." else {}
+
+
+@pytest.mark.parametrize("name, keras, how", list(zips_of_models()), ids=ids)
+def test_a_file_of_a_model_in_a_model(name, keras, how, tmp_path):
+    """Groups in it are `dense`, `dense_1`, ..., or in Keras 2.12 and 2.13 `dense`, `dense_2`, ..."""
+    keras.backend.clear_session()
+    layer, path = keras.layers.Dense, str(tmp_path / "run.keras")
+    inner = keras.Sequential([keras.layers.Input((3,)), layer(4, name="first"), layer(5, name="second")], name="inner")
+    norm = keras.layers.BatchNormalization(name="norm")
+    model = keras.Sequential([keras.layers.Input((3,)), inner, layer(6, name="third"), norm, layer(2, name="last")])
+    model.compile("adam", "mse")  # as most people do; some versions save no more than this name
+    fit(model)
+    model.save(path, **how)
+    state = everstep.read_checkpoint(path)
+    weights = [layer + "/" + weight for layer, kinds in (
+        ("first", "kernel bias"), ("second", "kernel bias"), ("third", "kernel bias"), ("norm", "gamma beta"),
+        ("last", "kernel bias")) for weight in kinds.split()]
+    assert sorted(state.slots) == sorted(weights) and state.updates == STEPS
+    live = everstep.capture(model.optimizer, model.trainable_weights, weights=True)
+    assert state.definition == live.definition
+    for weight, other in zip(weights, live.variables):
+        np.testing.assert_array_equal(state.variables[weight], live.variables[other])
+        for slot in ("m", "v"):
+            np.testing.assert_array_equal(state.slots[weight][slot], live.slots[other][slot])
+
+
 # Mixed precision
 
 INPUTS = np.random.RandomState(3).uniform(-1, 1, (8, 3)).astype("float32")

@@ -44,8 +44,9 @@ def read(path, max_bytes=None):
         optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
         if isinstance(optimizer, dict):
             keras_h5.take_config(native, optimizer, version)
-        elif optimizer is not None:  # before Keras 3, compile("adam") is saved as this text
-            native.class_name, native.config, native.target = str(optimizer), {}, "update_step"
+        elif optimizer is not None:  # up to Keras 3.0 at least, a file of compile("adam") has this text alone
+            target = "keras3" if version[:1] >= "3" else "update_step"
+            native.class_name, native.config, native.target = str(optimizer), {}, target
         elif not native.missing:
             native.missing.append("a model that was saved without compiling it")
         if native.target == "optimizer_v2" and not native.entries:
