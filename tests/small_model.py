@@ -6,6 +6,11 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
+try:
+    from tensorflow import __version__ as TENSORFLOW
+except ImportError:
+    TENSORFLOW = ""
+
 # No row comes twice: stock Keras 3 treats the parts of a row one by one. Rows 2 and 4 have no gradient.
 IDS = np.array([[0], [1], [3]])
 TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25]], np.float32)
@@ -39,6 +44,15 @@ def build(keras, optimizer, eager=False):
 def keras_major(keras):
     """Returns Keras's major version, also of the `tf.keras` of TF 2.16, which has no __version__."""
     return int(getattr(keras, "__version__", "3" if hasattr(keras, "ops") else "2").split(".")[0])
+
+
+def save(model, path):
+    """Saves a model, or the weights alone if that is what the path's end says."""
+    if path.endswith(".weights.h5"):
+        model.save_weights(path)
+        return
+    is_zip = path.endswith(".keras") and TENSORFLOW.startswith("2.12.")  # there it means HDF5, unless one says so
+    model.save(path, **({"save_format": "keras_v3"} if is_zip else {}))
 
 
 def stock_optimizer(optimizers, name, arguments):

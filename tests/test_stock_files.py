@@ -17,7 +17,7 @@ import oracle
 import stock
 from everstep.compat.stock.lookup import entry_for, entry_named
 from everstep.compat.stock.table import STOCK
-from small_model import api_of, keras_major, stock_optimizer
+from small_model import api_of, keras_major, save, stock_optimizer
 from test_battery import ids
 from test_files_written import FORMAT, keras_modules, tensorflow
 
@@ -188,9 +188,6 @@ def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     def make():
         return made_by(module, name, rate, arguments)[0]
 
-    def save(model, path):
-        (model.save_weights if extension == ".weights.h5" else model.save)(path)
-
     model = build(module, make)
     train(model)
     save(model, path)
@@ -237,7 +234,7 @@ def test_our_own_factored_slots(label, module, tmp_path):
     path = str(tmp_path / ("model" + extensions_of(api_of(module.optimizers.Adam))[0]))
     model = build(module, lambda: everstep.optimizers.Adafactor(0.1, dense_ok=True).bind(module))
     train(model)
-    model.save(path)
+    save(model, path)
     live = everstep.capture(model.optimizer, model.trainable_weights)
     state = everstep.read_checkpoint(path)
     assert [sorted(slots) for slots in state.slots.values()] == [["columns", "rows"], ["v"]]
