@@ -303,7 +303,7 @@ class Backend(object):
         """Returns an operation that fails when it runs."""
 
     def plain(self, function):
-        """Returns the function, which autograph then does not rewrite."""
+        """Returns the function, whose Python autograph and torch.compile then leave alone."""
         return function
 
     # Scopes, placing and replicas. Scopes are contexts.
@@ -311,10 +311,6 @@ class Backend(object):
     def computing(self):
         """Returns the scope that a step runs in."""
         return self.after(())
-
-    def uncompiled(self, function):
-        """Returns the function that does the same outside of a compiler that would trace its Python."""
-        return function
 
     def at(self, variable):
         """Returns a scope on the variable's device."""

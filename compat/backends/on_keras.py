@@ -110,20 +110,20 @@ class KerasBackend(Backend):
     def choose(self, predicate, yes, no):
         return self.keras.ops.where(predicate, yes, no)
 
+    def plain(self, function):
+        if self.name != "torch" or "torch._dynamo" not in sys.modules:  # its compiler; importing it takes a second
+            return function
+        import torch
+
+        # It would trace the engine anew for each shape of a variable, and then give up.
+        return torch.compiler.disable(function)
+
     def computing(self):
         if self.name != "torch":
             return self.after(())
         import torch  # otherwise torch records the step for backpropagation
 
         return torch.no_grad()
-
-    def uncompiled(self, function):
-        if "torch._dynamo" not in sys.modules:  # the compiler of torch; importing it takes a second
-            return function
-        import torch
-
-        # It would trace the engine anew for each shape of a variable, and then give up.
-        return torch.compiler.disable(function)
 
     def lowers(self, strategy):
         return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway

@@ -268,7 +268,9 @@ class Keras3Target(NewStyleTarget):
 
     def apply(self, grads, trainable_variables=None):
         """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
-        self.backend.uncompiled(self._checked_apply)(grads, trainable_variables)
+        is_plain = isinstance(self.backend, TensorFlowBackend)  # whose `entries` are
+        step = self._checked_apply if is_plain else self.backend.plain(self._checked_apply)
+        step(grads, trainable_variables)
 
     def _checked_apply(self, grads, trainable_variables):
         grads = [self.backend.dense(grad) for grad in as_list(grads, GradientError, "apply takes a list of gradients")]
