@@ -102,7 +102,7 @@ def test_settings_come_along(way):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
-@pytest.mark.parametrize("way", harness.framework_ways(), ids=lambda way: way.name)
+@pytest.mark.parametrize("way", harness.framework_ways(), ids=lambda way: getattr(way, "name", None))
 def test_a_counter_that_was_set_comes_along(way, duplicate):
     """As with a deep copy of a stock optimizer of TF 2.10. A program that resumes at step 7 sets it."""
     if way.target == "tf_train" or not eager(way):

@@ -308,14 +308,6 @@ def test_slots():
         optimizer.get_slot(weight, "momentum")
 
 
-def test_nothing_of_the_optimizer_is_trainable():
-    """A tape would watch it."""
-    optimizer, weight = Adam(0.5, amsgrad=True).bind(MODULE), variable([1.0, 2.0])
-    optimizer.apply_gradients([(constant([1.0, -1.0]), weight)])
-    own = optimizer._variables + list(optimizer._hypers.values())
-    assert len(own) == 7 and not any(each.trainable for each in own)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(dtype):
     """Slots of 16-bit variables are float32. Slots of other variables have the variable's dtype."""
