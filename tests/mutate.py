@@ -47,6 +47,7 @@ KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_bad_input.py"
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
+FILES = "test_files_written.py test_files_cli.py test_files_hostile.py test_stock_files.py"
 STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_files.py"
 
 # {area: (patterns of files, [(cell, patterns of tests)])}
@@ -60,7 +61,7 @@ AREAS = {
     "targets": (["compat/targets/[bcdh]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN]),
     "state": (["compat/state/*.py", "api/*.py"],
-              [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py")]),
+              [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py test_state_in_life.py " + FILES)]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS), TRACED]),
     "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS + " " + NOISE)]),

@@ -11,7 +11,7 @@ import pytest
 import blocks
 import everstep
 from everstep import cli
-from everstep.compat.state import files
+from everstep.compat.state import by_pattern, files
 from test_cli import run, table
 from test_files import BY_NAME, tensorflow
 
@@ -114,3 +114,14 @@ def test_all_formats_are_shown():
         assert re.search(r"\nformat +{}\n".format(format), shown), format
     for format in cli.WRITTEN:
         assert re.search(r" --to {}\s".format(format), shown), format
+
+
+def test_patterns_of_slots():
+    assert cli.slot_patterns(["m={var}/a=b", "v={var}/v"]) == {"m": "{var}/a=b", "v": "{var}/v"}
+
+
+def test_names_near_a_pattern():
+    """They are those whose last part is like the pattern's."""
+    names = ["model/dense/kernel/adam_m", "model/dense/kernel/adam_v", "model/dense/kernel"]
+    assert by_pattern.near("{var}/adm_m", names) == names[:2]
+    assert by_pattern.near("{var}/xyz", names) == sorted(names)
