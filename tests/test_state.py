@@ -20,6 +20,7 @@ import pytest
 import everstep
 from everstep import errors
 from everstep.compat.state import npz, npz_archive
+from everstep.compat.state.conversions import first_few
 from everstep.compat.state.matching import match
 from everstep.optimizers import SGD, Adam, AdamW, Nadam
 
@@ -835,3 +836,11 @@ def test_what_is_no_bound_optimizer():
     for given in (Adam(), None, "Adam"):
         with pytest.raises(errors.UnsupportedError, match=r"optimizer that bind\(module\) made"):
             everstep.capture(given, [np.ones(1)])
+
+
+def test_lists_in_messages_are_short():
+    names = ["abcdefghi"[:place] for place in range(1, 10)]
+    assert first_few(names[:8]) == ", ".join(names[:8])
+    assert first_few(names) == ", ".join(names[:8]) + ", ... (9 in all)"
+    assert first_few(names[:3], 2, " or ") == "a or ab or ... (3 in all)"
+    assert (first_few([]), first_few([], nothing="no slots")) == ("none", "no slots")

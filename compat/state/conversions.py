@@ -111,7 +111,7 @@ def check_meaning(definition, native, options):
                 native, option, native_value, definition._short(), value))
 
 
-def first_few(texts):
-    """Returns the first eight texts, joined by commas, and the number of all if there are more."""
+def first_few(texts, count=8, separator=", ", nothing="none"):
+    """Returns the first texts, joined, and the number of all if there are more."""
     texts = list(texts)
-    return ", ".join(texts[:8] + ["... ({} in all)".format(len(texts))] * (len(texts) > 8)) or "none"
+    return separator.join(texts[:count] + ["... ({} in all)".format(len(texts))] * (len(texts) > count)) or nothing

@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.state import similar_names
+from everstep.compat.state.conversions import first_few
 from everstep.errors import StateError
 
 _NUMBER = "#[0-9]+\\Z"  # the suffix that tells equal names apart
@@ -89,7 +90,7 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
         if not hits:
             raise StateError(
                 "no variable of the state that is still unmatched is called {!r}; unmatched are {}".format(
-                    old, _first_few(state_left)
+                    old, first_few(state_left)
                 )
             )
         targets = OrderedDict()
@@ -101,7 +102,7 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
             if name not in given_left:
                 raise StateError(
                     "{}={} makes {} of {}; the given variables that are still unmatched are {}".format(
-                        old, new, name, olds[0], _first_few(given_left)
+                        old, new, name, olds[0], first_few(given_left)
                     )
                 )
             take(name, olds[0], "{}={}".format(old, new))
@@ -135,8 +136,8 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
         raise StateError(
             "{}the state has the variables {}; you gave {}.{}".format(
                 "nothing to restore: " * partial,
-                _first_few(sorted(state_shapes), 40),
-                _first_few(sorted(given_shapes), 40),
+                first_few(sorted(state_shapes), 40),
+                first_few(sorted(given_shapes), 40),
                 _advice(state_left, given_left, by_order, ordered, differing, state_shapes, given_shapes),
             )
         )
@@ -172,10 +173,10 @@ def _advice(state_left, given_left, by_order, ordered, differing, state_shapes, 
                                for name in sorted(differing)[:8])
     if len(state_left) != len(given_left):
         return " {} left unmatched: {}. partial=True restores the others".format(
-            len(state_left) + len(given_left), _first_few(list(state_left) + list(given_left))
+            len(state_left) + len(given_left), first_few(list(state_left) + list(given_left))
         )
     candidates = list(similar_names.candidates(state_left, given_left).items())
-    pairs = "; ".join("{} with {}".format(old, _first_few(names, separator=" or ", nothing="nothing of its shapes"))
+    pairs = "; ".join("{} with {}".format(old, first_few(names, separator=" or ", nothing="nothing of its shapes"))
                       for old, names in candidates[:8])
     advice = " Not matched: {}{}".format(pairs, "; ..." * (len(candidates) > 8))
     advice += '. Give rename=["OLD=NEW"], which takes patterns, or {name in the state: variable}'
@@ -205,8 +206,3 @@ def expand_name(pattern, old, new, name):
 
 def _describe_shapes(shapes):
     return ", ".join("{} {}".format(name, tuple(shape)) for name, shape in shapes.items()) or "no slots"
-
-
-def _first_few(names, count=8, separator=", ", nothing="none"):
-    names = list(names)
-    return separator.join(names[:count] + ["..."] * (len(names) > count)) or nothing

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.state.bundle import latest_in
 from everstep.compat.state.bundle_index import check_index
+from everstep.compat.state.conversions import first_few
 from everstep.compat.targets.dry_run import reads_updates
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract import Schedule, flat
@@ -128,7 +129,7 @@ def warm_start(checkpoint, variables=None, updates=None):
     if not names & expected:
         raise StateError(
             "{} has none of the {}; it has {}, the graph {}".format(
-                path, "trainable variables" if names else "variables", _first_few(shapes), _first_few(expected)
+                path, "trainable variables" if names else "variables", *map(first_few, (sorted(shapes), sorted(expected)))
             )
         )
     return WarmStart(tf, path, restorable, new, _counted(new, global_step, updates))
@@ -222,8 +223,3 @@ def _initialized_from_variable(variable):
         seen.add(operation)
         waiting.extend([value.op for value in operation.inputs] + list(operation.control_inputs))
     return False
-
-
-def _first_few(names):
-    names = sorted(names)
-    return ", ".join(names[:5] + ["..."] * (len(names) > 5)) or "none"
