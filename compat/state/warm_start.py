@@ -129,7 +129,10 @@ def warm_start(checkpoint, variables=None, updates=None):
     if not names & expected:
         raise StateError(
             "{} has none of the {}; it has {}, the graph {}".format(
-                path, "trainable variables" if names else "variables", *map(first_few, (sorted(shapes), sorted(expected)))
+                path,
+                "trainable variables" if names else "variables",
+                first_few(sorted(shapes)),
+                first_few(sorted(expected)),
             )
         )
     return WarmStart(tf, path, restorable, new, _counted(new, global_step, updates))
