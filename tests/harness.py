@@ -514,6 +514,17 @@ def _find_ways():
     return ways
 
 
+def kerases():
+    """Returns {name: module} of each Keras once: from 2.4 on, `keras` and `tf.keras` are the same.
+
+    Without a `keras` whose optimizers have no names, such as that beside TF 2.5: no program can use them.
+    """
+    modules = [(name, module) for name, module in detect.known_modules() if hasattr(module, "Sequential")]
+    once = {detect.find(module).base: (name, module) for name, module in sorted(modules, key=lambda pair: pair[0])
+            if hasattr(module.optimizers, "Adam")}
+    return dict(once.values())
+
+
 def one_of_each_target(ways, turn=TURN):
     """Picks one way of each target, by rotation."""
     targets_here = []

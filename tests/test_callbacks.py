@@ -12,10 +12,7 @@ from everstep.errors import EverstepError, HyperValueError
 from everstep.optimizers import SGD, Adam
 
 NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
-# Each Keras once: from 2.4 on `keras` and `tf.keras` are the same.
-KERASES = sorted(
-    {detect.find(module).base: name for name, module in sorted(NAMED.items()) if hasattr(module, "Sequential")}.values()
-)
+KERASES = sorted(harness.kerases())
 if not KERASES:
     pytest.skip("no Keras is in this environment", allow_module_level=True)
 

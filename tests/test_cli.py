@@ -10,7 +10,7 @@ import pytest
 import everstep
 from everstep.cli import slot_patterns
 from everstep.compat.engine.lowering import STRATEGIES
-from everstep.compat.targets import detect
+from everstep.compat.targets import detect, doctor
 
 
 def run(*arguments, **options):
@@ -158,3 +158,8 @@ def test_version_and_help():
 def test_the_name_of_a_slot_may_have_an_equals_sign():
     assert slot_patterns(["m={var}/a=b", "v={var}/v"]) == {"m": "{var}/a=b", "v": "{var}/v"}
     assert slot_patterns([]) is None
+
+
+def test_kinds_of_variables_that_a_kernel_takes():
+    kinds = [doctor._kinds(operations) for operations in ((None, None), ("Op", None), (None, "Op"), ("Op", "Op"))]
+    assert kinds == ["none", "resource", "ref", "resource, ref"]

@@ -19,10 +19,7 @@ from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam
 
 NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
-# Each Keras once: from 2.4 on `keras` and `tf.keras` are the same.
-KERASES = sorted(
-    {detect.find(module).base: name for name, module in sorted(NAMED.items()) if hasattr(module, "Sequential")}.values()
-)
+KERASES = sorted(harness.kerases())
 START = {"kernel": np.linspace(-1, 1, 6).reshape(2, 3).astype("float32"), "bias": np.float32([0.5, -0.5, 1.0])}
 KINDS = {"kernel": harness.DENSE, "bias": harness.DENSE}
 RULES = [Adam(0.1), SGD(0.1, momentum=0.9), everstep.accumulate(Adam(0.1), 2), everstep.moving_average(SGD(0.1))]

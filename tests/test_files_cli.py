@@ -116,10 +116,6 @@ def test_all_formats_are_shown():
         assert re.search(r" --to {}\s".format(format), shown), format
 
 
-def test_patterns_of_slots():
-    assert cli.slot_patterns(["m={var}/a=b", "v={var}/v"]) == {"m": "{var}/a=b", "v": "{var}/v"}
-
-
 def test_names_near_a_pattern():
     """They are those whose last part is like the pattern's."""
     names = ["model/dense/kernel/adam_m", "model/dense/kernel/adam_v", "model/dense/kernel"]

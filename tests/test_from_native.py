@@ -243,6 +243,28 @@ def test_follows_use_ema(way):
         assert oracle.distance(plain[name], stock[name]) > 0.01, name
 
 
+DENSE = {name: kind if kind == harness.DENSE else harness.NONE for name, kind in KINDS.items()}
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+@pytest.mark.parametrize("way", keras_ways(), ids=ids)
+def test_follows_what_has_no_weight_decay(way, name):
+    def make(excluded=True):
+        optimizer = make_stock(way, name, 0.1, arguments)
+        if excluded:
+            optimizer.exclude_from_weight_decay(var_names=["bias"])
+        return optimizer
+
+    arguments = {"weight_decay": 0.1, "epsilon": 1e-3}
+    if not accepts_arguments(way, name, 0.1, arguments) or not hasattr(make(False), "exclude_from_weight_decay"):
+        return  # only newer Kerases have it
+    stock, decayed = run(way, make, 20, DENSE), run(way, lambda: make(False), 20, DENSE)
+    ours = run(way, lambda: migrate(make()).bind(way.module), 20, DENSE)
+    for each in ("dense", "bias", "single"):
+        assert oracle.distance(ours[each], stock[each]) <= 5e-5, each  # stock rounds 1 - beta_2^t to float32
+    assert oracle.distance(decayed["bias"], stock["bias"]) > 0.01
+
+
 CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]
 
 
