@@ -218,7 +218,7 @@ def test_the_numbers_by_hand_are_those_of_keras(way):
             if updates < 1000:
                 assert abs(float(stock(updates)) - value) <= 2e-6, (ours, updates)
                 compared.add(type(ours).__name__)
-    assert len(compared) >= 4 + hasattr(way.stock.schedules, "CosineDecay")  # from TF 2.4 on
+    assert len(compared) >= 4 + hasattr(way.stock.schedules, "CosineDecay")  # from TF 2.5 on
 
 
 def of_each_way(cases, each_of):
