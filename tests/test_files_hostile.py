@@ -420,6 +420,16 @@ def test_equal_names_take_no_time(tmp_path):
     assert time.time() - start < 5
 
 
+def test_very_many_layers_take_no_time():
+    start, count = cpu_seconds(), 40000
+    native = native_file.NativeFile("x", "keras-weights-h5")
+    native.variables.update((name, name) for name in ("dense/0", "dense_%d/0" % (count - 1)))
+    layers = [{"class_name": "Dense", "config": {"name": "layer%d" % number}} for number in range(count)]
+    keras_zip._name_variables(native, {"config": {"layers": layers}})
+    assert list(native.variables) == ["layer0/kernel", "layer%d/kernel" % (count - 1)]
+    assert cpu_seconds() - start < 5
+
+
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "average"])
 def test_many_vectors_of_a_factored_rule_take_no_time(wrapped):
     """Keras saves two scalars before a vector's slot. If each could be a variable, there were 2**60 ways to read."""

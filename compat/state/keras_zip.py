@@ -7,7 +7,7 @@ import shutil
 import struct
 import tempfile
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from everstep.compat.state import keras_h5
 from everstep.compat.state.h5_contents import Window, default_bound, too_large
@@ -203,9 +203,11 @@ def _layers(config, path, numbers):
     layers = [layer for layer in layers if isinstance(layer, dict) and isinstance(layer.get("config"), dict)
               ] if isinstance(layers, list) else []
     kinds = [_snake_case(str(layer.get("class_name"))) for layer in layers]
-    for place, (kind, layer) in enumerate(zip(kinds, layers)):
-        number, stored = kinds[:place].count(kind), numbers.get((path, kind), ())
-        if len(stored) == kinds.count(kind):
+    in_all, seen = Counter(kinds), Counter()
+    for kind, layer in zip(kinds, layers):
+        number, stored = seen[kind], numbers.get((path, kind), ())
+        seen[kind] += 1
+        if len(stored) == in_all[kind]:
             number = stored[number]  # Keras 2.13 leaves some out: dense, dense_2, dense_4
         layer_path = path + ("{}_{}".format(kind, number) if number else kind,)
         if isinstance(layer["config"].get("layers"), list):
