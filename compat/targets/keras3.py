@@ -335,7 +335,7 @@ class Keras3Target(NewStyleTarget):
                 self._take_list(zip(grads, trainable_variables))
 
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
-        # Up to Keras 3.5 the base class does not sum gradients over replicas, or tries to where it cannot: here.
+        # Up to Keras 3.4 the base class does not sum gradients over replicas, or tries to where it cannot: here.
         if "_all_reduce_sum_gradients" not in self.native_base._backend_update_step.__code__.co_names:
             grads_and_vars = self.backend.added_up(distribution, grads_and_vars)
         self._take_list(grads_and_vars)
