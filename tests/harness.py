@@ -514,14 +514,16 @@ def _find_ways():
     return ways
 
 
-def kerases():
-    """Returns {name: module} of each Keras once: from 2.4 on, `keras` and `tf.keras` are the same.
+def names_its_optimizers(module):
+    """Returns False for the `keras` beside TF 2.5, for one: it exports no classes, so that programs do not use it."""
+    return hasattr(getattr(module, "optimizers", module), "Adam")
 
-    Without a `keras` whose optimizers have no names, such as that beside TF 2.5: no program can use them.
-    """
+
+def kerases():
+    """Returns {name: module} of each Keras once: from 2.4 on, `keras` and `tf.keras` are the same."""
     modules = [(name, module) for name, module in detect.known_modules() if hasattr(module, "Sequential")]
     once = {detect.find(module).base: (name, module) for name, module in sorted(modules, key=lambda pair: pair[0])
-            if hasattr(module.optimizers, "Adam")}
+            if names_its_optimizers(module)}
     return dict(once.values())
 
 

@@ -44,8 +44,7 @@ def kerases():
     for target, modules in sorted(keras_suite.available_modules().items()):
         for name, module in modules if target in ("optimizer_v2", "update_step", "keras3") else ():
             keras = keras_suite.package_of(name, module)
-            named = hasattr(getattr(module, "optimizers", module), "Adam")  # see harness.kerases
-            if not named or not hasattr(keras, "Sequential"):
+            if not harness.names_its_optimizers(module) or not hasattr(keras, "Sequential"):
                 continue
             taken = harness.arguments_of(keras.Model.compile)
             if isinstance(getattr(keras.Model, "run_eagerly", None), property) and is_eager():
