@@ -154,10 +154,21 @@ class Graph(Eager):
 
     @contextlib.contextmanager
     def inside(self):
+        before = self.tf.get_default_graph()
         with self.graph.as_default():
             self.session = self.session or self.tf.Session()
             with self.session.as_default():
                 yield
+        if self.tf.get_default_graph() is not before:
+            assert not self.ours, "the call left its graph as the default one"
+            self._leave()
+
+    @staticmethod
+    def _leave():
+        """Leaves the graphs that stock stays in if its `name_scope` fails, in TF 1.4 and 1.5."""
+        from tensorflow.python.framework import ops
+
+        del ops._default_graph_stack.stack[:]
 
     def new_variable(self, value, **keywords):
         keywords = dict({"use_resource": self.resource}, **keywords)

@@ -46,7 +46,11 @@ def started(name):
 
 
 def races(keras):
-    """Returns True if stock Adam of this Keras reads its counter at random, see docs/from_native.md."""
+    """Returns True if stock Adam of this Keras reads its counter at random, see docs/from_native.md.
+
+    Its stock optimizers also backpropagate through weights that they have updated already, at random: with TF 1.5
+    nearly always. So only the last layer is compared there.
+    """
     return detect.find(keras).target.name == "get_updates"
 
 
@@ -75,8 +79,10 @@ def build(keras, optimizer):
         model.add(keras.Input((3,)))
     else:
         more["input_shape"] = (3,)
-    model.add(layers.Dense(3, name="first", **more))
-    model.add(layers.Dense(2, name="last"))
+    if not races(keras):
+        model.add(layers.Dense(3, name="first", **more))
+        more = {}
+    model.add(layers.Dense(2, name="last", **more))
     model.compile(optimizer, "mse", **({"run_eagerly": True} if runs_eagerly(keras) else {}))
     random = np.random.RandomState(2)
     model.set_weights([random.randn(*weight.shape).astype("float32") for weight in model.get_weights()])
@@ -93,21 +99,14 @@ def batch_of(definition):
 
 
 def as_stock(keras, definition, make, **more):
-    """Trains stock and ours with the same callbacks; returns both models.
-
-    Stock of Keras 2 may backpropagate through weights that it has updated already, at random: one run in five must do
-    as ours.
-    """
+    """Trains stock and ours with the same callbacks; returns both models."""
 
     def trained(optimizer, batch):
         model = build(keras, optimizer)
         return model, fit(model, make(keras.callbacks), batch=batch, **more).history
 
     ours, history = trained(bound(keras, definition), batch_of(definition))
-    for _ in range(5 if races(keras) else 1):
-        theirs, expected = trained(stock(keras), 8)
-        if all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(theirs.get_weights(), ours.get_weights())):
-            break
+    theirs, expected = trained(stock(keras), 8)
     for one, other in zip(theirs.get_weights(), ours.get_weights()):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     for name in ("lr", "learning_rate"):

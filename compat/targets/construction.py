@@ -16,6 +16,7 @@ from everstep.errors import (
     EverstepError,
     GradientError,
     HyperTypeError,
+    HyperValueError,
     NativeArgumentError,
     UnsupportedError,
     UnsupportedMemberError,
@@ -177,6 +178,21 @@ class Construction(Hypers):
                 "have but those, _, -, / after it; give another by bind(module, name=...)".format(name)
             )
         return name
+
+    def check_operation_name(self, name):
+        """Raises HyperTypeError or HyperValueError for a name that no operation of a graph can have.
+
+        TensorFlow 1.4 and 1.5 raise an error, too, but then stay in the graph: no `tf.reset_default_graph` works.
+        """
+        if not isinstance(name, TEXT + (type(None),)):
+            raise HyperTypeError("name is a text; got {!r}".format(name))
+        if not name or self.backend.eager:
+            return
+        is_first = not self.backend.tf.get_default_graph().get_name_scope()  # a scope's name can be any text of these
+        if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and name[0] in "_\\/-":
+            raise HyperValueError(
+                "name begins with a letter, a digit or a dot, and has those, _, - and / after it; got {!r}".format(name)
+            )
 
     # Config.
 

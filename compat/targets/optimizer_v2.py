@@ -50,9 +50,8 @@ from everstep.compat.targets.native_clipping import check_bounds, clip, without_
 from everstep.compat.targets.since_v2 import SinceV2Target, module_of
 from everstep.compat.targets.stepping import check_connected
 from everstep.compat.targets.stock_members import constant, present_rate
-from everstep.errors import EverstepError, HyperTypeError, NotBuiltError, SlotError, VariableError
+from everstep.errors import EverstepError, NotBuiltError, SlotError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
-from everstep.optimizers.contract.checks import TEXT
 
 
 class OptimizerV2Target(SinceV2Target):
@@ -332,8 +331,7 @@ class OptimizerV2Target(SinceV2Target):
             VariableError: not a resource variable.
             GradientError: no pair has a gradient, or one does not fit its variable.
         """
-        if not isinstance(name, TEXT + (type(None),)):
-            raise HyperTypeError("name is a text; got {!r}".format(name))
+        self.check_operation_name(name)
         pairs = as_pairs(grads_and_vars)
         if not pairs:  # a model with nothing to train
             return self.backend.tf.no_op()

@@ -316,6 +316,7 @@ class TrainTarget(Target):
 
     def _apply_checked(self, grads_and_vars, global_step, name):
         with self.forgetting_failures():
+            self.check_operation_name(name)
             pairs = self._check(grads_and_vars, global_step)
             if self._hooks_are_replaced():
                 return super(TrainTarget, self).apply_gradients(pairs, global_step, name)
