@@ -189,7 +189,7 @@ class Construction(Hypers):
         if not name or self.backend.eager:
             return
         is_first = not self.backend.tf.get_default_graph().get_name_scope()  # a scope's name can be any text of these
-        if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and name[0] in "_\\/-":
+        if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and str(name)[0] in "_\\/-":
             raise HyperValueError(
                 "name begins with a letter, a digit or a dot, and has those, _, - and / after it; got {!r}".format(name)
             )
