@@ -19,16 +19,17 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, kernel_of
-from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.trees import tree, walk
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
 SMALL = 16384  # elements; on a smaller variable, launching operations costs more than computing
 TINY = 2048  # elements; the same for a variable whose whole update is one operation, a kernel
 FEW = 8  # variables; flattening fewer does not pay
+COMPILES_INSTEAD = 2**18  # elements; from here, compiling pays where a kernel would need other operations beside it
 LARGE = 2**25  # bytes; larger temporaries go back to the system, and fault in again at every step
 CHUNK_ELEMENTS, MAX_CHUNKS = 2**19, 64  # elements of a chunk, and the most chunks of a variable
 
@@ -115,46 +116,28 @@ class Lowerings(object):
 
     # One fused operation.
 
-    def kernel(self, step, view):
-        """Returns (the kernel of a view's update, None), or (None, why there is none)."""
-        backend, rule = self.host.backend, view.rule
+    def trace_kernel(self, step, view, collected=()):
+        """Traces a view's update with its kernel. Returns (`Traced`, None), or (None, why there is none)."""
         if self._rejection("kernel"):
             return None, self._rejection("kernel")
-        declared = kernel_of(rule)
-        if declared is None:
+        if not any(kernel_of(node.definition) for node in walk(tree(view.rule), active=True)):
             return None, "no kernel: the rule declares none"
-        kernel = KERNELS[declared.name](rule, self._fixed_value)
-        if kernel is None:
-            return None, "no kernel: none of {} with these options".format(declared.name)
-        if step.skips or view.missed or view.changed_rows is not None:
-            return None, "no kernel: some steps do not update, or some rows stay unchanged"
-        if view.by_rows and not kernel.by_rows:
-            return None, "no kernel: {} has no form for rows".format(kernel.operation)
-        slots = [self.host.slot(view.variable, name) for name in kernel.slots.values()]
-        if {backend.dtype(native) for native in [view.variable] + slots} != {view.dtype}:
-            return None, "no kernel: it computes in the dtype of the variable"
-        exists = backend.is_since(kernel.since) and backend.kernel(kernel.operation, view.variable, slots, view.by_rows)
-        if not exists:
-            return None, "no kernel: this TensorFlow has no {} for such variables".format(kernel.operation)
-        return kernel, None
+        if view.missed or view.changed_rows is not None:
+            return None, "no kernel: some rows stay unchanged, or missed updates"
 
-    def run_kernel(self, view, kernel, earlier):
-        """Runs a view's update by its kernel, after earlier operations. Returns operations."""
-        backend, scope = self.host.backend, view.scope
-        with running_rule():
-            scalars = kernel.scalars(view.ops, view.hypers, scope.t)
-            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # never both
-        slots = {name: self.host.slot(view.variable, slot) for name, slot in kernel.slots.items()}
-        arguments = {name: backend.cast(scope.native(value), view.dtype) for name, value in scalars.items()}
-        arguments.update(slots, **kernel.settings)
-        if decay is not None:
-            earlier = earlier + [view.decay(decay, earlier)]
-        with backend.after(earlier):
-            arguments[kernel.grad] = view.lower(view.grad)
-            if view.by_rows:
-                arguments["indices"] = view.rows
-            run = backend.kernel(kernel.operation, view.variable, list(slots.values()), view.by_rows)
-            return [self.host.constrain(view.variable, run(view.variable, arguments))]
+        try:
+            traced = step.trace(view, InnerKernel(view, collected, self._fixed_value))
+        except NoKernel as error:
+            return None, str(error)
+        if self._compiles_instead(view, traced):
+            return None, "not kernel: one compiled function does at once what comes before and after it"
+        return traced, None
+
+    def _compiles_instead(self, view, traced):
+        """Returns whether the whole update compiled costs less than a kernel and what comes before and after it."""
+        beside = not traced.kernel.is_all or traced.decay is not None
+        large = is_known(view.record.shape) and _elements(view) >= COMPILES_INSTEAD
+        return beside and large and not self._forces("kernel") and not self._not_compiled(view)
 
     def _fixed_value(self, name):
         """Returns a hyper's number; None if the hyper can change."""
@@ -190,7 +173,7 @@ class Lowerings(object):
         """Returns those of some pairs, all of one rule, that are updated faster together than one by one."""
         if self._forces("flattened"):
             return pairs if len(pairs) > 1 else []
-        if self.kernel(step, VariableView.of_gradient(step, *reversed(pairs[0])))[0]:
+        if self.trace_kernel(step, VariableView.of_gradient(step, *reversed(pairs[0])))[0]:
             if self.host.is_fused or self.host.backend.eager:
                 return []  # a kernel for each variable is hardly slower, and builds in half the time
             pairs = [pair for pair in pairs if np.prod(self.host.record(pair[1]).shape) < TINY]
@@ -256,19 +239,23 @@ class Lowerings(object):
     # One compiled function.
 
     def _compiled(self, view, traced, collected):
-        forced = self._forces("compiled")
-        if self._rejection("compiled"):
-            return None, self._rejection("compiled")
-        if view.is_on_rows:
-            return None, "not compiled: the update is on some rows only"
-        if not is_known(view.record.shape):
-            return None, "not compiled: the variable's shape is not known"
-        if not forced and _elements(view) < SMALL:
-            return None, "not compiled: the variable is small"
-        why = self.host.backend.cannot_compile(view.variable, forced)
+        why = self._not_compiled(view)
         if why:
             return None, why
         return lambda earlier: self._run_compiled(view, traced, view.program(traced, collected), earlier), ""
+
+    def _not_compiled(self, view):
+        """Returns why a view's update is not compiled; "" if it is."""
+        if self._rejection("compiled"):
+            return self._rejection("compiled")
+        if view.is_on_rows:
+            return "not compiled: the update is on some rows only"
+        if not is_known(view.record.shape):
+            return "not compiled: the variable's shape is not known"
+        forced = self._forces("compiled")
+        if not forced and _elements(view) < SMALL:
+            return "not compiled: the variable is small"
+        return self.host.backend.cannot_compile(view.variable, forced)
 
     def _run_compiled(self, view, traced, program, earlier):
         backend = self.host.backend

@@ -17,6 +17,7 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
+from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import check_pairs, with_gradients
 from everstep.compat.engine.rehearsal import checked_update
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
@@ -66,8 +67,9 @@ def engine_slot_names(rule, moves_rows):
 
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
-# decay: the share of the variable that the base class's weight decay subtracts, or None.
-Traced = namedtuple("Traced", "assigned change slots decay")
+# decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
+# that runs first, or None; the change is None if the kernel does all of it.
+Traced = namedtuple("Traced", "assigned change slots decay kernel")
 
 
 class Step(object):
@@ -256,17 +258,20 @@ class Step(object):
         view = VariableView.of_gradient(self, variable, grad)
         collected, written = self._collect(view, gate)
         view = view.for_update(collected)
-        kernel, why = self.lowerings.kernel(self, view)
-        if kernel:
-            self.lowerings.note(view, "kernel")
-            return self.lowerings.run_kernel(view, kernel, gate + written)
-        traced = self.trace(view)
         branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
-        if not branches:
-            self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
-            return self._finish(view, traced, collected, gate + written, self.predicate)
-        run = self.lowerings.choose(view, traced, collected, why)
-        finish = functools.partial(self._finish_by, run) if run else self._finish
+        traced, why = None, "no kernel: a branch here cannot write ref variables"
+        if branches:
+            traced, why = self.lowerings.trace_kernel(self, view, collected)
+        if traced:
+            self.lowerings.note(view, "kernel")
+            finish = self._finish_by_kernel
+        else:
+            traced = self.trace(view)
+            if not branches:
+                self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
+                return self._finish(view, traced, collected, gate + written, self.predicate)
+            run = self.lowerings.choose(view, traced, collected, why)
+            finish = functools.partial(self._finish_by, run) if run else self._finish
         if not self.skips or self.definition.stages > 1:
             return finish(view, traced, collected, gate + written)
         # A branch must not wait for operations outside of it, so its predicate waits.
@@ -300,18 +305,28 @@ class Step(object):
             return natives, []
         return {}, self._write_slots(view, natives, gate)
 
-    def trace(self, view):
-        """Traces `update` on a view, and computes the step-wide parts outside of any branch. Returns `Traced`."""
-        with running_rule():
-            returned = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+    def trace(self, view, inner_kernel=None):
+        """Traces `update` on a view, and computes the step-wide parts outside of any branch.
+
+        Args:
+            inner_kernel: an `InnerKernel` to look for, which raises NoKernel if there is none. Default None.
+
+        Returns:
+            A `Traced`.
+        """
+        with running_rule(), view.ops.by_kernel(inner_kernel):
+            returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
         change, slots = checked_update(view, returned)
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
         slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
-        decay = view.native_decay()
-        history_row = view.missed.history_row(view.scope) if view.missed else []
-        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + history_row)
-        return Traced(assigned, change, slots, decay)
+        kernel, decay = None, view.native_decay()
+        if inner_kernel:
+            kernel, change, slots = inner_kernel.settle(assigned, change, slots)
+        values = [change, decay] + list(slots.values()) + (view.missed.history_row(view.scope) if view.missed else [])
+        values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
+        view.ops.hoist([value for value in values if value is not None])
+        return Traced(assigned or kernel is not None, change, slots, decay, kernel)
 
     @staticmethod
     def _finish_in_branch(finish, view, traced, collected):
@@ -330,9 +345,25 @@ class Step(object):
         unwritten = OrderedDict((name, native) for name, native in collected.items() if name not in traced.slots)
         return done + self._write_slots(view, unwritten, earlier + done)
 
+    def _finish_by_kernel(self, view, traced, collected, earlier):
+        """Runs one variable's update by its kernel, and writes what comes after it. Returns operations."""
+        backend, earlier = self.backend, self._decayed(view, traced, earlier)
+        done = [run_kernel(view, traced.kernel, earlier)]
+        with backend.after(done):
+            natives = OrderedDict(collected)
+            natives.update((name, view.fit(name, value)) for name, value in traced.slots.items())
+            change = [] if traced.change is None else [view.fit(None, traced.change)]
+        ready = done + change + list(natives.values())
+        if change:
+            with backend.after(ready):
+                write = backend.write(view.variable, change[0], view.rows)
+        else:
+            write = done[0] if len(ready) == 1 else backend.group(ready)
+        return [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
+
     def _finish(self, view, traced, collected, earlier, predicate=None):
         """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
-        backend, (assigned, change, slots, _) = self.backend, traced
+        backend, (assigned, change, slots) = self.backend, traced[:3]
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)

@@ -135,6 +135,7 @@ class Tracer(object):
     def __init__(self, backend, dtype):
         self._backend, self._dtype = backend, dtype
         self.integer = backend.stored("int64")  # the dtype of counters
+        self._inner_kernel = None
         self._shared = {}  # {structure of a step-wide value: the value}
         self._lowered = {}  # {id of a step-wide value: (the value, its native value)}
 
@@ -142,6 +143,20 @@ class Tracer(object):
         if name not in NAMES:
             raise unknown_op(name)
         return lambda *args, **options: self.apply(name, args, options)
+
+    def update_of(self, definition, grad, var, slots, hyper, t):
+        """Returns what `definition.update` returns. Within `by_kernel` these may be the opaque values of a kernel."""
+        opaque = self._inner_kernel and self._inner_kernel.update(definition, grad, var, slots, hyper, t)
+        return opaque or definition.update(self, grad, var, slots, hyper, t)
+
+    @contextlib.contextmanager
+    def by_kernel(self, inner_kernel):
+        """Returns a context in which an `InnerKernel` computes the update that it finds; None for none."""
+        self._inner_kernel = inner_kernel
+        try:
+            yield
+        finally:
+            self._inner_kernel = None
 
     def leaf(self, read, step_wide=False, shape=None, dtype=None):
         """Returns a value that `read()` computes, in this tracer's dtype or in `dtype`."""

@@ -133,7 +133,7 @@ class Wrapper(Composite):
         return self.inner.should_update(ops, hyper.inner)
 
     def update(self, ops, grad, var, slots, hyper, t):
-        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        change, inner = ops.update_of(self.inner, grad, var, slots.inner, hyper.inner, t)
         return change, {"inner": inner}
 
     def fast_forward(self, ops, var, slots, hyper, steps):

@@ -103,6 +103,10 @@ class Names(object):
             )
         return self._values[flat_name]
 
+    def flat_name(self, name):
+        """Returns the flat name of one of the definition's own names."""
+        return self._node.prefix + name
+
     def scaled(self, name, factor):
         """Returns the same names, with every value of one name multiplied by a factor, at all levels."""
         products = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
