@@ -1,4 +1,4 @@
-"""The interface of a backend: the verbs that the rest of compat/ calls, and the ops that rules use.
+"""The interface of a backend: the verbs that the rest of compat/ calls.
 
 A value is an array or tensor. A predicate is a scalar bool. Operations are graph operations; eager code has none.
 """
@@ -10,45 +10,10 @@ import functools
 import numpy as np
 
 from everstep.compat.backends.gradient_values import numbers_of
-from everstep.errors import UnknownOpError, UnsupportedError
+from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.checks import is_tensor
 
-# The ops that rules may use on every backend, with NumPy's names and meaning.
-NAMES = frozenset(
-    "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
-    "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
-)
-# The ops that rules write as Python operators.
-OPERATORS = frozenset(
-    "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
-)
-# The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
-END = {"int64": 2**53, "int32": 2**31 - 2**16}
 REQUIRED = []  # the names of verbs without a default, in order; `required` adds them
-
-
-def unknown_op(name):
-    """Returns the error for an op that does not exist."""
-    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES))))
-
-
-def ops_table(module, renamed, special):
-    """Returns `{op: function}` for all ops, with NumPy's meaning.
-
-    Args:
-        module: the module that has most of the functions.
-        renamed: `{op: the function's name in the module}` for functions with another name.
-        special: `{op: function}` for functions that the module lacks or defines differently.
-    """
-    table = {
-        "cast": lambda x, to: module.cast(x, to),
-        "clip": lambda x, low, high: module.minimum(module.maximum(x, low), high),
-        "reshape": lambda x, to: module.reshape(x, to),
-    }
-    table.update(special)
-    for op in NAMES.union(OPERATORS).difference(table):
-        table[op] = getattr(module, renamed.get(op, op))
-    return table
 
 
 def required(verb):
@@ -63,7 +28,10 @@ def required(verb):
 
 
 # Required verbs that only TensorFlow has.
-GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
+GRAPHS = tuple(
+    "failure is_since operation kernel cannot_compile compile compile_values parts from_parts function part "
+    "write_part".split()
+)
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
     "no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
@@ -409,6 +377,26 @@ class Backend(object):
     @required
     def compile(self, function):
         """Returns `function(variable, slots, grad, outside)`, compiled by XLA."""
+
+    @required
+    def compile_values(self, function):
+        """Returns `function(natives)`, which returns a list of natives and writes nothing, compiled by XLA."""
+
+    def keeps_functions(self):
+        """Returns whether eager steps may run as functions that are kept for the next call."""
+        return False
+
+    @required
+    def parts(self, grad):
+        """Returns the natives that make up a gradient, as a tuple."""
+
+    @required
+    def from_parts(self, natives, variable):
+        """Returns the gradient that `parts` took apart."""
+
+    @required
+    def function(self, function, parts):
+        """Returns `function(parts)` as a function of the framework. `parts` are tuples of natives like later ones."""
 
     @required
     def part(self, value, place):

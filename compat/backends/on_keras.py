@@ -5,7 +5,8 @@ import sys
 
 import numpy as np
 
-from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
+from everstep.compat.backends.base import GRAPHS, ROWS, Backend
+from everstep.compat.backends.ops import END, ops_table
 from everstep.optimizers.contract import SIXTEEN_BITS
 
 

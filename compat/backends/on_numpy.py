@@ -5,8 +5,9 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
+from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
+from everstep.compat.backends.ops import NAMES, ops_table, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 

@@ -6,7 +6,7 @@ import contextlib
 import numpy as np
 from packaging.version import Version
 
-from everstep.compat.backends.base import ops_table
+from everstep.compat.backends.ops import ops_table
 from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing

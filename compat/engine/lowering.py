@@ -4,7 +4,7 @@
 |-----------|-----------------------------------------------------------------|----------------------------------------|
 | kernel    | one fused operation of TensorFlow, see engine/fused.py          | rules that declare one                 |
 | flattened | the rule once, on many small variables concatenated             | elementwise rules; not on JAX          |
-| compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions if forced   |
+| compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions of TF 1.14  |
 | chunks    | the rule on one chunk of a large variable after the other       | sessions before TF 2.9, ref variables  |
 | in_place  | the rule, with operations that update slots in place            | sessions                               |
 | plain     | the rule, operation by operation                                | everywhere                             |
@@ -19,6 +19,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+from everstep.compat.engine.compiled import CompiledUpdate, new_values
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
@@ -29,7 +30,7 @@ STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
 SMALL = 16384  # elements; on a smaller variable, launching operations costs more than computing
 TINY = 2048  # elements; the same for a variable whose whole update is one operation, a kernel
 FEW = 8  # variables; flattening fewer does not pay
-COMPILES_INSTEAD = 2**18  # elements; from here, compiling pays where a kernel would need other operations beside it
+COMPILES_INSTEAD = 2**18  # elements; from here, compiling pays in sessions, and instead of a kernel with more beside it
 LARGE = 2**25  # bytes; larger temporaries go back to the system, and fault in again at every step
 CHUNK_ELEMENTS, MAX_CHUNKS = 2**19, 64  # elements of a chunk, and the most chunks of a variable
 
@@ -219,7 +220,7 @@ class Lowerings(object):
                     values = [view.lower(view.var if name == VAR else view.slot_values[name]) for view in views]
                     inputs[name] = backend.concat_flat(values)
             outside = [first.lower(value) for value in program.outside]
-            natives = _results(backend, program, inputs, outside, first, traced)
+            natives = new_values(backend, program, inputs, outside, first, traced)
             split = {name: backend.split(natives[name], [view.record.shape for view in views]) for name in written}
         done = []
         with backend.after([backend.barrier(earlier + list(natives.values()))]):
@@ -242,33 +243,44 @@ class Lowerings(object):
         why = self._not_compiled(view)
         if why:
             return None, why
-        return lambda earlier: self._run_compiled(view, traced, view.program(traced, collected), earlier), ""
+        program = view.program(traced, collected)
+        if program.has_powers() and not self._forces("compiled"):
+            return None, "not compiled: powers take longer in XLA"
+        return lambda earlier: self._run_compiled(view, traced, program, earlier), ""
 
     def _not_compiled(self, view):
         """Returns why a view's update is not compiled; "" if it is."""
+        backend, forced = self.host.backend, self._forces("compiled")
         if self._rejection("compiled"):
             return self._rejection("compiled")
         if view.is_on_rows:
             return "not compiled: the update is on some rows only"
         if not is_known(view.record.shape):
             return "not compiled: the variable's shape is not known"
-        forced = self._forces("compiled")
-        if not forced and _elements(view) < SMALL:
+        if not forced and _elements(view) < (COMPILES_INSTEAD if backend.in_session() else SMALL):
             return "not compiled: the variable is small"
-        return self.host.backend.cannot_compile(view.variable, forced)
+        if not forced and backend.in_session() and view.step.skips:
+            return "not compiled: in a branch of a session"
+        return backend.cannot_compile(view.variable, forced)
 
     def _run_compiled(self, view, traced, program, earlier):
         backend = self.host.backend
         only_read = [name for name in view.declared if name in program.inputs and name not in traced.slots]
-        names = only_read + list(traced.slots)
-        key = program.key(), traced.assigned, tuple(only_read), tuple(traced.slots), view.record[1:3]
+        names, by_values = only_read + list(traced.slots), backend.is_ref(view.variable)
+        key = program.key(), traced.assigned, tuple(only_read), tuple(traced.slots), view.record[1:3], by_values
         if key not in self._functions:
-            self._functions[key] = backend.compile(_CompiledUpdate(backend, program, traced, names, view))
-        slots = [self.host.slot(view.variable, name) for name in names]
+            update = CompiledUpdate(backend, program, traced, names, view)
+            self._functions[key] = backend.compile_values(update.values) if by_values else backend.compile(update)
         with backend.after(earlier):
             outside = [view.lower(value) for value in program.outside]
-            done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
-        return [self.host.constrain(view.variable, done)]
+            if not by_values:
+                slots = [self.host.slot(view.variable, name) for name in names]
+                done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
+                return [self.host.constrain(view.variable, done)]
+            stored = [view.lower(view.slot_values[name]) for name in names]
+            results = self._functions[key]([view.lower(view.grad), view.lower(view.var)] + stored + outside)
+        with backend.after(results):
+            return self._write(view, OrderedDict(zip([VAR] + list(traced.slots), results)))
 
     # One large variable.
 
@@ -305,7 +317,7 @@ class Lowerings(object):
                 }
                 inputs[GRAD] = backend.part(grad, chunk)
                 outside = [view.lower(value) for value in program.outside]
-                natives = _results(backend, program, inputs, outside, view, traced)
+                natives = new_values(backend, program, inputs, outside, view, traced)
             with backend.after(list(natives.values())):
                 waiting = [backend.write_part(stored[name], native, chunk) for name, native in natives.items()]
             done.extend(waiting)
@@ -375,40 +387,6 @@ class Lowerings(object):
             done.append(self.host.constrain(view.variable, write(view.variable, natives.pop(VAR), **options)))
             done.extend(backend.write(self.host.slot(view.variable, name), value) for name, value in natives.items())
         return done
-
-
-def _results(backend, program, inputs, outside, view, traced):
-    """Runs a program. Returns `{VAR or slot: new value}`, each in the full shape of the old value in `inputs`."""
-    natives = OrderedDict()
-    for name, native in zip([VAR] + list(traced.slots), program.run(backend, inputs, outside)):
-        native = backend.cast(native, view.dtype)
-        natives[name] = fitted(backend, native, inputs[name], name, view.about)
-    if not traced.assigned:
-        natives[VAR] = inputs[VAR] - natives[VAR]
-    return natives
-
-
-class _CompiledUpdate(object):
-    """The body of a compiled function: runs a program on a variable and its slots, and writes the results.
-
-    An object, since TensorFlow counts how often functions with the same code are traced, and warns.
-    """
-
-    def __init__(self, backend, program, traced, names, view):
-        self.backend, self.program, self.names = backend, program, names
-        self.dtype, self.about = view.dtype, view.about  # what `_results` reads of a view
-        self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)  # keeps no value of the step
-
-    def __call__(self, variable, slots, grad, outside):
-        backend, slots = self.backend, dict(zip(self.names, slots))
-        inputs = {name: backend.cast(backend.read(slot), self.dtype) for name, slot in slots.items()}
-        inputs[GRAD], inputs[VAR] = grad, backend.cast(backend.read(variable), self.dtype)
-        natives = _results(backend, self.program, inputs, outside, self, self.traced)
-        with backend.after(list(natives.values())):
-            slots[VAR] = variable
-            done = [backend.write(slots[name], native) for name, native in natives.items()]
-        with backend.after(done):
-            return backend.constant(True, "bool")
 
 
 def _elements(view):

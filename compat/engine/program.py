@@ -53,6 +53,10 @@ class Program(object):
     def key(self):
         return self.nodes, self.results, self.dtypes
 
+    def has_powers(self):
+        """Returns whether it raises values of each element to a power."""
+        return any(node[0] == "pow" for node in self.nodes)
+
     def is_elementwise(self):
         """Returns whether each element of a result depends only on the same element of the inputs."""
         elementwise = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)

@@ -18,7 +18,7 @@ from collections import OrderedDict, namedtuple
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
 from everstep.compat.engine.inner_kernel import run_kernel
-from everstep.compat.engine.pairs import check_pairs, with_gradients
+from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.engine.rehearsal import checked_update
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
 from everstep.errors import StateError, UnsupportedError
@@ -73,16 +73,20 @@ Traced = namedtuple("Traced", "assigned change slots decay kernel")
 
 
 class Step(object):
-    """A step: one call with (gradient, variable) pairs. `before` are tensors to compute before anything is written."""
+    """A step: one call with (gradient, variable) pairs, which `check_pairs` checked.
+
+    Args:
+        before: tensors to compute before anything is written.
+        hypers: `{name: value}` of hypers that the caller has read.
+    """
 
     arrived = 1  # how many steps this counts as
 
-    def __init__(self, host, pairs, before=(), checked=True):
+    def __init__(self, host, pairs, before=(), hypers=()):
         self.host, self.backend, self.definition = host, host.backend, host.definition
-        self.lowerings = host.lowerings
+        self.lowerings, self._hypers = host.lowerings, dict(hypers)
         if host.is_averaged and self.backend.eager:
             raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
-        pairs = check_pairs(self.backend, pairs, host.casts_gradients) if checked else pairs
         self.pairs, self.before = self.backend.lasting(with_gradients(pairs)), list(before)
         self.skips = skips(self.definition)
         self.predicate, self.accepted = True, None  # whether the step updates, is accepted (None: always)
@@ -95,6 +99,9 @@ class Step(object):
         if dtype not in self.scopes:
             self.scopes[dtype] = Scope(self, dtype)
         return self.scopes[dtype]
+
+    def hyper(self, name):
+        return self._hypers[name] if name in self._hypers else self.host.hyper(name)
 
     def count(self, name):
         if name not in self.counts:
@@ -407,7 +414,7 @@ class LossScale(Step):
     """Computes the loss scale of the next step. It carries out no step."""
 
     def __init__(self, host):
-        super(LossScale, self).__init__(host, [], checked=False)
+        super(LossScale, self).__init__(host, [])
 
     def native(self, dtype):
         shared = self.scope("float32")

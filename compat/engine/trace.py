@@ -10,7 +10,7 @@ import numbers
 
 import numpy as np
 
-from everstep.compat.backends.base import END, NAMES, unknown_op
+from everstep.compat.backends.ops import END, NAMES, unknown_op
 from everstep.compat.engine.counts import OPS, Whole, counted
 from everstep.errors import RuleError, UnknownOpError
 

@@ -108,7 +108,7 @@ class Scope(object):
         return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.scalar(name))))
 
     def _hyper(self, name):
-        value = self.step.host.hyper(name)
+        value = self.step.hyper(name)
         if isinstance(value, Schedule):
             return self.as_value(value.value(self.tracer, self.values["updates"]))
         if isinstance(value, float):  # every framework keeps its hypers in float32 variables

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.backends.base import END
+from everstep.compat.backends.ops import END
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access

@@ -41,6 +41,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         is_fused: True if this API's own optimizers run fused kernels.
         definition, native_base: the bound definition; the native base class. Set by `bind`.
         lowerings: the engine's plans for this optimizer. Set by `bind`.
+        eager_steps: the functions of its eager steps. Set by `bind`.
         is_averaged: True while everstep.averaged has put averages into the variables.
         backend: the backend that computes. Set by `start`.
 

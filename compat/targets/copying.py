@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.targets.hypers import Hypers
 from everstep.compat.targets.native_classes import native_class, target_class_of
@@ -28,7 +29,7 @@ class Copying(Hypers):
         """Returns an optimizer that shares slots and counters, as a shallow copy of a stock optimizer does."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.__dict__["lowerings"] = Lowerings(twin, self._native.get("lowering"))
+        twin.__dict__.update(lowerings=Lowerings(twin, self._native.get("lowering")), eager_steps=EagerSteps(twin))
         return twin
 
     def __deepcopy__(self, memo):

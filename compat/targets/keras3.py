@@ -38,9 +38,9 @@ import copy
 
 import numpy as np
 
-from everstep.compat.backends.base import END
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.backends.ops import END
 from everstep.compat.engine.pairs import as_list, as_pairs, check_rows
 from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
@@ -342,7 +342,7 @@ class Keras3Target(NewStyleTarget):
 
     def _take_list(self, pairs):
         """Runs the engine's step on all pairs."""
-        step = Step(self, list(pairs), checked=False)  # `apply` checked them
+        step = Step(self, list(pairs))  # `apply` checked them
         step.run()
         self.__dict__["_applied"] = step.predicate
 

@@ -7,6 +7,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
+from everstep.compat.engine.pairs import check_pairs
 from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
@@ -268,7 +269,8 @@ class Stepping(Hypers):
         return list(zip(self.backend.wait_for_loss(grads, loss), variables))
 
     def take_step(self, pairs, count=True, before=(), checked=True):
-        return Step(self, pairs, before, checked).run(count)
+        pairs = check_pairs(self.backend, pairs, self.casts_gradients) if checked else pairs
+        return [] if count and self.eager_steps.run(pairs) else Step(self, pairs, before).run(count)
 
     def flush(self, variables=None):
         """Finishes the pending work of earlier steps. Call it before evaluation or a checkpoint.

@@ -1,0 +1,72 @@
+"""Runs eager steps as functions of TensorFlow: one for the variables and kinds of gradients of a call, which is reused.
+
+Python plans an eager step anew at each call, and launches its operations one by one. From the second call on, a step
+whose variables and kinds of gradients came before runs as one function. What Python code may decide anew at each step
+is computed before it: gradients, clipping, and hypers that are functions or native schedules.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import namedtuple
+
+from everstep.compat.engine.pairs import with_gradients
+from everstep.compat.engine.step import Step
+from everstep.optimizers.contract import Schedule, flat
+
+MOST = 32  # functions of one optimizer; a program that needs more does not repeat its steps
+
+
+class EagerSteps(object):
+    """The functions of one optimizer. `host`: a target's instance, see `compat/engine/step.py`."""
+
+    def __init__(self, host):
+        self.host = host
+        self._functions = {}  # {what a step is: its `_Kept`; None after its first call, or if it cannot be a function}
+
+    def run(self, pairs):
+        """Runs a step on checked (gradient, variable) pairs. Returns False if it did not: it has no function yet."""
+        host, backend = self.host, self.host.backend
+        if not backend.keeps_functions() or host.is_averaged:  # Step says what is wrong
+            return False
+        pairs = with_gradients(pairs)
+        hypers = {name: host.hyper(name) for name in flat(host.definition, "hyper")}
+        given = [name for name in sorted(hypers) if not _stays(hypers[name])]
+        parts = [backend.parts(grad) for grad, _ in pairs] + [(backend.tensor(hypers[name]),) for name in given]
+        key = (
+            id(host.definition),
+            tuple(id(variable) for _, variable in pairs),
+            tuple(host.native_decay(variable) for _, variable in pairs),
+            tuple((len(natives), natives[0].dtype) for natives in parts),
+            tuple(_identity(hypers[name]) for name in sorted(hypers)),
+        )
+        if key not in self._functions:
+            if len(self._functions) < MOST:
+                self._functions[key] = None
+            return False
+        kept = self._functions[key]
+        if kept is None:
+            variables = [variable for _, variable in pairs]
+            if any(getattr(variable, "constraint", None) is not None for variable in variables):
+                return False  # the user's function, which may be no maths of TensorFlow's
+            function = backend.function(lambda parts: self._step(variables, given, parts), parts)
+            kept = self._functions[key] = _Kept(function, variables, hypers, host.definition)
+        kept.function(parts)
+        return True
+
+    def _step(self, variables, given, parts):
+        host, count = self.host, len(variables)
+        pairs = [(host.backend.from_parts(natives, v), v) for natives, v in zip(parts, variables)]
+        hypers = {name: natives[0] for name, natives in zip(given, parts[count:])}
+        Step(host, pairs, hypers=hypers).run()
+
+
+# All that the key names by its id, so that nothing else gets that id.
+_Kept = namedtuple("_Kept", "function variables hypers definition")
+
+
+def _stays(hyper):
+    """Returns whether a function may read a hyper itself: a number, a variable, or an everstep schedule."""
+    return isinstance(hyper, (float, Schedule)) or hasattr(hyper, "assign")
+
+
+def _identity(hyper):
+    return hyper if isinstance(hyper, float) else id(hyper) if _stays(hyper) else None
