@@ -14,7 +14,7 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.backends import base, on_keras, on_numpy
+from everstep.compat.backends import base, on_keras, on_numpy, ops
 from everstep.errors import StateError, UnsupportedError
 
 COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
@@ -181,8 +181,8 @@ def test_members_stand_in_the_order_of_base():
 
 
 def test_the_table_of_ops_has_the_same_names_everywhere(backend):
-    assert set(backend.ops) == base.NAMES | base.OPERATORS
-    assert not base.NAMES & base.OPERATORS
+    assert set(backend.ops) == ops.NAMES | ops.OPERATORS
+    assert not ops.NAMES & ops.OPERATORS
 
 
 # Values and dtypes.
@@ -205,7 +205,7 @@ CALLS += [("cast", (X,), dict(to="int32")), ("reshape", (X,), dict(to=(2, -1)))]
 
 
 def test_ops_compute_numpys_numbers(here):
-    assert {op for op, _, _ in CALLS} == base.NAMES | base.OPERATORS
+    assert {op for op, _, _ in CALLS} == ops.NAMES | ops.OPERATORS
     with harness.tensorflow_log() as said:  # such as that an operation is deprecated
         results = [here.backend.ops[op](*map(here.value, args), **options) for op, args, options in CALLS]
     assert not said
