@@ -151,7 +151,8 @@ KINDS = {
 def start_values(dtype, shapes=SHAPES, definition=None):
     random = np.random.RandomState(1)
     # A multiplicative step never changes a variable's sign, so such rules start where gradients drive them away from 0.
-    low, high = getattr(golden(type(definition.base)), "START", (0.2, 0.8)) if definition else (0.2, 0.8)
+    one_rule = definition is not None and not isinstance(definition.base, Composite)
+    low, high = getattr(golden(type(definition.base)), "START", (0.2, 0.8)) if one_rule else (0.2, 0.8)
     return {name: np.asarray(random.uniform(low, high, shapes[name])).astype(dtype) for name in sorted(shapes)}
 
 
