@@ -136,9 +136,12 @@ class Lowerings(object):
 
     def _compiles_instead(self, view, traced):
         """Returns whether the whole update compiled costs less than a kernel and what comes before and after it."""
-        beside = not traced.kernel.is_all or traced.decay is not None
+        if traced.kernel.is_all and traced.decay is None or self._forces("kernel"):
+            return False
         large = is_known(view.record.shape) and _elements(view) >= COMPILES_INSTEAD
-        return beside and large and not self._forces("kernel") and not self._not_compiled(view)
+        # Before TF 2.5, and by the values of ref variables, compiled functions take longer than that.
+        cheap = self.host.backend.is_since("2.5") and not self.host.backend.is_ref(view.variable)
+        return large and cheap and not self._not_compiled(view)
 
     def _fixed_value(self, name):
         """Returns a hyper's number; None if the hyper can change."""
