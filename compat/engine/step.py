@@ -71,6 +71,10 @@ def engine_slot_names(rule, moves_rows):
 # that runs first, or None; the change is None if the kernel does all of it.
 Traced = namedtuple("Traced", "assigned change slots decay kernel")
 
+# The update of one variable: `finish(earlier)` makes it after earlier operations, `hold(earlier)` writes what it
+# collected instead. Both return operations. written: the operations that wrote some of that already.
+Prepared = namedtuple("Prepared", "view grad finish hold written")
+
 
 class Step(object):
     """A step: one call with (gradient, variable) pairs, which `check_pairs` checked.
@@ -137,8 +141,7 @@ class Step(object):
         groups, single_pairs = self.lowerings.groups(self)
         for group in groups:
             operations.extend(self.lowerings.run_group(*(group + (gate,))))
-        for grad, variable in single_pairs:
-            operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
+        operations.extend(self._update_variables(single_pairs, gate))
         with backend.after(operations):
             if count:
                 operations.extend(self._write_scalars(scalars, rejected) + list(self._count()))
@@ -259,36 +262,69 @@ class Step(object):
             if name not in self.host.moved_natively or not self.arrived:
                 yield move[name]()
 
-    # One variable.
+    # The variables.
 
-    def _update_variable(self, variable, grad, gate):
+    def _update_variables(self, pairs, gate):
+        """Updates variables, in a branch if not every step updates: one for all where it can be. Returns operations."""
+        backend, prepared, operations = self.backend, [], []
+        branches = self.skips and self.definition.stages == 1
+        free = backend.without_strategy() and all(backend.can_branch(v) and backend.is_here(v) for _, v in pairs)
+
+        def update(variable, grad):
+            one = self._prepare(variable, grad, gate)
+            prepared.append(one)
+            if branches and free:
+                return one.written
+            in_branch = branches and backend.can_branch(variable)
+            return self._branch([one], gate + one.written) if in_branch else one.finish(gate + one.written)
+
+        for grad, variable in pairs:
+            operations.extend(self.host.update(variable, update, grad))
+        return self._branch(prepared, gate + operations, self.host.update) if branches and free else operations
+
+    def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
+        """Finishes updates if the step updates, else writes what they collected. `place`: see `host.update`."""
+        def each(verb):
+            operations = []
+            for one in prepared:
+                run = getattr(one, verb)
+                operations.extend(place(one.view.variable, lambda variable, grad: run([]), one.grad))  # noqa: B023
+            return operations
+
+        # A branch must not wait for operations outside of it, so its predicate waits.
+        predicate = self.backend.wait(self.predicate, earlier)
+        written = [native for one in prepared for native in self._written(one.view.variable)]
+        return self.backend.branch(predicate, lambda: each("finish"), lambda: each("hold"), written)
+
+    def _written(self, variable):
+        return [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+
+    def _prepare(self, variable, grad, gate):
+        """Does what comes before a branch: collects, chooses a strategy and traces. Returns a `Prepared`."""
         view = VariableView.of_gradient(self, variable, grad)
         collected, written = self._collect(view, gate)
         view = view.for_update(collected)
-        branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
+        masked = self.skips and self.definition.stages == 1 and not self.backend.can_branch(variable)
         traced, why = None, "no kernel: a branch here cannot write ref variables"
-        if branches:
+        if not masked:
             traced, why = self.lowerings.trace_kernel(self, view, collected)
         if traced:
             self.lowerings.note(view, "kernel")
             finish = self._finish_by_kernel
         else:
             traced = self.trace(view)
-            if not branches:
+            if masked:
                 self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
-                return self._finish(view, traced, collected, gate + written, self.predicate)
-            run = self.lowerings.choose(view, traced, collected, why)
-            finish = functools.partial(self._finish_by, run) if run else self._finish
-        if not self.skips or self.definition.stages > 1:
-            return finish(view, traced, collected, gate + written)
-        # A branch must not wait for operations outside of it, so its predicate waits.
-        predicate = self.backend.wait(self.predicate, gate + written)
-        return self.backend.branch(
-            predicate,
-            lambda: self._finish_in_branch(finish, view, traced, collected),
-            lambda: self._write_slots(view, collected, []),
-            [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)],
-        )
+                finish = functools.partial(self._finish, predicate=self.predicate)
+            else:
+                run = self.lowerings.choose(view, traced, collected, why)
+                finish = functools.partial(self._finish_by, run) if run else self._finish
+
+        def finish_it(earlier):
+            with view.forgetting():
+                return finish(view, traced, collected, earlier)
+
+        return Prepared(view, grad, finish_it, lambda earlier: self._write_slots(view, collected, earlier), written)
 
     def _collect(self, view, gate):
         """Runs `collect` on this step's rows. Returns (`{name: value}` of slots still to write, operations).
@@ -334,11 +370,6 @@ class Step(object):
         values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
         view.ops.hoist([value for value in values if value is not None])
         return Traced(assigned or kernel is not None, change, slots, decay, kernel)
-
-    @staticmethod
-    def _finish_in_branch(finish, view, traced, collected):
-        with view.forgetting():
-            return finish(view, traced, collected, [])
 
     @staticmethod
     def _decayed(view, traced, earlier):
@@ -408,37 +439,3 @@ class Step(object):
                 backend.write(self.host.slot(view.variable, name), value, view.rows if view.gathered(name) else None)
                 for name, value in natives.items()
             ]
-
-
-class LossScale(Step):
-    """Computes the loss scale of the next step. It carries out no step."""
-
-    def __init__(self, host):
-        super(LossScale, self).__init__(host, [])
-
-    def native(self, dtype):
-        shared = self.scope("float32")
-        return self.backend.cast(self._asked(shared, "loss_scale"), dtype)
-
-
-class Flush(Step):
-    """An update without new gradients, for earlier steps that collected something and did not update."""
-
-    arrived = 0
-
-    def __init__(self, host, variables):
-        super(Flush, self).__init__(host, [(self._zero_grad(host, variable), variable) for variable in variables])
-        self.count("steps")  # read outside of branches: the number of the window depends on it
-
-    @staticmethod
-    def _zero_grad(host, variable):
-        backend = host.backend
-        if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
-            return backend.no_rows(variable)
-        return backend.ops["zeros_like"](backend.read(variable))
-
-    def pending(self):
-        return self.backend.ops["maximum"](self.count("pending"), 1)  # with 0 pending steps nothing is written
-
-    def _should_update(self, shared):
-        return self.backend.ops["greater"](self.count("pending"), 0)

@@ -7,8 +7,9 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
+from everstep.compat.engine.other_steps import Flush, LossScale
 from everstep.compat.engine.pairs import check_pairs
-from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, remembers_rows, skips
+from everstep.compat.engine.step import Step, counters, engine_slots, holds, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
 from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
@@ -219,8 +220,6 @@ class Stepping(Hypers):
 
     def not_carried(self):
         """Returns the reason why a State would be incomplete now, or None."""
-
-    # The step.
 
     def scale_loss(self, loss):
         """Returns the loss to differentiate: multiplied by the loss scale if the definition has one.
