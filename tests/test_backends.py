@@ -215,6 +215,10 @@ def test_ops_compute_numpys_numbers(here):
         assert np.asarray(actual).dtype == np.asarray(expected).dtype, op
 
 
+def test_sums_of_squares(here, backend):
+    same(here.numbers(backend.sum_of_squares(here.value(X))), np.square(X).sum())
+
+
 def test_values_and_dtypes(here, backend):
     x = here.value(X)
     assert backend.dtype(x) == "float32" and tuple(backend.shape(x)) == (3, 2)

@@ -382,6 +382,10 @@ class Backend(object):
     def compile_values(self, function):
         """Returns `function(natives)`, which returns a list of natives and writes nothing, compiled by XLA."""
 
+    def sum_of_squares(self, value):
+        """Returns the sum of the squares of all elements."""
+        return self.ops["sum"](self.ops["square"](value))
+
     def keeps_functions(self):
         """Returns whether eager steps may run as functions that are kept for the next call."""
         return False

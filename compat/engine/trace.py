@@ -235,6 +235,8 @@ class Tracer(object):
                 native = value.read()
             elif value.op == "constant":
                 native = self._backend.constant(**value.options)
+            elif value.op == "sum" and not value.options and _squared(value.args[0]) is not None:
+                native = self._backend.sum_of_squares(self.lower(_squared(value.args[0]), results))
             else:
                 natives = [self.lower(arg, results) for arg in value.args]
                 if value.exact:  # perhaps the read of a ref variable, which needs the backend's own cast
@@ -265,6 +267,12 @@ class Tracer(object):
                 self.lower(value, {})
             else:
                 waiting.extend(value.args)
+
+
+def _squared(value):
+    """Returns what a value is the square of, or None."""
+    product = value.op == "multiply" and value.args[0] is value.args[1]
+    return value.args[0] if product or value.op == "square" else None
 
 
 def computed(backend, op, natives, options):
