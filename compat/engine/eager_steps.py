@@ -28,7 +28,7 @@ class EagerSteps(object):
         if not backend.keeps_functions() or host.is_averaged:  # Step says what is wrong
             return False
         pairs = with_gradients(pairs)
-        hypers = {name: host.hyper(name) for name in flat(host.definition, "hyper")}
+        hypers = {name: _called(host.hyper(name)) for name in flat(host.definition, "hyper")}
         given = [name for name in sorted(hypers) if not _stays(hypers[name])]
         parts = [backend.parts(grad) for grad, _ in pairs] + [(backend.tensor(hypers[name]),) for name in given]
         key = (
@@ -61,6 +61,11 @@ class EagerSteps(object):
 
 # All that the key names by its id, so that nothing else gets that id.
 _Kept = namedtuple("_Kept", "function variables hypers definition")
+
+
+def _called(hyper):
+    """Returns a hyper, or what the user's function returns for it now."""
+    return hyper if _stays(hyper) or not callable(hyper) else hyper()
 
 
 def _stays(hyper):
