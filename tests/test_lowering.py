@@ -1,6 +1,8 @@
 """The strategies of engine/lowering.py: each gives the same numbers, and the right one is chosen."""
 from __future__ import absolute_import, division, print_function
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -201,6 +203,47 @@ def test_default_strategies(monkeypatch):
             other = "chunks" if in_pieces or "not chunks" not in plan["dense"].why else "in_place"
             assert other == "chunks" or "resource" in plan["dense"].why or why in plan["dense"].why
         assert plan["dense"].strategy == other, (way.name, plan)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("way", WAYS, ids=name_of)
+def test_large_variables_are_compiled(way, monkeypatch):
+    """Rules without a kernel are, in sessions too, where TensorFlow has an XLA and nothing speaks against it."""
+    monkeypatch.setattr(lowering, "SMALL", 4)
+    monkeypatch.setattr(lowering, "COMPILES_INSTEAD", 4)
+    definition = everstep.optimizers.AdaBelief(0.1, epsilon=1e-3)
+    actual, plan = run(way, definition, None, steps=6)
+    reasons = ("no such strategy", "before 2.5", "ref variable in a function", "other devices")
+    assert plan["dense"].strategy == "compiled" or any(why in plan["dense"].why for why in reasons), plan
+    assert apart(actual, run(way, definition, FORBIDDEN, steps=6)[0]) <= 2e-6
+    powers = run(way, everstep.optimizers.Ftrl(0.1, l2_shrinkage=0.1, learning_rate_power=-0.7), None, steps=1)[1]
+    assert powers["dense"].strategy != "compiled", powers
+
+
+SESSIONS = [way for way in WAYS if way.target == "tf_train" and issubclass(way.run, harness.GraphRun)]
+
+
+@pytest.mark.parametrize("why", ["locks", "device", "branch", "small"])
+@pytest.mark.parametrize("way", SESSIONS, ids=name_of)
+def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
+    tf = getattr(importlib.import_module("tensorflow"), "compat", None)
+    tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    monkeypatch.setattr(lowering, "COMPILES_INSTEAD", 7 if why == "small" else 4)
+    optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, use_locking=why == "locks")
+    with tf.Graph().as_default(), tf.Session() as session:
+        with tf.device("/cpu:0" if why == "device" else None):
+            variable = tf.get_variable("w", initializer=np.ones((3, 2), "float32"), use_resource="resource" in way.name)
+        apply_gradients = lambda: tf.group(optimizer.apply_gradients([(tf.ones((3, 2)), variable)]))  # noqa: E731
+        if why == "branch" and not optimizer.backend.can_branch(variable):
+            pytest.skip("branches of this TensorFlow cannot write ref variables")
+        train_op = tf.cond(tf.constant(True), apply_gradients, tf.no_op) if why == "branch" else apply_gradients()
+        session.run(tf.global_variables_initializer())
+        session.run(train_op)
+        np.testing.assert_allclose(session.run(variable), 0.9, rtol=1e-3)
+    (planned,) = optimizer.everstep_plan()
+    assert planned.strategy != "compiled" and "not compiled" in planned.why
+    expected = {"locks": "use_locking", "device": "device", "branch": "branch", "small": "small"}[why]
+    assert expected in planned.why or "no such strategy" in planned.why or "in a function" in planned.why
 
 
 @needs_tensorflow

@@ -23,12 +23,10 @@ class EagerSteps(object):
         self._functions = {}  # {what a step is: its `_Kept`; None after its first call, or if it cannot be a function}
 
     def run(self, pairs):
-        """Runs a step on checked (gradient, variable) pairs. Returns False if it did not: it has no function yet."""
+        """Runs a step on checked (gradient, variable) pairs: by its function, if it has one. Returns no operations."""
         host, backend = self.host, self.host.backend
-        if not backend.keeps_functions() or host.is_averaged:  # Step says what is wrong
-            return False
         pairs = with_gradients(pairs)
-        hypers = {name: _called(host.hyper(name)) for name in flat(host.definition, "hyper")}
+        hypers = {name: _called(host.hyper(name)) for name in flat(host.definition, "hyper")}  # once each
         given = [name for name in sorted(hypers) if not _stays(hypers[name])]
         parts = [backend.parts(grad) for grad, _ in pairs] + [(backend.tensor(hypers[name]),) for name in given]
         key = (
@@ -41,16 +39,16 @@ class EagerSteps(object):
         if key not in self._functions:
             if len(self._functions) < MOST:
                 self._functions[key] = None
-            return False
-        kept = self._functions[key]
-        if kept is None:
+        elif self._functions[key] is None:
             variables = [variable for _, variable in pairs]
-            if any(getattr(variable, "constraint", None) is not None for variable in variables):
-                return False  # the user's function, which may be no maths of TensorFlow's
-            function = backend.function(lambda parts: self._step(variables, given, parts), parts)
-            kept = self._functions[key] = _Kept(function, variables, hypers, host.definition)
-        kept.function(parts)
-        return True
+            if all(getattr(variable, "constraint", None) is None for variable in variables):  # the user's Python code
+                function = backend.function(lambda parts: self._step(variables, given, parts), parts)
+                self._functions[key] = _Kept(function, variables, hypers, host.definition)
+        if self._functions.get(key):
+            self._functions[key].function(parts)
+        else:
+            Step(host, pairs, hypers=hypers).run()
+        return []
 
     def _step(self, variables, given, parts):
         host, count = self.host, len(variables)

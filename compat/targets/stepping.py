@@ -269,7 +269,8 @@ class Stepping(Hypers):
 
     def take_step(self, pairs, count=True, before=(), checked=True):
         pairs = check_pairs(self.backend, pairs, self.casts_gradients) if checked else pairs
-        return [] if count and self.eager_steps.run(pairs) else Step(self, pairs, before).run(count)
+        eager = count and self.backend.keeps_functions() and not self.is_averaged
+        return self.eager_steps.run(pairs) if eager else Step(self, pairs, before).run(count)
 
     def flush(self, variables=None):
         """Finishes the pending work of earlier steps. Call it before evaluation or a checkpoint.
