@@ -228,6 +228,8 @@ SESSIONS = [way for way in WAYS if way.target == "tf_train" and issubclass(way.r
 def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
     tf = getattr(importlib.import_module("tensorflow"), "compat", None)
     tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    if why == "branch" and getattr(tf, "control_flow_v2_enabled", bool)():
+        pytest.skip("branches are functions here, and compiled like others")
     monkeypatch.setattr(lowering, "COMPILES_INSTEAD", 7 if why == "small" else 4)
     optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, use_locking=why == "locks")
     with tf.Graph().as_default(), tf.Session() as session:
