@@ -341,8 +341,11 @@ class Keras3Target(NewStyleTarget):
         self._take_list(grads_and_vars)
 
     def _take_list(self, pairs):
-        """Runs the engine's step on all pairs."""
-        step = Step(self, list(pairs))  # `apply` checked them
+        """Runs the engine's step on all pairs, which `apply` checked."""
+        if not skips(self.definition):
+            self.take_step(list(pairs), checked=False)
+            return
+        step = Step(self, list(pairs))
         step.run()
         self.__dict__["_applied"] = step.predicate
 
