@@ -186,7 +186,7 @@ def test_schedules_called_give_the_numbers_by_hand():
 def of_keras(holder, ours):
     """Returns Keras's schedule of the same maths, or None if Keras has none."""
     stock = getattr(holder, type(ours).__name__, None)
-    given = OrderedDict((name, getattr(ours, name)) for name in type(ours).declarations)
+    given = OrderedDict((name, getattr(ours, name)) for name in type(ours).declared_order)
     if stock is None or given.get("boundaries") == () or given.get("done") or given.get("multiplier", 1) != 1:
         return None  # Keras rounds the number of cosines of growing length down, at their first update too
     if isinstance(ours, everstep.InverseTimeDecay):

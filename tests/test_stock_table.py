@@ -38,6 +38,7 @@ UNUSED = {("SGD", "amsgrad")}  # TF 2.11 accepts and ignores it
 # Defaults of single versions that differ from the table: (target, argument, prefix of the module, default).
 OTHER_DEFAULTS = [
     ("get_updates", "epsilon", "tensorflow.python.keras._impl", 1e-8),  # the first tf.keras
+    ("get_updates", "epsilon", "keras.optimizers", 1e-8),  # Keras 2.0
     ("optimizer_v2", "learning_rate", "tensorflow.python.keras.optimizer_v2.ftrl", REQUIRED),  # TF 1.14
 ]
 

@@ -408,6 +408,9 @@ class TrainTarget(Target):
 
     # TF 1.4 lacks this method.
 
+    def _non_slot_variables(self):
+        return list(super(TrainTarget, self)._non_slot_variables()) + list(self._counts.values())  # TF 1.5 keeps none
+
     def variables(self):
         """Returns all variables that this optimizer created in the current graph, sorted by name."""
         if hasattr(super(TrainTarget, self), "variables"):
