@@ -51,11 +51,15 @@ def main():
     if not pythons:
         sys.exit("none of the environments is there; --make makes them: " + ", ".join(missing))
     subprocess.run([sys.executable, os.path.join(ROOT, "matrix", "link_farm.py")], check=True)
-    results = []
+    results, failed = [], []
     for cell, python in pythons.items():
         for result in _measured(cell, python, options):
-            results.append(dict(result, cell=cell))
-            _print(results[-1], header=len(results) == 1)
+            result = dict(result, cell=cell)
+            if "failed" in result:
+                failed.append("{} failed:\n{}".format(" ".join(_key(result)), result["failed"]))
+                continue
+            results.append(result)
+            _print(result, header=len(results) == 1)
             _write("results.json", results)
     baseline = _read("baseline.json")
     if options.new_baseline:
@@ -64,11 +68,11 @@ def main():
         _write("baseline.json", stored)
         report.write_pages(stored)
         draw(stored, report.DOCS)
-        return False
-    worse = list(_worse(results, {_key(each): each["ratios"] for each in baseline}))
-    print("\n".join(worse))
-    draw(results, HERE)
-    return bool(worse)
+    else:
+        failed += _worse(results, {_key(each): each["ratios"] for each in baseline})
+        draw(results, HERE)
+    print("\n".join(failed))
+    return bool(failed)
 
 
 def _options():
@@ -106,7 +110,8 @@ def _measured(cell, python, options):
                     yield json.loads(line)
         errors.seek(0)
         if process.returncode:
-            sys.exit("{} ended with {}:\n{}".format(cell, process.returncode, errors.read()[-3000:]))
+            ended = "it ended with {}:\n{}".format(process.returncode, errors.read()[-3000:])
+            yield {"kind": "all", "target": "APIs", "case": "", "failed": ended}
     print("{}: {:.0f} s".format(cell, time.time() - start))
 
 

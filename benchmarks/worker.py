@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 
 import numpy as np
 
@@ -43,7 +44,11 @@ def main():
         for name in MEASURES:
             for case in cases(name, api):
                 if selected(options.only, name, api.name, case.name):
-                    print(json.dumps(dict(figures(case, options.rounds), kind=name, target=api.name)))
+                    try:
+                        line = figures(case, options.rounds)
+                    except Exception:  # the other cases still count
+                        line = {"case": case.name, "failed": traceback.format_exc()}
+                    print(json.dumps(dict(line, kind=name, target=api.name)))
                     sys.stdout.flush()
 
 
