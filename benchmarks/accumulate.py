@@ -21,8 +21,18 @@ def accumulate(api):
 
 def beside(api):
     """Returns the name of the stock side, or an empty one."""
-    names = {"keras3": "gradient_accumulation_steps", "get_updates": ""}
-    return names.get(api.target, "sums by hand, one cond")
+    if api.target == "keras3":
+        return "gradient_accumulation_steps"
+    return "sums by hand, one cond" if _by_hand(api) else ""
+
+
+def _by_hand(api):
+    """Returns whether programs can: Keras 2.3 takes gradients itself, and no cond of TF 2 has a ref variable."""
+    if api.name == "tf_train":
+        import tensorflow as tf
+
+        return not tf.compat.v1.control_flow_v2_enabled()
+    return api.target not in ("get_updates", "keras3")
 
 
 def makes(api, definition, steps):
@@ -30,7 +40,7 @@ def makes(api, definition, steps):
     chosen = {"plain": api.bind(definition), "everstep": api.bind(everstep.accumulate(definition, steps))}
     if api.target == "keras3":
         chosen["stock"] = partial(api.adam, gradient_accumulation_steps=steps)
-    elif api.target != "get_updates":
+    elif _by_hand(api):
         chosen["stock"] = lambda: ByHand(api.adam(), steps)
     return chosen
 
