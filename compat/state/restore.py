@@ -1,6 +1,7 @@
 """`everstep.restore`: loads a state into an optimizer."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 import numbers
 from collections import OrderedDict
 
@@ -95,11 +96,10 @@ def restore(
         writes = access.assignments(values)
         for name, variable in access.optimizer_variables().items():
             dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
-            writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
-        for variable, value in writes:
-            access.write(variable, value())
+            writes.append((variable, Checked(name, optimizer_values[name], (), dtype), False))
         for name, variable in scale.items() if state.loss_scale is not None else ():
-            access.write(variable, state.loss_scale[name])
+            writes.append((variable, functools.partial(np.asarray, state.loss_scale[name]), False))
+        access.write(writes)
         for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
