@@ -154,6 +154,7 @@ class KerasBackend(Backend):
         for variable, value, is_shared in writes:
             value = to_give(value, np.asarray(value).dtype, is_shared)  # JAX keeps it; NumPy has no bfloat16
             variable.assign(self.constant(value, self.dtype(variable)))
+            del value  # before the next one is read
 
 
 def _rounded(value, dtype):

@@ -194,3 +194,4 @@ class NumpyBackend(Backend):
     def put(self, writes, session):
         for variable, value, _ in writes:
             variable[Ellipsis] = value
+            del value  # before the next one is read

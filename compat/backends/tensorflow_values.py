@@ -87,16 +87,17 @@ class TensorFlowValues(Backend):
         batch, feeds, room = [], {}, RUN_BYTES
         for variable, value, is_shared in writes:
             value = to_give(value, variable.dtype.base_dtype.as_numpy_dtype, is_shared)
-            if not self._in_graph(variable):
+            if self._in_graph(variable):
+                initial = variable.initializer.inputs[1].name
+                if batch and (initial in feeds or value.nbytes > room):  # variables may share their initial value
+                    self._initialize(batch, feeds, session)
+                    batch, feeds, room = [], {}, RUN_BYTES
+                batch.append(variable)
+                feeds[initial] = value
+                room -= value.nbytes
+            else:
                 variable.assign(value)
-                continue
-            initial = variable.initializer.inputs[1].name
-            if batch and (initial in feeds or value.nbytes > room):  # variables may share their initial value
-                self._initialize(batch, feeds, session)
-                batch, feeds, room = [], {}, RUN_BYTES
-            batch.append(variable)
-            feeds[initial] = value
-            room -= value.nbytes
+            del value  # before the next one is read
         self._initialize(batch, feeds, session)
 
     def _initialize(self, variables, feeds, session):
