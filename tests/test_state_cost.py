@@ -1,6 +1,8 @@
 """What capture, save, load and restore cost: runs of a session, bytes read, memory. Counts, since times depend."""
 from __future__ import absolute_import, division, print_function
 
+import importlib
+import os
 from collections import OrderedDict
 
 import numpy as np
@@ -270,7 +272,14 @@ def peak_of(function, *arguments):
         tracemalloc.stop()
 
 
+@pytest.fixture
+def keeps_nothing(monkeypatch):
+    """Makes restore treat any file as larger than what it keeps in memory."""
+    monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", 0)
+
+
 @measures_memory
+@pytest.mark.usefixtures("keeps_nothing")
 def test_memory(tmpdir):
     training, path = Training(), str(tmpdir.join("run.npz"))
     state, peak = peak_of(training.capture)
@@ -297,51 +306,93 @@ def test_memory_of_a_state_of_handles(tmpdir):
     assert tmpdir.join("copy.npz").read_binary() == tmpdir.join("run.npz").read_binary()
 
 
-def test_a_file_is_read_twice_and_no_more(tmpdir, monkeypatch):
-    training, path, counts = Training(), str(tmpdir.join("run.npz")), []
+class Reads(object):
+    """Counts the bytes that are read from files."""
+
+    def __init__(self, monkeypatch):
+        self.sizes, read_at = [], open_file.OpenFile._read_at
+
+        def counted(*arguments):
+            self.sizes.append(read_at(*arguments))
+            return self.sizes[-1]
+
+        monkeypatch.setattr(open_file.OpenFile, "_read_at", counted)
+
+    def of(self, function, *arguments):
+        """Returns (result of a call, bytes that it read)."""
+        del self.sizes[:]
+        return function(*arguments), sum(self.sizes)
+
+
+def saved(tmpdir):
+    training, path = Training(), str(tmpdir.join("run.npz"))
     training.capture().save(path)
-    read_at = open_file.OpenFile._read_at
-    monkeypatch.setattr(open_file.OpenFile, "_read_at", lambda *args: counts.append(read_at(*args)) or counts[-1])
+    return training, path, OVERHEAD + os.path.getsize(path) - SIZE
+
+
+OVERHEAD = 2000  # bytes that are read twice: the archive's first header, and the like
+
+
+def test_a_file_is_read_once(tmpdir, monkeypatch):
+    training, path, rest = saved(tmpdir)
+    reads = Reads(monkeypatch)
+    loaded, size = reads.of(everstep.State.load, path)
+    assert size <= rest
+    assert SIZE <= reads.of(training.restore, loaded)[1] <= SIZE + rest
     loaded = everstep.State.load(path)
-    assert sum(counts) < 20000  # the header
-    training.restore(loaded)
-    assert 2 * SIZE < sum(counts) < 2 * SIZE + 20000  # once to check, once to use
-    training.restore(loaded)
-    assert sum(counts) < 3 * SIZE + 20000  # checked before
-    assert max(counts) <= open_file.CHUNK_BYTES
+    for array in arrays(loaded).values():
+        assert reads.of(np.asarray, array)[1] == array.dtype.itemsize * np.prod(array.shape)
+        assert reads.of(array.verify)[1] == 0  # it was compared
+
+
+@pytest.mark.usefixtures("keeps_nothing")
+def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
+    training, path, rest = saved(tmpdir)
+    reads, loaded = Reads(monkeypatch), everstep.State.load(path)
+    assert 2 * SIZE <= reads.of(training.restore, loaded)[1] <= 2 * SIZE + rest  # to check, and to use
+    assert reads.of(training.restore, loaded)[1] <= SIZE + rest  # it has been checked
+    assert max(reads.sizes) <= open_file.CHUNK_BYTES
 
 
 def test_a_checksum_needs_a_small_buffer(tmpdir, monkeypatch):
-    training, path, sizes = Training(), str(tmpdir.join("run.npz")), []
-    training.capture().save(path)
-    stored = everstep.State.load(path).slots["a"]["m"]
-    read_at = open_file.OpenFile._read_at
-    monkeypatch.setattr(
-        open_file.OpenFile, "_read_at", lambda file, at, data: sizes.append(data.size) or read_at(file, at, data)
-    )
-    stored.verify()
-    assert max(sizes) <= npz_archive.BLOCK_BYTES and sum(sizes) == 4 * LARGE
-    stored.verify()
-    assert sum(sizes) == 4 * LARGE
+    _, path, _ = saved(tmpdir)
+    stored, reads = everstep.State.load(path).slots["a"]["m"], Reads(monkeypatch)
+    assert reads.of(stored.verify)[1] == 4 * LARGE and max(reads.sizes) <= npz_archive.BLOCK_BYTES
+    assert reads.of(stored.verify)[1] == 0
+    assert reads.of(lambda: stored[3:5])[1] == 8
 
 
-def test_the_last_byte_counts(tmpdir):
+def test_rows_are_checked_too(tmpdir):
+    _, path, _ = saved(tmpdir)
+    place, _ = everstep.State.load(path).slots["b"]["v"]._place
+    flip(path, place + 100)
+    stored = everstep.State.load(path).slots["b"]["v"]
+    for read in (lambda: stored[:1], lambda: np.asarray(stored), lambda: stored[5:7], stored.verify):
+        with pytest.raises(errors.FileError, match="b/v is damaged"):
+            read()
+
+
+def flip(path, offset):
+    """Changes one bit of a byte in a file."""
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = ord(file.read(1))
+        file.seek(offset)
+        file.write(bytes(bytearray([byte ^ 1])))
+
+
+@pytest.mark.parametrize("kept", [0, 3 * 4 * LARGE, 1 << 30])
+def test_the_last_byte_counts(kept, tmpdir, monkeypatch):
     """Checksums are of blocks: damage anywhere, also where two meet, is found before anything changes."""
-    training, path = Training(), str(tmpdir.join("run.npz"))
-    training.capture().save(path)
+    monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", kept)
+    training, path, _ = saved(tmpdir)
+    before = {name: variable.copy() for name, variable in training.variables.items()}
     place, size = everstep.State.load(path).slots["b"]["v"]._place
     for offset in (0, npz_archive.BLOCK_BYTES - 1, npz_archive.BLOCK_BYTES, size - 1):
-        with open(path, "r+b") as file:
-            file.seek(place + offset)
-            byte = file.read(1)
-            file.seek(place + offset)
-            file.write(bytes(bytearray([ord(byte) ^ 1])))
-        before = {name: variable.copy() for name, variable in training.variables.items()}
+        flip(path, place + offset)
         with pytest.raises(errors.FileError, match="b/v is damaged"):
             training.restore(everstep.State.load(path))
+        flip(path, place + offset)
         for name, variable in training.variables.items():
             np.testing.assert_array_equal(variable, before[name])
-        with open(path, "r+b") as file:
-            file.seek(place + offset)
-            file.write(byte)
     training.restore(everstep.State.load(path))

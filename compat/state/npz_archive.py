@@ -14,6 +14,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.backends.arrays_in_memory import aligned_empty
 from everstep.compat.state.native_file import chunks
 from everstep.compat.state.open_file import OpenFile, select
 from everstep.compat.state.replacing import replacing
@@ -92,9 +93,14 @@ class StoredArray(object):
         return "<{} of {}: {} {}>".format(self._name, self._file.path, self.shape, self.dtype)
 
     def _rows(self, start, stop):
+        shape = (stop - start,) + self.shape[1:]
+        if not self._checked and shape in (self.shape, (1,) + self.shape):  # all of it: one read is enough
+            array = aligned_empty(shape, self.dtype)
+            self._verify(array.reshape(-1).view(np.uint8))
+            return array
         self.verify()
         row = self.dtype.itemsize * _product(self.shape[1:])
-        return self._file.read_array(self._place[0] + start * row, (stop - start,) + self.shape[1:], self.dtype)
+        return self._file.read_array(self._place[0] + start * row, shape, self.dtype)
 
     def verify(self):
         """Compares the checksum, once: it covers the whole array, so single rows cannot be checked.
@@ -102,14 +108,17 @@ class StoredArray(object):
         Raises:
             FileError: the array is damaged.
         """
-        if self._checked:
-            return
+        if not self._checked:
+            self._verify()
+
+    def _verify(self, data=None):
+        """Compares the checksum. Reads the numbers into `data`, or forgets them."""
         (place, size), crc = self._place, self._start_crc
-        block = np.empty(min(size, BLOCK_BYTES), np.uint8)
+        buffer = np.empty(min(size, BLOCK_BYTES), np.uint8)
         for offset in range(0, size, BLOCK_BYTES):
-            data = block[: size - offset]
-            self._file.read_into(data, place + offset)
-            crc = binascii.crc32(data.data, crc)
+            block = buffer[: size - offset] if data is None else data[offset : offset + BLOCK_BYTES]
+            self._file.read_into(block, place + offset)
+            crc = binascii.crc32(block.data, crc)
         if crc & _LARGE != self._crc:
             raise self._file.error("{} is damaged: its checksum does not match".format(self._name))
         self._checked = True

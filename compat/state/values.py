@@ -9,28 +9,56 @@ from everstep.errors import StateError
 TEXT = (str, type(u""))
 
 
-class Checked(object):
-    """A value of a state: checked when this is constructed, and read on each call.
+class Room(object):
+    """Memory for values that are kept from their check until they are used, so that they are read once.
 
-    Attributes:
-        is_shared: False if each call reads a new array.
+    Args:
+        size: bytes.
     """
 
-    def __init__(self, name, handle, shape, dtype):
+    def __init__(self, size):
+        self.size = size
+
+    def takes(self, handle):
+        """Returns True if there is room for the values of a handle, which is then used. Other arrays need none."""
+        if isinstance(handle, np.ndarray) or not isinstance(getattr(handle, "dtype", None), np.dtype):
+            return False
+        size = handle.dtype.itemsize * np.prod(handle.shape, dtype=np.float64)
+        if size > self.size:
+            return False
+        self.size -= size
+        return True
+
+
+class Checked(object):
+    """A value of a state: checked when this is constructed, and read again when it is called, unless it is kept.
+
+    Attributes:
+        is_shared: False if a call returns an array that nobody else holds.
+    """
+
+    def __init__(self, name, handle, shape, dtype, room=None):
         self.name, self.handle, self.shape, self.dtype = name, handle, shape, dtype
-        self.is_shared = not getattr(handle, "reads_new_arrays", False)
-        if self.is_shared or np.dtype(handle.dtype).name != dtype:
-            self()
-        else:  # its shape and its checksum are all that can be wrong
-            check_shape(name, handle, shape)
-            handle.verify()
+        self.is_shared, self._kept = not getattr(handle, "reads_new_arrays", False), None
+        check_shape(name, handle, shape)
+        if room is not None and room.takes(handle):
+            self._kept = self._read()
+        elif self.is_shared or np.dtype(handle.dtype).name != dtype:
+            self._read()
+        else:
+            handle.verify()  # the checksum is all that can be wrong
 
     def __call__(self):
+        value, self._kept = self._kept, None
+        return self._read() if value is None else value
+
+    def _read(self):
         return cast_exactly(self.name, numeric_array(self.name, self.handle, self.shape), self.dtype)
 
     def part(self, place):
         """Returns the slice of the value that belongs to one part of a partitioned variable."""
-        value = np.asarray(self.handle[place.slices[0]])[(slice(None),) + place.slices[1:]]
+        source = self.handle if self._kept is None else self._kept
+        value = np.asarray(source[place.slices[0]])[(slice(None),) + place.slices[1:]]
         return cast_exactly(self.name, bfloat16_to_float32(value), self.dtype)
 
 
