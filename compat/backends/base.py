@@ -428,12 +428,12 @@ class Backend(object):
         """Returns the session for the variables: this one, the default one or `default(variables)`; None if eager."""
 
     @required
-    def value(self, variable, session):
-        """Returns a copy of a variable's value, a NumPy array. Raises StateError if there is none."""
+    def values(self, variables, session):
+        """Returns copies of variables' values, a list of NumPy arrays. Raises StateError if one has no value."""
 
     def start(self, variables, session):
         """Initializes new variables in a session."""
 
     @required
-    def put(self, variable, value, session):
-        """Sets a variable to a NumPy array, cast to its dtype."""
+    def put(self, writes, session):
+        """Sets variables. `writes` yields (variable, array to cast to its dtype, True if others hold the array)."""

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 
+from everstep.compat.backends.arrays_in_memory import as_own, to_give
 from everstep.compat.backends.base import GRAPHS, ROWS, Backend
 from everstep.compat.backends.ops import END, ops_table
 from everstep.optimizers.contract import SIXTEEN_BITS
@@ -147,11 +148,14 @@ class KerasBackend(Backend):
         parts = value.split([int(np.prod(shape)) for shape in shapes])
         return [part.reshape(shape) for part, shape in zip(parts, shapes)]
 
-    def value(self, variable, session):
-        return np.array(self.keras.ops.convert_to_numpy(self.read(variable)))
+    def values(self, variables, session):
+        return [as_own(self.keras.ops.convert_to_numpy(self.read(variable))) for variable in variables]
 
-    def put(self, variable, value, session):
-        variable.assign(self.constant(value, self.dtype(variable)))
+    def put(self, writes, session):
+        for variable, value, is_shared in writes:
+            value = to_give(value, np.asarray(value).dtype, is_shared)  # JAX keeps it; NumPy has no bfloat16
+            variable.assign(self.constant(value, self.dtype(variable)))
+            del value  # before the next one is read
 
 
 def _rounded(value, dtype):

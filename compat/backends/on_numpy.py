@@ -193,8 +193,10 @@ class NumpyBackend(Backend):
     def choose(self, predicate, yes, no):
         return yes if predicate else no
 
-    def value(self, variable, session):
-        return np.array(variable)
+    def values(self, variables, session):
+        return [np.array(variable) for variable in variables]
 
-    def put(self, variable, value, session):
-        variable[Ellipsis] = value
+    def put(self, writes, session):
+        for variable, value, _ in writes:
+            variable[Ellipsis] = value
+            del value  # before the next one is read

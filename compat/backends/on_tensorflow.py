@@ -3,17 +3,17 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 
-import numpy as np
 from packaging.version import Version
 
 from everstep.compat.backends.ops import ops_table
 from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing
-from everstep.errors import StateError, VariableError
+from everstep.compat.backends.tensorflow_values import TensorFlowValues
+from everstep.errors import VariableError
 
 
-class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlacing):
+class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlacing, TensorFlowValues):
     """TensorFlow 1.4 and newer: graphs and eager code, ref and resource variables.
 
     Args:
@@ -283,48 +283,6 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         with graphs[0].as_default() if graphs else self.after(()):
             with self.scope_of(variables[0]) if variables else self.after(()):
                 yield
-
-    def session_for(self, variables, session, default):
-        graph_variables = [variable for variable in variables if self._in_graph(variable)]
-        if not graph_variables:
-            if variables and not self.eager:
-                raise StateError("values are read and written between steps, not inside of a tf.function")
-            return None
-        session = session or self.tf.get_default_session() or default(graph_variables)
-        if session is None:
-            raise StateError(
-                "the variables live in a graph, and only a session has their values: give session=, or call this "
-                "where one is the default (with session.as_default())"
-            )
-        raw_session = getattr(session, "_tf_sess", None)  # of a MonitoredSession, whose hooks would count these runs
-        session = raw_session() if raw_session else session
-        if getattr(session, "graph", None) is not graph_variables[0].graph:
-            raise StateError("{!r} is not a session of the graph of {}".format(session, graph_variables[0].name))
-        return session
-
-    def value(self, variable, session):
-        try:
-            if hasattr(variable, "read_value") and not self._in_graph(variable):
-                return np.array(self.tf.convert_to_tensor(variable.read_value()).numpy())
-            return np.array(session.run(variable) if session else variable.numpy())
-        except Exception as error:  # not initialized, a closed session, or a placeholder without a value
-            raise StateError("{} has no value: {}".format(variable.name, str(error).split("\n")[0]))
-
-    def start(self, variables, session):
-        if session:
-            session.run([variable.initializer for variable in variables])
-
-    def put(self, variable, value, session):
-        value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
-        if self._in_graph(variable):  # feeds the initializer, which works in a finalized graph too
-            session.run(variable.initializer, {variable.initializer.inputs[1]: value})
-            variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
-        else:
-            variable.assign(value)
-
-    @staticmethod
-    def _in_graph(variable):
-        return getattr(variable, "_in_graph_mode", True)
 
 
 def _tensorflow_table(tf, select):

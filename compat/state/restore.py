@@ -1,6 +1,7 @@
 """`everstep.restore`: loads a state into an optimizer."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 import numbers
 from collections import OrderedDict
 
@@ -13,10 +14,12 @@ from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of, scale_variables, unwrapped
-from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
+from everstep.compat.state.values import TEXT, Checked, Room, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
 from everstep.optimizers.wrappers.loss_scale import LossScale
+
+KEPT_BYTES = 1 << 26  # of a file's arrays, kept from their check until they are used; the others are read twice
 
 
 def restore(
@@ -95,11 +98,10 @@ def restore(
         writes = access.assignments(values)
         for name, variable in access.optimizer_variables().items():
             dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
-            writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
-        for variable, value in writes:
-            access.write(variable, value())
+            writes.append((variable, Checked(name, optimizer_values[name], (), dtype), False))
         for name, variable in scale.items() if state.loss_scale is not None else ():
-            access.write(variable, state.loss_scale[name])
+            writes.append((variable, functools.partial(np.asarray, state.loss_scale[name]), False))
+        access.write(writes)
         for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
@@ -136,20 +138,20 @@ def _slot_values(state, access, rename, by_order, weights, partial):
     for name, slots in state.slots.items():
         state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
     matching = match(state_shapes, given_shapes, rename, by_order, state.ordered and access.ordered, partial)
-    values = []
+    values, room = [], Room(KEPT_BYTES)
     for name, old, _ in matching.matches:
         whole = access.wholes[name]
         slots = _with_missed_steps(name, state.slots[old], whole)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
-            handle, label = slots[slot], "{}/{}".format(name, slot)
-            values.append((whole, slot, Checked(label, handle, whole.slot_shape(slot), whole.slot_dtype(slot))))
+            label, shape, dtype = "{}/{}".format(name, slot), whole.slot_shape(slot), whole.slot_dtype(slot)
+            values.append((whole, slot, Checked(label, slots[slot], shape, dtype, room)))
         if weights:
             if old not in state.variables:
                 raise StateError(
                     "the state has no value of {}; everstep.capture(..., weights=True) takes them".format(old)
                 )
-            values.append((whole, None, Checked(name, state.variables[old], whole.shape, whole.dtype)))
+            values.append((whole, None, Checked(name, state.variables[old], whole.shape, whole.dtype, room)))
     return matching, values
 
 

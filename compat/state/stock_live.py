@@ -131,7 +131,7 @@ class _Stock(object):
         self._backend, self._session, self.definition = backend, session, definition
         self.native = native = NativeFile("the live {}".format(type(stock).__name__), "live")
         native.target, native.class_name = api, type(stock).__name__
-        native.variables = OrderedDict((name, self._handle(variable)) for name, variable in variables.items())
+        native.variables = OrderedDict(zip(variables, self._handles(variables.values())))
         try:
             native.config = None if api == "tf_train" else stock.get_config()
         except AttributeError:  # Ftrl of TF 1.14
@@ -141,40 +141,47 @@ class _Stock(object):
         else:
             self.order = list(variables) if api == "get_updates" else self._order_of_slots()
             weights = stock.weights if api == "get_updates" else stock._variables
-            native.entries = [("", self._handle(variable)) for variable in weights]
+            native.entries = [("", handle) for handle in self._handles(weights)]
             product = getattr(stock, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
-                native.optimizer_values["_u_product"] = self._handle(product)
+                native.optimizer_values["_u_product"] = self._handles([product])[0]
 
     def value(self, variable):
         """Returns the number in a variable."""
-        return float(self._backend.value(_unwrap(variable), self._session))
+        return float(self._backend.values([_unwrap(variable)], self._session)[0])
 
-    def _handle(self, variable):
-        """Returns a handle of a variable's value, read now."""
-        value = bfloat16_to_float32(self._backend.value(_unwrap(variable), self._session))
-        name = str(len(self.places))
-        self.places[name] = variable
-        return Handle(name, value.shape, value.dtype, lambda selection: value[selection])
+    def _handles(self, variables):
+        """Returns handles of variables' values, read now and at once."""
+        variables, handles = list(variables), []
+        values = self._backend.values([_unwrap(variable) for variable in variables], self._session)
+        for variable, value in zip(variables, map(bfloat16_to_float32, values)):
+            name = str(len(self.places))
+            self.places[name] = variable
+            handles.append(Handle(name, value.shape, value.dtype, value.__getitem__))
+        return handles
 
     def _read_named(self, entry):
         """Reads the slots and counters of an API that finds them by name."""
+        wanted = []  # [(dictionary for the handle, its key there, variable)]
         for name, variable in self.variables.items():
             for slot in entry.slots:
                 slot_variable = self._slot(variable, slot.native)
                 if slot_variable is not None:
                     handles = self.native.slots.setdefault(name, OrderedDict())
-                    handles[slot.native] = self._handle(slot_variable)
+                    wanted.append((handles, slot.native, slot_variable))
+        values = self.native.optimizer_values
         for counter in entry.head:
             variable = self._counter(counter.native)
             if variable is not None:
-                self.native.optimizer_values[counter.native] = self._handle(variable)
+                wanted.append((values, counter.native, variable))
         for name, hyper in getattr(self._stock, "_hyper", {}).items():
             if hasattr(hyper, "assign"):  # get_config of a graph gives the value in Keras's session
-                self.native.optimizer_values[name] = self._handle(hyper)
+                wanted.append((values, name, hyper))
         global_step = self._backend.tf.train.get_global_step() if entry.target == "tf_train" else None
         if global_step is not None:
-            self.native.optimizer_values["global_step"] = self._handle(global_step)
+            wanted.append((values, "global_step", global_step))
+        for (dictionary, key, _), handle in zip(wanted, self._handles(variable for _, _, variable in wanted)):
+            dictionary[key] = handle
         if any(slot.always for slot in entry.slots) or self.native.slots:
             missing = [name for name in self.variables if name not in self.native.slots]
             self._check_trained(missing)

@@ -242,7 +242,7 @@ class Keras3Target(NewStyleTarget):
 
     def not_carried(self):
         steps = self.gradient_accumulation_steps
-        if steps and int(self.backend.value(self.unwrap(self._variables[0]), None)) % steps:
+        if steps and int(self.backend.values([self.unwrap(self._variables[0])], None)[0]) % steps:
             return (
                 "it is in the middle of its {} gradient_accumulation_steps, and a state cannot hold their sums; train "
                 "until the next update first".format(steps)

@@ -337,7 +337,7 @@ class NewStyleTarget(SinceV2Target):
 
     def state_to_copy(self):
         """Returns (the values of all variables there are, those that wait for the first step or None)."""
-        values = [np.array(self.backend.value(self.unwrap(variable), None)) for variable in self._variables]
+        values = self.backend.values([self.unwrap(variable) for variable in self._variables], None)
         return values, values if self._waiting is None and self._is_built() else self._waiting
 
     def keep_state(self, state):
