@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
+from everstep.compat.backends.on_torch import TorchLists
 from everstep.optimizers.contract import SIXTEEN_BITS
 
 
@@ -26,9 +27,9 @@ class KerasBackend(Backend):
         self.name = keras.backend.backend()
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
-        self.unsupported = GRAPHS + ROWS + ("all_or_nothing",)
-        if self.name != "torch":
-            self.unsupported += ("concat_flat", "split")
+        self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
+        if self.name == "torch":
+            self.lists = TorchLists(variable)
 
     def constant(self, number, dtype):
         return self.keras.ops.convert_to_tensor(number, dtype)
@@ -126,25 +127,12 @@ class KerasBackend(Backend):
         return torch.no_grad()
 
     def lowers(self, strategy):
-        return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway
+        return self.lists is not None and strategy in ("kernel", "flattened")  # XLA fuses a jitted step on JAX anyway
 
     def device(self, variable):
         native = self.read(variable)
         devices = getattr(native, "devices", None)  # of JAX, whose arrays have no `device` before 0.4.31
         return str(sorted(map(str, devices()))) if devices else str(native.device)
-
-    def concat_flat(self, values):
-        if self.name != "torch":
-            return super(KerasBackend, self).concat_flat(values)
-        import torch  # its own operations take a fifth of the time of keras.ops
-
-        return torch.cat([value.reshape(-1) for value in values])
-
-    def split(self, value, shapes):
-        if self.name != "torch":
-            return super(KerasBackend, self).split(value, shapes)
-        parts = value.split([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(parts, shapes)]
 
     def value(self, variable, session):
         return np.array(self.keras.ops.convert_to_numpy(self.read(variable)))

@@ -2,7 +2,7 @@
 
 | strategy  | what runs                                                       | where                                  |
 |-----------|-----------------------------------------------------------------|----------------------------------------|
-| kernel    | one fused operation of TensorFlow, see engine/fused.py          | rules that declare one                 |
+| kernel    | one fused operation of TensorFlow or torch, see engine/fused.py | rules that declare one; not on JAX     |
 | flattened | the rule once, on many small variables concatenated             | elementwise rules; not on JAX          |
 | compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions if forced   |
 | chunks    | the rule on one chunk of a large variable after the other       | sessions before TF 2.9, ref variables  |
@@ -15,11 +15,13 @@ expected to be faster. `optimizer.everstep_plan()` lists the strategies taken.
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.grouped import Plans
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, kernel_of
@@ -61,6 +63,7 @@ class Lowerings(object):
         self.host, self.requested = host, requested
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
+        self._plans = None  # how variables are updated together, on a backend that has `lists`
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
@@ -86,7 +89,7 @@ class Lowerings(object):
     def _forces(self, strategy):
         return self.requested.get(strategy) is True
 
-    def _rejection(self, strategy):
+    def rejection(self, strategy):
         """Returns why a strategy is not allowed or does not exist here; "" if neither."""
         if self.requested.get(strategy) is False:
             return "not {}: forbidden".format(strategy)
@@ -115,11 +118,15 @@ class Lowerings(object):
 
     # One fused operation.
 
-    def kernel(self, step, view):
-        """Returns (the kernel of a view's update, None), or (None, why there is none)."""
+    def kernel(self, step, view, tensors=None):
+        """Returns (the kernel of a view's update, None), or (None, why there is none).
+
+        Args:
+            tensors: those of variables that the kernel is to update together; None for the view's variable alone.
+        """
         backend, rule = self.host.backend, view.rule
-        if self._rejection("kernel"):
-            return None, self._rejection("kernel")
+        if self.rejection("kernel"):
+            return None, self.rejection("kernel")
         declared = kernel_of(rule)
         if declared is None:
             return None, "no kernel: the rule declares none"
@@ -133,9 +140,13 @@ class Lowerings(object):
         slots = [self.host.slot(view.variable, name) for name in kernel.slots.values()]
         if {backend.dtype(native) for native in [view.variable] + slots} != {view.dtype}:
             return None, "no kernel: it computes in the dtype of the variable"
-        exists = backend.is_since(kernel.since) and backend.kernel(kernel.operation, view.variable, slots, view.by_rows)
+        if backend.lists:
+            exists = tensors and backend.lists.kernel(kernel.operation, kernel.settings, tensors)
+        else:
+            exists = backend.is_since(kernel.since)
+            exists = exists and backend.kernel(kernel.operation, view.variable, slots, view.by_rows)
         if not exists:
-            return None, "no kernel: this TensorFlow has no {} for such variables".format(kernel.operation)
+            return None, "no kernel: this {} has no {} for such variables".format(backend.name, kernel.operation)
         return kernel, None
 
     def run_kernel(self, view, kernel, earlier):
@@ -167,10 +178,13 @@ class Lowerings(object):
         """Finds variables to update together.
 
         Returns:
-            ([(views, the traced update of the first, its program)], the (gradient, variable) pairs in no group).
+            ([a function of earlier operations that updates a group], the (gradient, variable) pairs in no group).
         """
         backend = self.host.backend
-        if self._rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
+        if backend.lists and not step.skips:
+            self._plans = self._plans or Plans(self)
+            return self._plans.of(step)
+        if self.rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
             return [], step.pairs
         alike = OrderedDict()
         for grad, variable in step.pairs:
@@ -182,7 +196,7 @@ class Lowerings(object):
             pairs = self._worth_flattening(step, pairs)
             group = self._group(step, pairs) if pairs else None
             if group:
-                groups.append(group)
+                groups.append(functools.partial(self._run_group, *group))
                 taken.update(id(variable) for _, variable in pairs)
         return groups, [pair for pair in step.pairs if id(pair[1]) not in taken]
 
@@ -197,18 +211,20 @@ class Lowerings(object):
         return pairs if len(pairs) >= FEW else []
 
     def _can_flatten(self, grad, variable):
-        """Returns whether a variable's update can be computed on its flattened values, together with others."""
+        """Returns whether a variable's update is best computed on its flattened values, together with others."""
+        is_uniform = self.host.backend.is_here(variable) and self.is_uniform(grad, variable)
+        return is_uniform and _elements(self.host.record(variable)) < SMALL and not self.host.native_decay(variable)
+
+    def is_uniform(self, grad, variable):
+        """Returns whether a rule that is elementwise, slots and a gradient fit a variable element by element."""
         backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
         natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
         return (
-            backend.is_here(variable)
-            and backend.slices(grad) is None
+            backend.slices(grad) is None
             and is_known(record.shape)
             and backend.shape(grad) == record.shape
-            and np.prod(record.shape) < SMALL
             and rule.locality == "element"
             and not defines(rule, "collect")
-            and not self.host.native_decay(variable)
             and all(backend.shape(native) == record.shape for native in natives)
             and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
         )
@@ -226,7 +242,7 @@ class Lowerings(object):
         )
         return (views, traced[0], first) if same and first.is_elementwise() else None
 
-    def run_group(self, views, traced, program, earlier):
+    def _run_group(self, views, traced, program, earlier):
         """Runs the updates of many variables as one. Returns operations."""
         backend, first, written = self.host.backend, views[0], [VAR] + list(traced.slots)
         with backend.after(earlier):
@@ -257,13 +273,13 @@ class Lowerings(object):
 
     def _compiled(self, view, traced, collected):
         forced = self._forces("compiled")
-        if self._rejection("compiled"):
-            return None, self._rejection("compiled")
+        if self.rejection("compiled"):
+            return None, self.rejection("compiled")
         if view.is_on_rows:
             return None, "not compiled: the update is on some rows only"
         if not is_known(view.record.shape):
             return None, "not compiled: the variable's shape is not known"
-        if not forced and _elements(view) < SMALL:
+        if not forced and _elements(view.record) < SMALL:
             return None, "not compiled: the variable is small"
         why = self.host.backend.cannot_compile(view.variable, forced)
         if why:
@@ -287,15 +303,15 @@ class Lowerings(object):
 
     def _chunks(self, view, traced, collected):
         shape = view.record.shape
-        if self._rejection("chunks"):
-            return None, self._rejection("chunks")
+        if self.rejection("chunks"):
+            return None, self.rejection("chunks")
         if not is_known(shape):
             return None, "not chunks: the variable's shape is not known"
-        large = _elements(view) * np.dtype(view.dtype).itemsize > LARGE
+        large = _elements(view.record) * np.dtype(view.dtype).itemsize > LARGE
         program = self._in_session(view, traced, collected) if large or self._forces("chunks") else None
         if program is None or not shape or not program.is_elementwise():
             return None, ""
-        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view)), -(-shape[0] // MAX_CHUNKS))
+        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view.record)), -(-shape[0] // MAX_CHUNKS))
         edges = list(range(0, shape[0], rows)) + [shape[0]]
         if len(edges) < 3:
             return None, ""
@@ -339,8 +355,8 @@ class Lowerings(object):
     # Slots in place.
 
     def _in_place(self, view, traced, collected):
-        if self._rejection("in_place"):
-            return None, self._rejection("in_place")
+        if self.rejection("in_place"):
+            return None, self.rejection("in_place")
         program = self._in_session(view, traced, collected)
         updates = program.in_place_updates(list(traced.slots)) if program else None
         return (lambda earlier: self._run_in_place(view, traced, program, updates, earlier)) if updates else None, ""
@@ -424,5 +440,5 @@ class _CompiledUpdate(object):
             return backend.constant(True, "bool")
 
 
-def _elements(view):
-    return int(np.prod(view.record.shape, dtype=np.int64))
+def _elements(record):
+    return int(np.prod(record.shape, dtype=np.int64))

@@ -126,8 +126,8 @@ class Step(object):
         scalars = self._advance(shared)
         operations = []
         groups, single_pairs = self.lowerings.groups(self)
-        for group in groups:
-            operations.extend(self.lowerings.run_group(*(group + (gate,))))
+        for run_group in groups:
+            operations.extend(run_group(gate))
         for grad, variable in single_pairs:
             operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
         with backend.after(operations):
