@@ -106,6 +106,9 @@ class Backend(object):
         """Returns whether a value is of a jitted function of JAX, so that Python can neither read it nor raise."""
         return False
 
+    def separate(self, values):
+        """Returns the values, computed before all that is computed from them; None if there is nothing to gain."""
+
     @required
     def dtype(self, variable):
         """Returns the dtype of a variable or value."""
@@ -174,10 +177,7 @@ class Backend(object):
         return False
 
     def fitting(self, grad, variable, name):
-        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable.
-
-        Args:
-            name: the variable's, for the error.
+        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable `name`.
 
         Raises:
             GradientError: in eager code, the gradient has rows that the variable lacks.

@@ -25,6 +25,7 @@ class KerasBackend(Backend):
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
+        self._barrier = None  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
@@ -54,6 +55,13 @@ class KerasBackend(Backend):
 
         return isinstance(value, jax.core.Tracer)
 
+    def separate(self, values):
+        if not any(self.is_traced(value) for value in values):
+            return None
+        if self._barrier is None:
+            self._barrier = _optimization_barrier() or False
+        return self._barrier(values) if self._barrier else None
+
     def dtype(self, variable):
         return self.keras.backend.standardize_dtype(variable.dtype)
 
@@ -68,7 +76,7 @@ class KerasBackend(Backend):
 
     def add(self, variable, value):
         total, dtype = self.read(variable) + value, self.dtype(variable)
-        if self.is_traced(total):  # a counter stands still at its end, where an eager step raises
+        if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
             total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))
         self.write(variable, total)
 
@@ -77,6 +85,9 @@ class KerasBackend(Backend):
 
     def copy(self, value, variable):
         return self.keras.ops.copy(value)
+
+    def surely_fits(self, grad, variable):
+        return self.lists is not None and self.lists.surely_fits(grad, variable)
 
     def dense(self, grad):
         if self.name == "jax":
@@ -154,3 +165,17 @@ def _rounded(value, dtype):
         return rounded
     smallest = 2.0**-24  # float16 holds its multiples up to 2^-14
     return jax.numpy.where(abs(value) < 2.0**-14, jax.numpy.round(value / smallest) * smallest, rounded)
+
+
+def _optimization_barrier():
+    """Returns JAX's optimization_barrier where it pays: on processors. Devices compute all in one pass without it."""
+    import jax
+
+    barrier = getattr(jax.lax, "optimization_barrier", None)
+    if barrier is None or jax.default_backend() != "cpu":
+        return None
+    try:  # it had no gradient before JAX 0.5, and no batches in 0.4.30
+        jax.eval_shape(jax.vmap(jax.grad(barrier)), jax.numpy.ones(1))
+    except NotImplementedError:
+        return None
+    return barrier

@@ -4,12 +4,13 @@ They write the tensors of variables in place. A verb takes and returns lists of 
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 import importlib
 import math
 
 from everstep.compat.backends.base import ops_table
 
-BLOCK = 2**16  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
+BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
 LAUNCH = 2**24  # elements of a block on other devices, where launching an operation costs more than moving memory
 
 
@@ -20,13 +21,24 @@ class TorchLists(object):
         variable: the class of all Keras variables.
     """
 
+    # Ops with results in new memory, or in that of an operand.
+    fresh = frozenset(
+        "add subtract multiply divide negative abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum "
+        "sigmoid tanh add_product subtract_product add_quotient".split()
+    )
+
     def __init__(self, variable):
         import torch
 
         self.torch = torch
         self._in_stateless_scope = getattr(importlib.import_module(variable.__module__), "in_stateless_scope", None)
-        special = {"cast": lambda x, to: x.to(getattr(torch, to)), "equal": torch.eq}
+        special = {"cast": lambda x, to: x.to(getattr(torch, to)), "equal": torch.eq, "where": self._where}
         self.ops = ops_table(torch, {}, special)
+        self.ops.update(
+            add_product=torch.addcmul,
+            subtract_product=functools.partial(torch.addcmul, value=-1),
+            add_quotient=torch.addcdiv,
+        )
         self._constants = {}
         self._kernels = {
             operation: getattr(self, "_" + operation)
@@ -42,9 +54,15 @@ class TorchLists(object):
             self._constants[key] = self.torch.tensor(number, dtype=getattr(self.torch, dtype))
         return self._constants[key]
 
-    @staticmethod
-    def shape(value):
-        return tuple(value.shape)
+    def compute(self, op, values, options, spare):
+        """Returns the result of an op, in the memory of `spare` if that is given. See `Program.steps`."""
+        function = self.ops[op]
+        return function(*values, **options) if spare is None or not spare.dim() else function(*values, out=spare)
+
+    def _where(self, condition, yes, no):
+        if condition.dim() or condition.device.type != "cpu":
+            return self.torch.where(condition, yes, no)
+        return yes if bool(condition) else no  # torch.where takes five times as long as a copy
 
     # Tensors of variables.
 
@@ -54,6 +72,14 @@ class TorchLists(object):
             return None
         tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
         return None if any(tensor is None for tensor in tensors) else tensors
+
+    def surely_fits(self, grad, variable):
+        """Returns whether this is the usual gradient of a variable, which needs no other check."""
+        value = getattr(variable, "_value", None)
+        if value is None or type(grad) is not self.torch.Tensor:
+            return False
+        like = grad.dtype is value.dtype and grad.layout is value.layout and grad.shape == value.shape
+        return like and grad.is_floating_point()
 
     @staticmethod
     def places(tensors):
@@ -124,8 +150,10 @@ class TorchLists(object):
 
     def write(self, parts, value):
         """Writes a vector to parts."""
-        for part, new in zip(parts, self._split(parts, value)):
-            part.copy_(new)
+        if len(parts) == 1:
+            parts[0].copy_(value)
+        else:
+            self.torch._foreach_copy_(parts, self._split(parts, value))
 
     def subtract(self, parts, value):
         """Subtracts a vector from parts."""

@@ -23,6 +23,7 @@ class Plans(object):
     def __init__(self, lowerings):
         self.lowerings, self.lists = lowerings, lowerings.host.backend.lists
         self._variables, self._groups, self._left = [], [], []
+        self._decays = []  # the base class's weight decay of each variable, which can be set
         self._stored, self._tensors = [], []  # all variables that the groups write, and their tensors
         self._places, self._written = [], frozenset()  # where the tensors are, and the memory that holds them
 
@@ -39,17 +40,23 @@ class Plans(object):
         known = self._variables
         if not known or len(known) != len(variables) or not all(map(operator.is_, known, variables)):
             return False
+        if self._native_decays() != self._decays:
+            return False
         tensors = self.lists.tensors(self._stored)
         same = tensors is not None and all(map(operator.is_, tensors, self._tensors))
         return same and self.lists.places(tensors) == self._places
+
+    def _native_decays(self):
+        return list(map(self.lowerings.host.native_decay, self._variables))
 
     def _plan(self, step):
         """Divides a step's variables into groups."""
         host, lists, alike = self.lowerings.host, self.lists, OrderedDict()
         self._variables, self._groups, taken = [variable for _, variable in step.pairs], [], set()
+        self._decays = self._native_decays()
         for place, (grad, variable) in enumerate(step.pairs):
             if self.lowerings.is_uniform(grad, variable):
-                key = host.rule(variable), host.backend.device(variable), host.native_decay(variable)
+                key = host.rule(variable), host.backend.device(variable), self._decays[place]
                 alike.setdefault(key, []).append(place)
         for places in alike.values():
             group = Group(self, step, places)
@@ -149,17 +156,23 @@ class Group(object):
         view = self._view(step, 0)
         traced = step.trace(view)
         program = view.program(traced)
-        outside = [view.lower(value) for value in program.outside]
-        names = [VAR] + list(traced.slots)
+        leaves = program.leaves(self.lists, [view.lower(value) for value in program.outside])
+        steps, names = program.steps(self.lists.fresh), [VAR] + list(traced.slots)
         self._decay(view, traced.decay)
         for block, parts in self.blocks:
-            inputs = {GRAD: self.lists.join(self.lists.cut(grads, block))}
-            inputs.update((name, self.lists.join(parts[name])) for name in parts if name in program.inputs)
-            values = program.run(self.lists, inputs, outside)
+            natives = dict(leaves)
+            for place, name in program.inputs_by_place():
+                natives[place] = self.lists.join(self.lists.cut(grads, block) if name == GRAD else parts[name])
+            stored = [natives[place] for place, name in program.inputs_by_place() if name != GRAD]
+            for place, op, operands, options, spare, dead in steps:
+                values = [natives[operand] for operand in operands]
+                natives[place] = self.lists.compute(op, values, options, None if spare is None else natives[spare])
+                for operand in dead:
+                    del natives[operand]
             # One that is the old value of another variable must stay while that one is written.
-            stored = [value for name, value in inputs.items() if name != GRAD]
-            values = [self.lists.copy(v) if any(v is old for old in stored) else v for v in values]
-            for name, value in zip(names, values):
+            results = [natives[place] for place in program.results]
+            results = [self.lists.copy(v) if any(v is old for old in stored) else v for v in results]
+            for name, value in zip(names, results):
                 write = self.lists.write if name != VAR or traced.assigned else self.lists.subtract
                 write(parts[name], value)
         return []

@@ -63,6 +63,7 @@ class Lowerings(object):
         self.host, self.requested = host, requested
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
+        self.checked = ()  # the variables of the last step whose variables and rules were checked
         self._plans = None  # how variables are updated together, on a backend that has `lists`
 
     def check(self):

@@ -17,6 +17,7 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
+from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.pairs import check_pairs, with_gradients
 from everstep.compat.engine.rehearsal import checked_update
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
@@ -336,8 +337,13 @@ class Step(object):
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            natives.update((name, view.fit(name, value)) for name, value in slots.items())
-            change = view.fit(None, change)
+            ordered = in_turn(view, traced) if backend.is_traced(view.lower(view.var)) else None
+            if ordered:
+                assigned, change = True, ordered[0]
+                natives.update(ordered[1])
+            else:
+                natives.update((name, view.fit(name, value)) for name, value in slots.items())
+                change = view.fit(None, change)
             if view.changed_rows is not None:
                 unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
                 change = view.on_changed_rows(change, unchanged)
