@@ -13,6 +13,10 @@ from everstep.compat.backends.gradient_values import numbers_of
 from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.checks import is_tensor
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 REQUIRED = []  # the names of verbs without a default, in order; `required` adds them
 
 
@@ -50,6 +54,7 @@ class Backend(object):
     eager = True  # whether values exist at once, so that Python can read them
     moves_rows = True  # whether gradients can be sparse
     unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
+    lists = None  # type: Any  # the verbs for lists of variables, if it has them: see on_torch.py
 
     # Values and dtypes. A dtype is a name, such as "float32".
 
@@ -72,6 +77,9 @@ class Backend(object):
     def is_traced(self, value):
         """Returns whether a value is of a jitted function of JAX, so that Python can neither read it nor raise."""
         return False
+
+    def separate(self, values):
+        """Returns the values, computed before all that is computed from them; None if there is nothing to gain."""
 
     @required
     def dtype(self, variable):
@@ -141,10 +149,7 @@ class Backend(object):
         return False
 
     def fitting(self, grad, variable, name):
-        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable.
-
-        Args:
-            name: the variable's, for the error.
+        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable `name`.
 
         Raises:
             GradientError: in eager code, the gradient has rows that the variable lacks.

@@ -2,7 +2,7 @@
 
 | strategy  | what runs                                                       | where                                  |
 |-----------|-----------------------------------------------------------------|----------------------------------------|
-| kernel    | one fused operation of TensorFlow, see engine/fused.py          | rules that declare one                 |
+| kernel    | one fused operation of TensorFlow or torch, see engine/fused.py | rules that declare one; not on JAX     |
 | flattened | the rule once, on many small variables concatenated             | elementwise rules; not on JAX          |
 | compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions of TF 1.14  |
 | chunks    | the rule on one chunk of a large variable after the other       | sessions before TF 2.9, ref variables  |
@@ -15,11 +15,13 @@ expected to be faster. `optimizer.everstep_plan()` lists the strategies taken.
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.engine.compiled import CompiledUpdate, new_values
+from everstep.compat.engine.grouped import Plans
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
@@ -63,6 +65,8 @@ class Lowerings(object):
         self.host, self.requested = host, requested
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
+        self.checked = ()  # the variables of the last step whose variables and rules were checked
+        self._plans = None  # how variables are updated together, on a backend that has `lists`
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
@@ -88,7 +92,7 @@ class Lowerings(object):
     def _forces(self, strategy):
         return self.requested.get(strategy) is True
 
-    def _rejection(self, strategy):
+    def rejection(self, strategy):
         """Returns why a strategy is not allowed or does not exist here; "" if neither."""
         if self.requested.get(strategy) is False:
             return "not {}: forbidden".format(strategy)
@@ -119,15 +123,17 @@ class Lowerings(object):
 
     def trace_kernel(self, step, view, collected=()):
         """Traces a view's update with its kernel. Returns (`Traced`, None), or (None, why there is none)."""
-        if self._rejection("kernel"):
-            return None, self._rejection("kernel")
+        if self.rejection("kernel"):
+            return None, self.rejection("kernel")
+        if self.host.backend.lists:
+            return None, "no kernel: variables that are updated one by one have none"
         if not any(kernel_of(node.definition) for node in walk(tree(view.rule), active=True)):
             return None, "no kernel: the rule declares none"
         if view.missed or view.changed_rows is not None:
             return None, "no kernel: some rows stay unchanged, or missed updates"
 
         try:
-            traced = step.trace(view, InnerKernel(view, collected, self._fixed_value))
+            traced = step.trace(view, InnerKernel(view, collected, self.fixed_value))
         except NoKernel as error:
             return None, str(error)
         if self._compiles_instead(view, traced):
@@ -138,12 +144,12 @@ class Lowerings(object):
         """Returns whether the whole update compiled costs less than a kernel and what comes before and after it."""
         if traced.kernel.is_all and traced.decay is None or self._forces("kernel"):
             return False
-        large = is_known(view.record.shape) and _elements(view) >= COMPILES_INSTEAD
+        large = is_known(view.record.shape) and _elements(view.record) >= COMPILES_INSTEAD
         # Before TF 2.5, and by the values of ref variables, compiled functions take longer than that.
         cheap = self.host.backend.is_since("2.5") and not self.host.backend.is_ref(view.variable)
         return large and cheap and not self._not_compiled(view)
 
-    def _fixed_value(self, name):
+    def fixed_value(self, name):
         """Returns a hyper's number; None if the hyper can change."""
         value = self.host.given_hyper(name)
         return value if isinstance(value, float) and not self.host.sets_hypers else None
@@ -154,10 +160,13 @@ class Lowerings(object):
         """Finds variables to update together.
 
         Returns:
-            ([(views, the traced update of the first, its program)], the (gradient, variable) pairs in no group).
+            ([a function of earlier operations that updates a group], the (gradient, variable) pairs in no group).
         """
         backend = self.host.backend
-        if self._rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
+        if backend.lists and not step.skips:
+            self._plans = self._plans or Plans(self)
+            return self._plans.of(step)
+        if self.rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
             return [], step.pairs
         alike = OrderedDict()
         for grad, variable in step.pairs:
@@ -169,7 +178,7 @@ class Lowerings(object):
             pairs = self._worth_flattening(step, pairs)
             group = self._group(step, pairs) if pairs else None
             if group:
-                groups.append(group)
+                groups.append(functools.partial(self._run_group, *group))
                 taken.update(id(variable) for _, variable in pairs)
         return groups, [pair for pair in step.pairs if id(pair[1]) not in taken]
 
@@ -184,18 +193,20 @@ class Lowerings(object):
         return pairs if len(pairs) >= FEW else []
 
     def _can_flatten(self, grad, variable):
-        """Returns whether a variable's update can be computed on its flattened values, together with others."""
+        """Returns whether a variable's update is best computed on its flattened values, together with others."""
+        is_uniform = self.host.backend.is_here(variable) and self.is_uniform(grad, variable)
+        return is_uniform and _elements(self.host.record(variable)) < SMALL and not self.host.native_decay(variable)
+
+    def is_uniform(self, grad, variable):
+        """Returns whether a rule that is elementwise, slots and a gradient fit a variable element by element."""
         backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
         natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
         return (
-            backend.is_here(variable)
-            and backend.slices(grad) is None
+            backend.slices(grad) is None
             and is_known(record.shape)
             and backend.shape(grad) == record.shape
-            and np.prod(record.shape) < SMALL
             and rule.locality == "element"
             and not defines(rule, "collect")
-            and not self.host.native_decay(variable)
             and all(backend.shape(native) == record.shape for native in natives)
             and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
         )
@@ -213,7 +224,7 @@ class Lowerings(object):
         )
         return (views, traced[0], first) if same and first.is_elementwise() else None
 
-    def run_group(self, views, traced, program, earlier):
+    def _run_group(self, views, traced, program, earlier):
         """Runs the updates of many variables as one. Returns operations."""
         backend, first, written = self.host.backend, views[0], [VAR] + list(traced.slots)
         with backend.after(earlier):
@@ -254,13 +265,13 @@ class Lowerings(object):
     def _not_compiled(self, view):
         """Returns why a view's update is not compiled; "" if it is."""
         backend, forced = self.host.backend, self._forces("compiled")
-        if self._rejection("compiled"):
-            return self._rejection("compiled")
+        if self.rejection("compiled"):
+            return self.rejection("compiled")
         if view.is_on_rows:
             return "not compiled: the update is on some rows only"
         if not is_known(view.record.shape):
             return "not compiled: the variable's shape is not known"
-        if not forced and _elements(view) < (COMPILES_INSTEAD if backend.in_session() else SMALL):
+        if not forced and _elements(view.record) < (COMPILES_INSTEAD if backend.in_session() else SMALL):
             return "not compiled: the variable is small"
         if not forced and backend.in_session() and view.step.skips:
             return "not compiled: in a branch of a session"
@@ -289,15 +300,15 @@ class Lowerings(object):
 
     def _chunks(self, view, traced, collected):
         shape = view.record.shape
-        if self._rejection("chunks"):
-            return None, self._rejection("chunks")
+        if self.rejection("chunks"):
+            return None, self.rejection("chunks")
         if not is_known(shape):
             return None, "not chunks: the variable's shape is not known"
-        large = _elements(view) * np.dtype(view.dtype).itemsize > LARGE
+        large = _elements(view.record) * np.dtype(view.dtype).itemsize > LARGE
         program = self._in_session(view, traced, collected) if large or self._forces("chunks") else None
         if program is None or not shape or not program.is_elementwise():
             return None, ""
-        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view)), -(-shape[0] // MAX_CHUNKS))
+        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view.record)), -(-shape[0] // MAX_CHUNKS))
         edges = list(range(0, shape[0], rows)) + [shape[0]]
         if len(edges) < 3:
             return None, ""
@@ -341,8 +352,8 @@ class Lowerings(object):
     # Slots in place.
 
     def _in_place(self, view, traced, collected):
-        if self._rejection("in_place"):
-            return None, self._rejection("in_place")
+        if self.rejection("in_place"):
+            return None, self.rejection("in_place")
         program = self._in_session(view, traced, collected)
         updates = program.in_place_updates(list(traced.slots)) if program else None
         return (lambda earlier: self._run_in_place(view, traced, program, updates, earlier)) if updates else None, ""
@@ -392,5 +403,5 @@ class Lowerings(object):
         return done
 
 
-def _elements(view):
-    return int(np.prod(view.record.shape, dtype=np.int64))
+def _elements(record):
+    return int(np.prod(record.shape, dtype=np.int64))

@@ -1,7 +1,16 @@
 """Programs: the maths of a traced rule, free of references to a step, so that variables can share it."""
 from __future__ import absolute_import, division, print_function
 
+from collections import OrderedDict
+
 from everstep.compat.engine.trace import REDUCTIONS, computed
+
+_LEAVES = ("input", "outside", "constant")
+_TERMS = {  # {(op, op of an operand): the op of both}
+    ("add", "multiply"): "add_product",
+    ("subtract", "multiply"): "subtract_product",
+    ("add", "divide"): "add_quotient",
+}
 
 
 class Program(object):
@@ -100,6 +109,61 @@ class Program(object):
                 return scalar, other, divisor
         return None
 
+    def steps(self, fresh):
+        """Plans a run that reads and writes little memory.
+
+        A sum with a product or quotient that nothing else uses is one step. No value is kept longer than it is needed.
+
+        Args:
+            fresh: the ops with results of an operand's dtype, in memory that no operand has.
+
+        Returns:
+            A list of (place, op, places of operands, options, spare, dead), in order. op: an op, or "add_product",
+            "subtract_product" or "add_quotient" of three operands. spare: the place of an operand that the result may
+            overwrite, or None. dead: places that no later step needs.
+        """
+        operations, inner = OrderedDict(), set()
+        for place, node in enumerate(self.nodes):
+            if node[0] not in _LEAVES:
+                operations[place] = self._combined(node, inner)
+        last = {operand: place for place, node in operations.items() if place not in inner for operand in node[1]}
+        steps, overwritable = [], set()
+        for place, (op, operands, options) in operations.items():
+            if place in inner:
+                continue
+            dead = [operand for operand in set(operands) if last[operand] == place and operand not in self.results]
+            if op in fresh:
+                spare = next((operand for operand in dead if operand in overwritable), None)
+                overwritable.add(place)
+            else:
+                spare = None
+                overwritable.difference_update(operands)  # the result may be an operand itself
+            steps.append((place, op, operands, dict(options), spare, dead))
+        return steps
+
+    def _combined(self, node, inner):
+        """Returns a sum or difference as one node with its product or quotient, whose place it adds to `inner`."""
+        op, operands = node[:2]
+        orders = {"add": (operands, operands[::-1]), "subtract": (operands,)}.get(op, ())
+        for rest, term in orders:
+            name = _TERMS.get((op, self.nodes[term][0]))
+            if name and self._used().count(term) == 1:
+                inner.add(term)
+                return name, (rest,) + self.nodes[term][1], ()
+        return node
+
+    def leaves(self, backend, outside):
+        """Returns `{place: value}` of the constants and of the values in `outside`, natives of `self.outside`."""
+        return {
+            place: outside[node[1]] if node[0] == "outside" else backend.constant(*node[1:])
+            for place, node in enumerate(self.nodes)
+            if node[0] in ("outside", "constant")
+        }
+
+    def inputs_by_place(self):
+        """Returns [(place, name)] of the inputs."""
+        return [(place, node[1]) for place, node in enumerate(self.nodes) if node[0] == "input"]
+
     def _place_of(self, name):
         return next(place for place, node in enumerate(self.nodes) if node[:2] == ("input", name))
 
@@ -114,7 +178,7 @@ class Program(object):
 
     def _used(self):
         """Returns a list of places, each as often as an operation or a result uses it."""
-        operations = [node for node in self.nodes if node[0] not in ("input", "outside", "constant")]
+        operations = [node for node in self.nodes if node[0] not in _LEAVES]
         return [place for _, places, _ in operations for place in places] + list(self.results)
 
     def _split_share(self, place, kept):

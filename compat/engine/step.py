@@ -17,6 +17,7 @@ from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
+from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.engine.rehearsal import checked_update
@@ -139,8 +140,8 @@ class Step(object):
         scalars = self._advance(shared)
         operations = []
         groups, single_pairs = self.lowerings.groups(self)
-        for group in groups:
-            operations.extend(self.lowerings.run_group(*(group + (gate,))))
+        for run_group in groups:
+            operations.extend(run_group(gate))
         operations.extend(self._update_variables(single_pairs, gate))
         with backend.after(operations):
             if count:
@@ -405,8 +406,13 @@ class Step(object):
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            natives.update((name, view.fit(name, value)) for name, value in slots.items())
-            change = view.fit(None, change)
+            ordered = in_turn(view, traced) if backend.is_traced(view.lower(view.var)) else None
+            if ordered:
+                assigned, change = True, ordered[0]
+                natives.update(ordered[1])
+            else:
+                natives.update((name, view.fit(name, value)) for name, value in slots.items())
+                change = view.fit(None, change)
             if view.changed_rows is not None:
                 unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
                 change = view.on_changed_rows(change, unchanged)

@@ -360,7 +360,8 @@ class Keras3Target(NewStyleTarget):
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
-        self.take_step(check_rows(self.backend, [(gradient, self.unwrap(variable))]), count=False)
+        with self.backend.computing():
+            self.take_step(check_rows(self.backend, [(gradient, self.unwrap(variable))]), count=False)
 
     def _clip_gradients(self, grads):
         return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates

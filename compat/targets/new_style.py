@@ -354,6 +354,9 @@ class NewStyleTarget(SinceV2Target):
     def check_step(self, pairs):
         """Returns the (gradient, variable) pairs of a step, checked before anything is created or changed."""
         self._check_eager()
+        if self._repeats(pairs):
+            self.check_repeat(self.lowerings.checked)
+            return pairs
         for _, variable in pairs:
             self.check_variable(variable)
         pairs = self.check_grads(pairs)
@@ -369,7 +372,15 @@ class NewStyleTarget(SinceV2Target):
                     )
                 )
             self._take_waiting()
+            self.lowerings.checked = [variable for _, variable in pairs]
         return pairs
+
+    def _repeats(self, pairs):
+        """Returns whether the last step had these variables and all gradients surely fit: nothing is to be checked."""
+        checked, fits = self.lowerings.checked, self.backend.surely_fits
+        if len(checked) != len(pairs) or self._waiting is not None or not checked:
+            return False
+        return all(v is old and fits(grad, self.unwrap(v)) for (grad, v), old in zip(pairs, checked))
 
     def constrain(self, variable, write):
         return write  # the base class applies constraints after the step

@@ -102,8 +102,8 @@ class Wrapper(Composite):
     `{"inner": {...}}`. A wrapper that declares more children defines `update` and `should_update`; the other verbs go
     to every child. `prefix` names the wrapper in the flat names of its slots, hypers and scalars: `PREFIX/NAME`.
 
-    Call `super().update`, not `self.inner.update`: then a fused kernel can compute the update of `inner`. It does if the
-    wrapper changes the gradient or the hypers before, subtracts from the variable, or uses `var - change` after.
+    Call `super().update`, not `self.inner.update`: then a fused kernel can compute the update of `inner`. It does if
+    the wrapper changes the gradient or the hypers before, subtracts from the variable, or uses `var - change` after.
 
     >>> import everstep
     >>> class Signed(everstep.Wrapper):
