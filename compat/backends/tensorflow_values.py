@@ -84,28 +84,37 @@ class TensorFlowValues(Backend):
             session.run([variable.initializer for variable in variables])
 
     def put(self, writes, session):
-        batch, feeds, room = [], {}, RUN_BYTES
+        batches, room = [], RUN_BYTES
         for variable, value, is_shared in writes:
             value = to_give(value, variable.dtype.base_dtype.as_numpy_dtype, is_shared)
             if self._in_graph(variable):
+                if value.nbytes > room:
+                    self._initialize(batches, session)
+                    batches, room = [], RUN_BYTES
                 initial = variable.initializer.inputs[1].name
-                if batch and (initial in feeds or value.nbytes > room):  # variables may share their initial value
-                    self._initialize(batch, feeds, session)
-                    batch, feeds, room = [], {}, RUN_BYTES
-                batch.append(variable)
-                feeds[initial] = value
+                batch = next((each for each in batches if initial not in each), None)
+                if batch is None:  # the first one, or variables share their initial value
+                    batch = {}
+                    batches.append(batch)
+                batch[initial] = variable, value
                 room -= value.nbytes
             else:
                 variable.assign(value)
             del value  # before the next one is read
-        self._initialize(batch, feeds, session)
+        self._initialize(batches, session)
 
-    def _initialize(self, variables, feeds, session):
-        """Runs the initializers with other values, which works in a finalized graph too."""
-        if variables:
+    def _initialize(self, batches, session):
+        """Runs initializers with other values, which works in a finalized graph too.
+
+        Args:
+            batches: [{name of the initial value: (variable, new value)}], one for each run.
+        """
+        for batch in batches:
+            variables = [variable for variable, _ in batch.values()]
+            feeds = {initial: value for initial, (_, value) in batch.items()}
             session.run([variable.initializer for variable in variables], feeds)
-        for variable in variables:
-            variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
+            for variable in variables:
+                variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
 
     @staticmethod
     def _in_graph(variable):
