@@ -9,6 +9,10 @@ from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
 from everstep.compat.backends.on_torch import TorchLists
 from everstep.optimizers.contract import SIXTEEN_BITS
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 
 class KerasBackend(Backend):
     """Keras 3 variables on JAX or torch. Values are eager or, in a jitted function, traced.
@@ -21,11 +25,12 @@ class KerasBackend(Backend):
     """
 
     moves_rows = False
+    lists = None  # type: Any
 
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
-        self._barrier = None  # the function of JAX that `separate` calls, False if there is none
+        self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
