@@ -54,7 +54,7 @@ class Backend(object):
     eager = True  # whether values exist at once, so that Python can read them
     moves_rows = True  # whether gradients can be sparse
     unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
-    lists = None  # type: Any  # the verbs for lists of variables, if it has them: see on_torch.py
+    lists = None  # the verbs for lists of variables, if it has them: see on_torch.py
 
     # Values and dtypes. A dtype is a name, such as "float32".
 

@@ -11,6 +11,10 @@ from everstep.compat.backends.on_torch import TorchLists
 from everstep.compat.backends.ops import END, ops_table
 from everstep.optimizers.contract import SIXTEEN_BITS
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 
 class KerasBackend(Backend):
     """Keras 3 variables on JAX or torch. Values are eager or, in a jitted function, traced.
@@ -23,11 +27,12 @@ class KerasBackend(Backend):
     """
 
     moves_rows = False
+    lists = None  # type: Any
 
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
-        self._barrier = None  # the function that `separate` calls
+        self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
@@ -61,8 +66,8 @@ class KerasBackend(Backend):
         if not any(self.is_traced(value) for value in values):
             return None
         if self._barrier is None:
-            self._barrier = _optimization_barrier() or _no_barrier
-        return self._barrier(values)
+            self._barrier = _optimization_barrier() or False
+        return self._barrier(values) if self._barrier else None
 
     def dtype(self, variable):
         return self.keras.backend.standardize_dtype(variable.dtype)
@@ -170,10 +175,6 @@ def _rounded(value, dtype):
         return rounded
     smallest = 2.0**-24  # float16 holds its multiples up to 2^-14
     return jax.numpy.where(abs(value) < 2.0**-14, jax.numpy.round(value / smallest) * smallest, rounded)
-
-
-def _no_barrier(values):
-    return None
 
 
 def _optimization_barrier():

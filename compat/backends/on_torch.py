@@ -64,57 +64,6 @@ class TorchLists(object):
             return self.torch.where(condition, yes, no)
         return yes if bool(condition) else no  # torch.where takes five times as long as a copy
 
-    # Tensors of variables.
-
-    def tensors(self, variables):
-        """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""
-        if self._in_stateless_scope is None or self._in_stateless_scope():
-            return None
-        tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
-        return None if any(tensor is None for tensor in tensors) else tensors
-
-    def surely_fits(self, grad, variable):
-        """Returns whether this is the usual gradient of a variable, which needs no other check."""
-        value = getattr(variable, "_value", None)
-        if value is None or type(grad) is not self.torch.Tensor:
-            return False
-        like = grad.dtype is value.dtype and grad.layout is value.layout and grad.shape == value.shape
-        return like and grad.is_floating_point()
-
-    @staticmethod
-    def places(tensors):
-        """Returns where tensors are in memory. Equal places: the same memory, in the same order of elements."""
-        return [(tensor.data_ptr(), tensor.is_contiguous()) for tensor in tensors]
-
-    def are_separate(self, tensors):
-        """Returns whether each of the tensors is contiguous, and none shares memory with another."""
-        if not all(tensor.layout is self.torch.strided and tensor.is_contiguous() for tensor in tensors):
-            return False
-        spans = sorted((t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors if t.numel())
-        return all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
-
-    @staticmethod
-    def memory(tensors):
-        """Returns the set of the memory that tensors lie in."""
-        return {tensor.untyped_storage().data_ptr() for tensor in tensors}
-
-    def gradients(self, grads, tensors, written):
-        """Returns gradients like the tensors, which stay as they are while the memory `written` is written."""
-        of_torch, lasting = self.torch.Tensor, []
-        for grad, tensor in zip(grads, tensors):
-            if not isinstance(grad, of_torch):
-                grad = self.torch.as_tensor(grad)
-            if grad.dtype is not tensor.dtype or grad.device != tensor.device:
-                grad = grad.to(tensor)
-            grad = self.lasting(grad, written)
-            lasting.append(grad if grad.is_contiguous() else grad.contiguous())
-        return lasting
-
-    @staticmethod
-    def lasting(grad, written):
-        """Returns a gradient that stays as it is while the memory `written` is written."""
-        return grad.clone() if grad.untyped_storage().data_ptr() in written else grad
-
     # Blocks.
 
     def blocks(self, tensors):
@@ -173,6 +122,57 @@ class TorchLists(object):
         """Subtracts a share of each tensor from it."""
         self.torch._foreach_mul_(tensors, 1 - share)
 
+    # Tensors of variables.
+
+    def tensors(self, variables):
+        """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""
+        if self._in_stateless_scope is None or self._in_stateless_scope():
+            return None
+        tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
+        return None if any(tensor is None for tensor in tensors) else tensors
+
+    def surely_fits(self, grad, variable):
+        """Returns whether this is the usual gradient of a variable, which needs no other check."""
+        value = getattr(variable, "_value", None)
+        if value is None or type(grad) is not self.torch.Tensor:
+            return False
+        like = grad.dtype is value.dtype and grad.layout is value.layout and grad.shape == value.shape
+        return like and grad.is_floating_point()
+
+    @staticmethod
+    def places(tensors):
+        """Returns where tensors are in memory. Equal places: the same memory, in the same order of elements."""
+        return [(tensor.data_ptr(), tensor.is_contiguous()) for tensor in tensors]
+
+    def are_separate(self, tensors):
+        """Returns whether each of the tensors is contiguous, and none shares memory with another."""
+        if not all(tensor.layout is self.torch.strided and tensor.is_contiguous() for tensor in tensors):
+            return False
+        spans = sorted((t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors if t.numel())
+        return all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
+
+    @staticmethod
+    def memory(tensors):
+        """Returns the set of the memory that tensors lie in."""
+        return {tensor.untyped_storage().data_ptr() for tensor in tensors}
+
+    def gradients(self, grads, tensors, written):
+        """Returns gradients like the tensors, which stay as they are while the memory `written` is written."""
+        of_torch, lasting = self.torch.Tensor, []
+        for grad, tensor in zip(grads, tensors):
+            if not isinstance(grad, of_torch):
+                grad = self.torch.as_tensor(grad)
+            if grad.dtype is not tensor.dtype or grad.device != tensor.device:
+                grad = grad.to(tensor)
+            grad = self.lasting(grad, written)
+            lasting.append(grad if grad.is_contiguous() else grad.contiguous())
+        return lasting
+
+    @staticmethod
+    def lasting(grad, written):
+        """Returns a gradient that stays as it is while the memory `written` is written."""
+        return grad.clone() if grad.untyped_storage().data_ptr() in written else grad
+
     # Kernels. The names and the arguments are those of TensorFlow's, which engine/fused.py maps rules to.
 
     def kernel(self, operation, settings, tensors):
@@ -182,14 +182,13 @@ class TorchLists(object):
             operation, settings: of a `Kernel` of engine/fused.py.
         """
         function = self._kernels.get(operation)
-        if function is None or tensors[0].device.type != "cpu":  # elsewhere numbers of hypers would wait for the device
+        if function is None or tensors[0].device.type != "cpu":  # elsewhere, to read a hyper is to wait
             return None
-        if operation == "apply_keras_momentum" and settings["use_nesterov"]:
-            return None  # torch adds the gradient itself, not its share that the velocity got
-        return function
+        nesterov = settings.get("use_nesterov") and operation != "apply_momentum"
+        return None if nesterov else function  # Adam has no such form; momentum adds the gradient times 1, not the rate
 
-    def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, vhat=(), **powers_of_zero):
-        late = [self.constant(math.inf, "float32")] * len(tensors)  # torch corrects no bias after so many steps
+    def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, beta1_power, beta2_power, vhat=()):
+        late = [self.constant(math.inf, "float32")] * len(tensors)  # as with powers of 0: no bias is left to correct
         self.torch._fused_adam_(
             tensors, grads, m, v, list(vhat), late, lr=lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
             amsgrad=bool(vhat), maximize=False,

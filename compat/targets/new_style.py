@@ -376,7 +376,7 @@ class NewStyleTarget(SinceV2Target):
         return pairs
 
     def _repeats(self, pairs):
-        """Returns whether the last step had these variables and all gradients surely fit: nothing is to be checked."""
+        """Returns whether the last step had these variables, and all gradients surely fit: nothing is to check."""
         checked, fits = self.lowerings.checked, self.backend.surely_fits
         if len(checked) != len(pairs) or self._waiting is not None or not checked:
             return False
