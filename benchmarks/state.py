@@ -110,9 +110,11 @@ class Eager(Arrays):
         return getattr(self.keras, "__version__", "2").startswith("3")
 
     def variable(self, value):
+        if self.is_keras3():
+            return self.keras.Variable(value)
         import tensorflow as tf
 
-        return self.keras.Variable(value) if self.is_keras3() else tf.Variable(value)
+        return tf.Variable(value)
 
     def all_variables(self):
         own = self.optimizer.variables
