@@ -88,10 +88,16 @@ class TorchLists(object):
         return blocks
 
     @staticmethod
-    def cut(tensors, block):
-        """Returns the parts of the tensors in a block, as vectors that share their memory."""
-        flat = [(tensors[place].detach().view(-1), start, count) for place, start, count in block]
-        return [x if count == x.numel() else x.narrow(0, start, count) for x, start, count in flat]
+    def flat(tensors):
+        """Returns the tensors as vectors that share their memory."""
+        plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
+        return [tensor if tensor.dim() == 1 else tensor.view(-1) for tensor in plain]
+
+    @staticmethod
+    def cut(vectors, block):
+        """Returns the parts of the vectors in a block, which share their memory."""
+        whole = [(vectors[place], start, count) for place, start, count in block]
+        return [x if count == x.numel() else x.narrow(0, start, count) for x, start, count in whole]
 
     def join(self, parts):
         """Returns the values of parts as one vector. It may share the memory of a single part."""

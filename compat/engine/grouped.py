@@ -25,7 +25,7 @@ class Plans(object):
     def __init__(self, lowerings):
         self.lowerings, self.lists = lowerings, lowerings.host.backend.lists
         self._variables, self._groups, self._left = [], [], []
-        self._decays = []  # the base class's weight decay of each variable, which can be set
+        self._decay = None  # the base class's weight decay when this was planned: it can be set
         self._stored, self._tensors = [], []  # all variables that the groups write, and their tensors
         self._places, self._written = [], frozenset()  # where the tensors are, and the memory that holds them
 
@@ -42,23 +42,20 @@ class Plans(object):
         known = self._variables
         if not known or len(known) != len(variables) or not all(map(operator.is_, known, variables)):
             return False
-        if self._native_decays() != self._decays:
+        if getattr(self.lowerings.host, "weight_decay", None) is not self._decay:
             return False
         tensors = self.lists.tensors(self._stored)
         same = tensors is not None and all(map(operator.is_, tensors, self._tensors))
         return same and self.lists.places(tensors) == self._places
 
-    def _native_decays(self):
-        return list(map(self.lowerings.host.native_decay, self._variables))
-
     def _plan(self, step):
         """Divides a step's variables into groups."""
         host, lists, alike = self.lowerings.host, self.lists, OrderedDict()
         self._variables, self._groups, taken = [variable for _, variable in step.pairs], [], set()
-        self._decays = self._native_decays()
+        self._decay = getattr(host, "weight_decay", None)
         for place, (grad, variable) in enumerate(step.pairs):
             if self.lowerings.is_uniform(grad, variable):
-                key = host.rule(variable), host.backend.device(variable), self._decays[place]
+                key = host.rule(variable), host.backend.device(variable), host.native_decay(variable)
                 alike.setdefault(key, []).append(place)
         for places in alike.values():
             group = Group(self, step, places)
@@ -133,8 +130,9 @@ class Group(object):
         self.tensors = OrderedDict((name, self.lists.tensors(slots)) for name, slots in self.slots.items())
         self.tensors[VAR] = self.lists.tensors(self.variables)
         if not self.kernel:
+            vectors = OrderedDict((name, self.lists.flat(values)) for name, values in self.tensors.items())
             for block in self.lists.blocks(self.tensors[VAR]):
-                parts = OrderedDict((name, self.lists.cut(values, block)) for name, values in self.tensors.items())
+                parts = OrderedDict((name, self.lists.cut(values, block)) for name, values in vectors.items())
                 self.blocks.append((block, parts))
         for place in range(len(self.variables)):
             why = [] if self.kernel else [self.why]
@@ -173,11 +171,12 @@ class Group(object):
         leaves = program.leaves(self.lists, [view.lower(value) for value in program.outside])
         steps, names = program.steps(self.lists.fresh), [VAR] + list(traced.slots)
         self._decay(view, traced.decay)
+        grads, inputs = self.lists.flat(grads), program.inputs_by_place()
         for block, parts in self.blocks:
             natives = dict(leaves)
-            for place, name in program.inputs_by_place():
+            for place, name in inputs:
                 natives[place] = self.lists.join(self.lists.cut(grads, block) if name == GRAD else parts[name])
-            stored = [natives[place] for place, name in program.inputs_by_place() if name != GRAD]
+            stored = [natives[place] for place, name in inputs if name != GRAD]
             for place, op, operands, options, spare, dead in steps:
                 values = [natives[operand] for operand in operands]
                 natives[place] = self.lists.compute(op, values, options, None if spare is None else natives[spare])
