@@ -5,6 +5,7 @@ Addons: `_decaying` is the formula of its AdamW, of the same operations.
 """
 import collections
 import functools
+import importlib
 import re
 
 import everstep
@@ -43,22 +44,20 @@ def _definitions(times_rate, epsilon):
 
 
 class Combined(object):
-    """A stock optimizer with clipping before it and averages after it, as one optimizer.
+    """A stock optimizer with averages after it, or with more arguments, as one optimizer.
 
     `options` returns keywords of the optimizer's apply_gradients for a list of variables.
     """
 
-    def __init__(self, optimizer, clip=False, average=False, options=lambda variables: {}):
+    def __init__(self, optimizer, average=False, options=lambda variables: {}):
         import tensorflow as tf
 
-        self.tf, self.optimizer, self.clip, self.options = tf, optimizer, clip, options
+        self.tf, self.optimizer, self.options = tf, optimizer, options
         self.average = tf.train.ExponentialMovingAverage(AVERAGE_DECAY) if average else None
 
     def apply_gradients(self, pairs):
-        grads, variables = zip(*pairs)
-        if self.clip:
-            grads, _ = self.tf.clip_by_global_norm(grads, NORM)
-        step = self.optimizer.apply_gradients(list(zip(grads, variables)), **self.options(variables))
+        variables = [variable for _, variable in pairs]
+        step = self.optimizer.apply_gradients(pairs, **self.options(variables))
         if not self.average:
             return step
         with self.tf.control_dependencies([step]):
@@ -73,10 +72,10 @@ def _of_sessions(api):
     contrib = getattr(tf, "contrib", None)  # TF 2 has none
     name = "contrib AdamW" if contrib else "Adam with assign_sub"
 
-    def adam_w(rate=RATE, excluded=()):
+    def adam_w(rate=RATE, excluded=(), around=lambda optimizer_class: optimizer_class):
         if contrib:
-            return contrib.opt.AdamWOptimizer(DECAY, rate)
-        return _decaying(adam, excluded)(rate)
+            return around(contrib.opt.AdamWOptimizer)(DECAY, rate)
+        return around(_decaying(adam, excluded))(rate)
 
     def bert(make, decays=False):
         step = train.get_or_create_global_step()
@@ -87,18 +86,21 @@ def _of_sessions(api):
             kept = [variable for variable in variables if not _matches(variable.name, EXCLUDED)]
             return dict({"decay_var_list": kept} if decays else {}, global_step=step)
 
-        return Combined(make(rate), clip=True, options=options)
+        return Combined(make(rate), options=options)
 
     sides = {
-        "clip": ("clip_by_global_norm, Adam", lambda: Combined(adam(), clip=True)),
+        "clip": ("clip_by_global_norm, Adam", _clipping(adam)),
         "decay": (name, adam_w),
-        "clip, decay": ("clip_by_global_norm, " + name, lambda: Combined(adam_w(), clip=True)),
+        "clip, decay": ("clip_by_global_norm, " + name, lambda: adam_w(around=_clipping)),
         "moving average": ("Adam, ExponentialMovingAverage", lambda: Combined(adam(), average=True)),
         "multipliers": (ADAM, adam),
-        BERT: ("clip_by_global_norm, " + name, lambda: bert(lambda rate: adam_w(rate, EXCLUDED), decays=bool(contrib))),
+        BERT: (
+            "clip_by_global_norm, " + name,
+            lambda: bert(lambda rate: adam_w(rate, EXCLUDED, _clipping), decays=bool(contrib)),
+        ),
     }
     if contrib:  # its time
-        sides[BERT_CLASS] = ("its AdamWeightDecayOptimizer", lambda: bert(_bert_class(train)))
+        sides[BERT_CLASS] = ("its AdamWeightDecayOptimizer", lambda: bert(_clipping(_bert_class(train))))
     return sides
 
 
@@ -107,18 +109,15 @@ def _of_optimizer_v2(api):
     import tensorflow as tf
 
     adam, name = api.adam, "Addons' formula of AdamW"
-    warm = _warm_up(tf.keras.optimizers.schedules, tf)
-
-    def adam_w(rate=RATE, excluded=()):
-        return _decaying(adam, excluded)(rate)
-
+    keras = importlib.import_module("tf_keras") if adam.__module__.startswith("tf_keras.") else tf.keras
+    warm = _warm_up(keras.optimizers.schedules, tf)
     return {
-        "clip": ("clip_by_global_norm, Adam", lambda: Combined(adam(), clip=True)),
-        "decay": (name, adam_w),
-        "clip, decay": ("clip_by_global_norm, " + name, lambda: Combined(adam_w(), clip=True)),
+        "clip": ("clip_by_global_norm, Adam", _clipping(adam)),
+        "decay": (name, _decaying(adam)),
+        "clip, decay": ("clip_by_global_norm, " + name, _clipping(_decaying(adam))),
         "moving average": ("Adam, ExponentialMovingAverage", lambda: Combined(adam(), average=True)),
         "multipliers": (ADAM, adam),
-        BERT: ("clip_by_global_norm, " + name, lambda: Combined(adam_w(warm(), EXCLUDED), clip=True)),
+        BERT: ("clip_by_global_norm, " + name, lambda: _clipping(_decaying(adam, EXCLUDED))(warm())),
     }
 
 
@@ -187,7 +186,20 @@ def _warm_up(schedules, ops):
     return WarmUp
 
 
-def _decaying(base, excluded):
+def _clipping(base):
+    """Returns a class of optimizer that clips all gradients by their norm, in `fit` too."""
+    import tensorflow as tf
+
+    class Clipping(base):
+        def apply_gradients(self, grads_and_vars, *args, **options):
+            grads, variables = zip(*grads_and_vars)
+            grads, _ = tf.clip_by_global_norm(grads, NORM)
+            return super(Clipping, self).apply_gradients(list(zip(grads, variables)), *args, **options)
+
+    return Clipping
+
+
+def _decaying(base, excluded=()):
     """Returns a class of Adam that first subtracts a share of the variable, as contrib and Addons do it."""
     import tensorflow as tf
 
