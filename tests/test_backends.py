@@ -181,7 +181,7 @@ def test_members_stand_in_the_order_of_base():
                 places = [order.index(member) for member in members if member in (order or ())]
                 assert places == sorted(places), node.name
                 seen += len(places) > 5
-    assert seen == 7
+    assert seen == 8
 
 
 def test_the_table_of_ops_has_the_same_names_everywhere(backend):
@@ -399,7 +399,7 @@ def test_scopes_and_replicas_of_one_place(here, backend):
 
 def test_flat_values_are_joined_and_split(here, backend):
     if "concat_flat" in backend.unsupported:
-        assert not backend.lowers("flattened")
+        assert not backend.lowers("flattened") or backend.lists
         return
     values = [X, np.arange(3, dtype=np.float32), np.float32(7)]
     flat = backend.concat_flat([backend.tensor(value) for value in values])
