@@ -54,7 +54,7 @@ def _runs(api, chosen, window=1):
 
 def _rows(api):
     chosen = {"plain": ADAM, "everstep": everstep.accumulate(ADAM, NEVER)}
-    return {label: api.run(api.bind(definition), TABLE, True) for label, definition in chosen.items()}
+    return {label: api.run(api.bind(definition), TABLE, 1024) for label, definition in chosen.items()}
 
 
 class ByHand(object):

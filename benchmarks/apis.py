@@ -10,7 +10,7 @@ class Api(object):
         name: The name of everstep's target, and the kind of variables: "tf_train, resource".
         module: The module to bind to.
         optimizers: The module of the API's own optimizers.
-        run: Runs an optimizer as the API is used: (function that creates it, shapes, sparse=False) -> a `timing.Run`.
+        run: Runs an optimizer as the API is used: (function that creates it, shapes, look_ups=0) -> a `timing.Run`.
         eager: The same in eager mode, or None if the API is not used like that.
         model: (model's name, function that creates an optimizer) -> a `timing.Run` of whole training steps, or None.
         peers: {label: function of shapes that runs Adam of another library of the same framework}.
@@ -38,6 +38,11 @@ class Api(object):
     def adam(self):
         """Returns the API's own Adam."""
         return self.own("AdamOptimizer") or self.own("Adam")
+
+    @property
+    def epsilon(self):
+        """Returns the epsilon that the API's own Adam has by default, so that ours computes the same."""
+        return 1e-8 if self.target == "tf_train" else 1e-7
 
     def own(self, name):
         """Returns the API's own class of a name, or None if it has none."""

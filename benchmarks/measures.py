@@ -94,7 +94,7 @@ MEASURES = collections.OrderedDict(
     flat=measure(
         "sparse",
         "The same steps on larger tables, relative to 10,000 rows.",
-        [target("*", "*", "*", 1.25, rows) for rows in ("100000", "1000000")],
+        [target("*", "*", "*", 1.25, rows) for rows in ("100000", "1000000", "5000000")],
         base="10000",
     ),
     lazy=measure(

@@ -15,11 +15,11 @@ BACKEND = os.environ["KERAS_BACKEND"]
 class Jitted(Run):
     """JAX: a jitted step on donated buffers, as in `fit`."""
 
-    def __init__(self, make, shapes, sparse=False):
+    def __init__(self, make, shapes, look_ups=0):
         import jax
 
         self.shapes, self.jax, start = shapes, jax, time.time()
-        self.grads = [jax.numpy.asarray(values) for values, _ in gradients(shapes, sparse, np.random.RandomState(0))]
+        self.grads = [jax.numpy.asarray(values) for values, _ in gradients(shapes, look_ups, np.random.RandomState(0))]
         self.state, apply = self.begin(make())
         self.apply = jax.jit(apply, donate_argnums=0)
         self.run(1)
@@ -62,11 +62,11 @@ class Optax(Jitted):
 class Eager(Run):
     """Keras on torch, in eager mode."""
 
-    def __init__(self, make, shapes, sparse=False):
+    def __init__(self, make, shapes, look_ups=0):
         import torch
 
         self.shapes, start = shapes, time.time()
-        self.grads = [torch.tensor(values) for values, _ in gradients(shapes, sparse, np.random.RandomState(0))]
+        self.grads = [torch.tensor(values) for values, _ in gradients(shapes, look_ups, np.random.RandomState(0))]
         self.begin(make)
         self.run(1)
         self.first = time.time() - start

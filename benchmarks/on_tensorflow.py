@@ -18,13 +18,13 @@ class Session(Run):
 
     use_resource = False
 
-    def __init__(self, make, shapes, sparse=False):
+    def __init__(self, make, shapes, look_ups=0):
         self.shapes, graph, random = shapes, tf.Graph(), np.random.RandomState(0)
-        self.sparse, self.steps = sparse, 0
+        self.look_ups, self.steps = look_ups, 0
         with graph.as_default():
             self.variables, grads, ones = [], [], v1.ones_initializer()
             self.batch = v1.placeholder_with_default(0, ())
-            for number, (shape, (values, rows)) in enumerate(zip(shapes, gradients(shapes, sparse, random))):
+            for number, (shape, (values, rows)) in enumerate(zip(shapes, gradients(shapes, look_ups, random))):
                 options = dict(initializer=ones, use_resource=self.use_resource)
                 name = "v{}".format(number)
                 self.variables.append(v1.get_variable(name, shape, **options))
@@ -59,7 +59,7 @@ class Session(Run):
     def run(self, steps):
         for _ in range(steps):
             self.steps += 1
-            self.session.run(self.operation, {self.batch: self.steps % BATCHES} if self.sparse else None)
+            self.session.run(self.operation, {self.batch: self.steps % BATCHES} if self.look_ups else None)
 
     def weights(self):
         return self.session.run(self.variables)
@@ -95,11 +95,11 @@ class GetUpdates(ResourceSession):
 class Function(Run):
     """An optimizer in a tf.function, on variables of TensorFlow."""
 
-    def __init__(self, make, shapes, sparse=False):
+    def __init__(self, make, shapes, look_ups=0):
         self.shapes, random = shapes, np.random.RandomState(0)
         self.variables = [self.variable(shape, "v{}".format(number)) for number, shape in enumerate(shapes)]
-        given = [(tf.constant(values), rows) for values, rows in gradients(shapes, sparse, random)]
-        self.batches = [self.grads(given, batch) for batch in range(BATCHES if sparse else 1)]
+        given = [(tf.constant(values), rows) for values, rows in gradients(shapes, look_ups, random)]
+        self.batches = [self.grads(given, batch) for batch in range(BATCHES if look_ups else 1)]
         self.steps = 0
         start = time.time()
         self.optimizer = make()

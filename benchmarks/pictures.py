@@ -86,7 +86,7 @@ def _rows(plt, results):
         1, len(places), figsize=(3.2 * len(places), 4), sharey=True, squeeze=False, constrained_layout=True
     )
     for axis, place in zip(axes[0], places):
-        selected = [each for each in results if (each["target"], each["cell"]) == place]
+        selected = [each for each in results if (each["target"], each["cell"]) == place and each["case"].isdigit()]
         selected = sorted((int(each["case"]), each["seconds"]) for each in selected)
         for color, label in enumerate(SPARSE):
             if label in selected[0][1]:

@@ -21,7 +21,7 @@ Stack = collections.namedtuple("Stack", "beside make definition")
 
 def stacks(api):
     """Returns {name: Stack} of what can be done with stock parts on an API."""
-    ours = _definitions(api.target in ("update_step", "keras3"), 1e-8 if api.target == "tf_train" else 1e-7)
+    ours = _definitions(api.target in ("update_step", "keras3"), api.epsilon)
     return {name: Stack(beside, make, ours[name]) for name, (beside, make) in SIDES[api.target](api).items()}
 
 

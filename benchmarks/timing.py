@@ -55,12 +55,12 @@ class DiffGrad(everstep.Definition):
         return rate * friction * m / (ops.sqrt(v) + 1e-7), {"m": m, "v": v, "previous_grad": grad}
 
 
-def gradients(shapes, sparse, random, batch=1024):
-    """Yields (values, rows of each batch or None) for each variable."""
+def gradients(shapes, look_ups, random):
+    """Yields (values, rows of each batch or None) for each variable. Without look-ups, gradients are dense."""
     for shape in shapes:
-        if sparse:
-            rows = random.zipf(1.2, (BATCHES, batch)) % shape[0]
-            yield random.normal(0, 1, (batch,) + shape[1:]).astype("float32"), rows.astype("int64")
+        if look_ups:
+            rows = random.zipf(1.2, (BATCHES, look_ups)) % shape[0]
+            yield random.normal(0, 1, (look_ups,) + shape[1:]).astype("float32"), rows.astype("int64")
         else:
             yield random.normal(0, 1, shape).astype("float32"), None
 
