@@ -86,7 +86,7 @@ class BackendRunner(object):
         """Returns the variable's value after an operation."""
         if self.session is not None:
             self.session.run(operation)
-        return self.backend.value(variable, self.session)
+        return self.backend.values([variable], self.session)[0]
 
 
 def everywhere():
