@@ -66,7 +66,7 @@ def required(verb):
 GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
-    "no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
+    "no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
 )
 
 
@@ -230,6 +230,10 @@ class Backend(object):
     @required
     def stack(self, numbers):
         """Returns some scalars as a vector."""
+
+    @required
+    def concat(self, values, axis):
+        """Returns values of one dtype, concatenated along an axis."""
 
     @required
     def unique(self, rows):

@@ -22,7 +22,7 @@ import numpy as np
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract import compute_dtype, defines, kernel_of
+from everstep.optimizers.contract import compute_dtype, defines, flat, kernel_of
 from everstep.optimizers.contract.declarations import running_rule
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
@@ -80,7 +80,7 @@ class Lowerings(object):
         """Records the strategy taken for a view, and why others were rejected."""
         key = self.host.variable_key(view.variable), view.is_sparse
         gradient = "sparse" if view.is_sparse else "dense"
-        why = "; ".join(filter(None, why))
+        why = "; ".join(filter(None, list(why) + [view.missed.how() if view.missed else ""]))
         self._planned[key] = Planned(view.record.name, view.record.shape, gradient, strategy, why)
 
     def _forces(self, strategy):
@@ -199,7 +199,7 @@ class Lowerings(object):
     def _can_flatten(self, grad, variable):
         """Returns whether a variable's update can be computed on its flattened values, together with others."""
         backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
-        natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+        natives = [variable] + [self.host.slot(variable, name) for name in flat(rule, "slot")]
         return (
             backend.is_here(variable)
             and backend.slices(grad) is None

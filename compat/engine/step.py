@@ -16,7 +16,7 @@ import functools
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
-from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
+from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_slots, catches_up, even_rows
 from everstep.compat.engine.pairs import check_pairs, with_gradients
 from everstep.compat.engine.rehearsal import checked_update
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
@@ -62,7 +62,7 @@ def engine_slots(backend, rule, record):
 def engine_slot_names(rule, moves_rows):
     """Returns the names in `engine_slots` for a variable with rows. `moves_rows`: see `Backend`."""
     names = [LAST_WINDOW] if remembers_rows(rule) else []
-    return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
+    return names + (catch_up_slot_names(rule) if catches_up(moves_rows, rule) else [])
 
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
@@ -124,6 +124,8 @@ class Step(object):
             self.predicate = backend.wait(should_update, gate)
         rejected = self._rejected(shared)
         scalars = self._advance(shared)
+        if backend.without_strategy():
+            gate.extend(even_rows(self.host, self.pairs, gate))
         operations = []
         groups, single_pairs = self.lowerings.groups(self)
         for group in groups:
@@ -253,6 +255,8 @@ class Step(object):
     # One variable.
 
     def _update_variable(self, variable, grad, gate):
+        if not self.backend.without_strategy():
+            gate = gate + even_rows(self.host, [(grad, variable)], gate)
         view = VariableView.of_gradient(self, variable, grad)
         collected, written = self._collect(view, gate)
         view = view.for_update(collected)
@@ -309,8 +313,8 @@ class Step(object):
         change = view.as_value(change.value if assigned else change)
         slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
         decay = view.native_decay()
-        history_row = view.missed.history_row(view.scope) if view.missed else []
-        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + history_row)
+        recorded = list(view.missed.recorded(view.scope).values()) if view.missed else []
+        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + recorded)
         return Traced(assigned, change, slots, decay)
 
     @staticmethod
@@ -359,8 +363,8 @@ class Step(object):
                 write = backend.subtract(view.variable, change, view.rows)
         done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
         if view.missed:
-            history_row = [view.lower(value) for value in view.missed.history_row(view.scope)]
-            done.extend(view.missed.record_update(history_row, view.rows, ready + done, predicate))
+            recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
+            done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))
         return done
 
     def _write_slots(self, view, natives, earlier):

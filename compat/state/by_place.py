@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.engine.fast_forward import HISTORY
+from everstep.compat.engine.fast_forward import HISTORY, SUMS
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.native_file import Handle
@@ -187,7 +187,7 @@ def _variable_shape(stored_slots):
 def _consistent(stored_slots):
     """Returns True if the slots can be of one variable. An unused slot may be a placeholder of shape (1,)."""
     counts = [handle for slot, (_, handle) in stored_slots.items()
-              if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
+              if slot.name in ENGINE_SLOTS and slot.name not in (HISTORY, SUMS)]
     if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
         return False
     variable_shape = _variable_shape(stored_slots)

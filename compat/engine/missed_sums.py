@@ -1,0 +1,453 @@
+"""Sums over the updates that a row missed, read at a cost that does not depend on how many they were.
+
+All rows of a step are brought to the same update, so whatever depends on time alone is a table with an entry for each
+update that rows may have been left at. `fast_forward` asks for sums over the missed updates; tracing it once finds the
+columns that the table needs. A step adds itself to the table, and a row reads one entry.
+
+| column | at update `left`, with all until now   | what a step costs       | what it is for                          |
+|--------|----------------------------------------|-------------------------|-----------------------------------------|
+| log    | log of the product until `left`        | one number              | `product` and `decay`, as differences   |
+| last   | the value at `left`                    | one number              | hypers read outside of a sum            |
+| slow   | a sum until `left`, as it decays       | one number              | `sum` of terms without a product        |
+| end    | the log of a decay until now, or until | `window` numbers        | sums that decay after their terms ended |
+|        | the terms of `left` ended              |                         |                                         |
+| fast   | the sum of the terms after `left`      | `window` numbers        | `sum` and `quotient`, whose terms fade  |
+
+Entries of the last `recent` updates are kept one by one. Of older ones each block of BLOCK keeps its last entry, and
+products and slow sums are extended by the mean of one update, which is exact if hypers do not change within the block.
+"""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_numpy import NumpyBackend
+from everstep.compat.engine.curves import curve_terms, faded_after, quotient_curve
+from everstep.compat.engine.trace import Tracer, Value, computed
+from everstep.errors import RuleError
+from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.definition import assign
+from everstep.optimizers.contract.trees import Names, flat, flatten, tree
+
+RECENT = 1024  # the fewest updates whose entries are kept one by one
+BLOCKS, BLOCK = 1024, 64  # blocks of older updates, and the updates in each
+_WIDE = "float64"  # the table's dtype
+
+
+class MissedSteps(Value):
+    """The number of missed updates, with sums over them: the argument `steps` of `fast_forward`, which describes it."""
+
+    __slots__ = ("columns", "decays", "pace")
+
+    def __init__(self, columns, decays=(), pace=1):
+        super(MissedSteps, self).__init__(columns.tracer, None, (), {}, columns.dtype, False)
+        self.columns, self.pace = columns, pace
+        self.decays = decays  # ((share, whether after the term is added), ...)
+
+    def product(self, factor):
+        return self.columns.product(factor)
+
+    def decay(self, share):
+        share = share * self.pace
+        if not any(after for _, after in self.decays):
+            return self.columns.lost(share)
+        self.rest_first()
+        return self.columns.slow_sum(share, self.decays, share)
+
+    def sum(self, term, fade=None):
+        if self.columns.has_products(term):
+            return self.columns.fast_sum([term], None, self.decays, self.columns.number(fade))[0]
+        return self.columns.slow_sum(term, self.decays)
+
+    def quotient(self, weight, left, root, epsilon, fade, shrink):
+        ops, columns, fade = self.tracer, self.columns, self.columns.number(fade)
+        curve = quotient_curve(fade, columns.number(shrink))
+        if curve is None:  # once the row rests, the sum is negligible
+            self.rest_first()
+            return 0.0
+        coefficients = columns.fast_sum([weight, left], curve, self.decays, fade)
+        divisor = ops.maximum(root + epsilon, 1e-30)
+        of_epsilon, total = epsilon / divisor, coefficients[-1]
+        for coefficient in coefficients[-2::-1]:
+            total = total * of_epsilon + coefficient
+        return total / divisor
+
+    def decayed(self, share, after=False):
+        return MissedSteps(self.columns, self.decays + ((share, after),), self.pace)
+
+    def slowed(self, pace):
+        return MissedSteps(self.columns, self.decays, self.pace * pace)
+
+    def rest_first(self):
+        self.columns.needs_rest = True
+
+    @property
+    def rests_first(self):
+        return self.columns.needs_rest
+
+
+class Columns(object):
+    """The columns of one rule's table, found by tracing its `fast_forward`.
+
+    Args:
+        rule: the definition, `without_grad`.
+        dtype: the compute dtype.
+        rank: the rank of the variables.
+    """
+
+    def __init__(self, rule, dtype, rank):
+        self.rule, self.dtype, self.rank = rule, dtype, rank
+        self.tracer = Tracer(_Symbols(), dtype)
+        self.count = self.tracer.leaf(None)  # the number of missed updates
+        self.var = self.tracer.leaf(None, shape=(None,) * rank)
+        self.slots = OrderedDict((name, self.tracer.leaf(None)) for name in flat(rule, "slot"))
+        self.t = self.tracer.count_leaf(None)
+        self.per_step = {name: self.tracer.leaf(None) for kind in ("hyper", "scalar") for name in flat(rule, kind)}
+        self.factors, self.products, self.losses = [], [], []  # log columns: (factor, or 1 - it; which); leaves
+        self.slow, self.fast = [], []  # (term, decays, log column or None, leaf); (terms, curve, decays, leaves)
+        self.window = 0  # for how many updates fast sums go on
+        self.needs_rest = False  # whether the form holds only once the row has come to rest
+        with running_rule():
+            hypers = dict(self.per_step, pending=self.tracer.constant(1.0), updates=self.t - 1)
+            names = Names(tree(rule), self.slots), Names(tree(rule), hypers, ("pending", "updates"))
+            change, new = rule.fast_forward(self.tracer, self.var, names[0], names[1], MissedSteps(self))
+        self.assigned = isinstance(change, assign)
+        self.change = self._as_value(change.value if self.assigned else change)
+        self.new = flatten(rule, "slot", new, "fast_forward")
+        self.new = OrderedDict((name, self._as_value(value)) for name, value in self.new.items())
+        self._lay_out()
+
+    def _as_value(self, value):
+        return value if isinstance(value, Value) else self.tracer.constant(value)
+
+    # What `Missed` asks for.
+
+    def _log_column(self, value, is_share):
+        """Returns the index of the log column of a factor, or of 1 - share."""
+        value = self._as_value(value)
+        self._check(value, "a product")
+        for index, (other, other_is_share) in enumerate(self.factors):
+            if other_is_share == is_share and _equal(other, value):
+                return index
+        self.factors.append((value, is_share))
+        self.products.append(self.tracer.leaf(None))
+        self.losses.append(self.tracer.leaf(None))
+        return len(self.factors) - 1
+
+    def product(self, factor):
+        return self.products[self._log_column(factor, False)]
+
+    def lost(self, share):
+        return self.losses[self._log_column(share, True)]
+
+    def has_products(self, term):
+        running = set(map(id, self.products + [self.count]))
+        return isinstance(term, Value) and any(id(leaf) in running for leaf in _leaves(term))
+
+    def slow_sum(self, term, decays, share=None):
+        """Adds a sum of terms, each multiplied by the product of 1 - share before it. Returns its leaf."""
+        term, leaf = self._as_value(term), self.tracer.leaf(None)
+        self._check(term, "the term of a sum")
+        self.slow.append((term, self._indices(decays), None if share is None else self._log_column(share, True), leaf))
+        return leaf
+
+    def fast_sum(self, terms, curve, decays, fade):
+        """Adds a sum of terms with products, or the sums of a curve's coefficients. Returns its leaves."""
+        terms = [self._as_value(term) for term in terms]
+        for term in terms:
+            self._check(term, "the term of a sum", self.products + [self.count])
+        leaves = [self.tracer.leaf(None) for _ in range(len(curve.places) if curve else 1)]
+        self.fast.append((terms, curve, self._indices(decays), leaves))
+        self.window = max(self.window, faded_after(fade))
+        return leaves
+
+    def _indices(self, decays):
+        """Returns ((index of a decay's log column, whether after the term is added), ...)."""
+        return tuple((self._log_column(share, True), after) for share, after in decays)
+
+    def _check(self, value, what, also=()):
+        allowed = set(map(id, [self.t.exact.integer] + list(self.per_step.values()) + list(also)))
+        if any(id(leaf) not in allowed for leaf in _leaves(value)):
+            raise RuleError(
+                "{}.fast_forward: {} can hold hypers, scalars, hyper.updates and numbers{}. It is one number for all "
+                "rows that missed the same updates".format(
+                    type(self.rule).__name__, what, ", and products of missed updates" if also else ""
+                )
+            )
+
+    def number(self, value):
+        """Returns the number that a value of hypers has at first; None if one is not given as a number."""
+        if not isinstance(value, Value):
+            return value
+        given = {}
+        for name, (owner, declaration) in flat(self.rule, "hyper").items():
+            given[id(self.per_step[name])] = owner._values[declaration.name]
+        leaves = [given.get(id(leaf)) for leaf in _leaves(value)]
+        if not all(isinstance(number, float) for number in leaves):
+            return None
+        natives = {key: np.float64(number) for key, number in given.items() if isinstance(number, float)}
+        return float(self._computed(NumpyBackend(), value, natives))
+
+    # The layout.
+
+    def _lay_out(self):
+        read = set()
+        for value in [self.change] + list(self.new.values()):
+            read.update(map(id, _leaves(value)))
+        self.last = [name for name, leaf in self.per_step.items() if id(leaf) in read]
+        self.last_count = id(self.t.exact.integer) in read
+        self.ends = []  # the decays of fast sums, each once
+        for _, _, decays, _ in self.fast:
+            if decays and decays not in self.ends:
+                self.ends.append(decays)
+        widths = [
+            len(self.factors), len(self.last) + self.last_count, len(self.slow), len(self.ends),
+            sum(len(leaves) for _, _, _, leaves in self.fast),
+        ]
+        edges = np.cumsum([0] + widths)
+        self.places = dict(zip(("log", "last", "slow", "end", "fast"), zip(edges, edges[1:])))
+        self.width = int(edges[-1])
+        self.recent = max(RECENT, self.window + 1)
+
+    @property
+    def shape(self):
+        """The shape of the table."""
+        return self.recent + BLOCKS, self.width
+
+    def names(self):
+        """Returns the flat names of the hypers and scalars that a step adds to the table."""
+        values = [value for value, _ in self.factors] + [term for term, _, _, _ in self.slow]
+        values += [term for terms, _, _, _ in self.fast for term in terms]
+        read = {id(leaf) for value in values for leaf in _leaves(value)}
+        return [name for name, leaf in self.per_step.items() if id(leaf) in read or name in self.last]
+
+    # Computing.
+
+    def _computed(self, backend, value, natives):
+        """Returns a value's native value. `natives` has those of the leaves, by id, and gets all others."""
+        key = id(_leaf(value))
+        if key in natives:
+            return natives[key]
+        if value.op == "constant":
+            native = backend.constant(value.options["number"], value.dtype)
+        else:
+            args = [self._computed(backend, arg, natives) for arg in value.args]
+            if value.exact:
+                native = backend.cast(args[0], value.dtype)
+            elif value.op == "cast" and backend.dtype(args[0]) == _WIDE:
+                native = args[0]
+            else:
+                native = computed(backend, value.op, self._alike(backend, args), value.options)
+        natives[key] = native
+        return native
+
+    def _alike(self, backend, args):
+        """Returns native values in the table's dtype if one of them has it: a table's values and those of a step."""
+        dtypes = [backend.dtype(arg) for arg in args]
+        if self.dtype == _WIDE or _WIDE not in dtypes:
+            return args
+        return [backend.cast(arg, _WIDE) if dtype == self.dtype else arg for arg, dtype in zip(args, dtypes)]
+
+    def _wide(self, backend, value, natives):
+        return backend.cast(self._computed(backend, value, natives), _WIDE)
+
+    def _wide_factor(self, backend, index, natives):
+        """Returns a log column's factor, at least 1e-300. 1 - share is more exact than the compute dtype."""
+        value, is_share = self.factors[index]
+        native = self._wide(backend, value, natives)
+        return backend.ops["maximum"](1 - native if is_share else native, 1e-300)
+
+    def values(self, backend, table, left, updates, start):
+        """Returns [the variable, each slot] after the missed updates.
+
+        Args:
+            table: the native variable of the table.
+            left: the updates that each row has taken, int64 of shape (n, 1, ...).
+            updates: the updates that there were, an int64.
+            start: the values [of the variable, of each slot] before, in the compute dtype.
+        """
+        ops = backend.ops
+        natives = {id(self.var): start[0]}
+        natives.update((id(leaf), value) for leaf, value in zip(self.slots.values(), start[1:]))
+        flat_left = ops["reshape"](left, (-1,))
+        natives[id(self.count)] = backend.cast(updates - left, self.dtype)
+        if self.width:
+            place, ratio = self._places(backend, flat_left, updates)
+            entry, now = backend.gather(table, place), backend.gather(table, self._place_now(backend, updates))
+            self._read(backend, entry, now, ops["reshape"](ratio, (-1, 1)), natives)
+        change = self._computed(backend, self.change, natives)
+        results = [change if self.assigned else start[0] - change]
+        for name, old in zip(self.slots, start[1:]):
+            results.append(self._computed(backend, self.new[name], natives) if name in self.new else old)
+        return [backend.cast(new, self.dtype) + ops["zeros_like"](old) if backend.shape(new) != backend.shape(old)
+                else backend.cast(new, self.dtype) for new, old in zip(results, start)]
+
+    def _place_now(self, backend, updates):
+        return backend.ops["reshape"](backend.ops["remainder"](updates, self.recent), (1,))
+
+    def _places(self, backend, left, updates):
+        """Returns (the entry of each row, the updates that the row missed by those that the entry has)."""
+        ops = backend.ops
+        oldest = updates - self.recent  # the newest update whose entry is in a block
+        is_recent = ops["greater"](left, oldest)
+        block = ops["maximum"](ops["floor_divide"](left, BLOCK), ops["floor_divide"](oldest, BLOCK) - (BLOCKS - 1))
+        end = ops["minimum"](block * BLOCK + (BLOCK - 1), oldest)
+        in_block = self.recent + ops["remainder"](block, BLOCKS)
+        place = ops["where"](is_recent, ops["remainder"](left, self.recent), in_block)
+        since = ops["where"](is_recent, left, end)
+        return place, backend.cast(updates - left, _WIDE) / backend.cast(ops["maximum"](updates - since, 1), _WIDE)
+
+    def _read(self, backend, entry, now, ratio, natives):
+        """Adds the native values of all columns' leaves for some rows."""
+        ops, part = backend.ops, lambda table, kind: table[:, self.places[kind][0] : self.places[kind][1]]
+        columns, leaves = [], []
+        if self.factors:
+            products = ops["exp"]((part(now, "log") - part(entry, "log")) * ratio)
+            columns += [products, 1 - products]
+            leaves += self.products + self.losses
+        if self.last:
+            first = self.places["last"][0]
+            columns.append(now[:, first : first + len(self.last)] + 0 * ratio)
+            leaves += [self.per_step[name] for name in self.last]
+        if self.slow:
+            columns += [self._slow_sum(backend, entry, now, ratio, place) for place in range(len(self.slow))]
+            leaves += [leaf for _, _, _, leaf in self.slow]
+        first = self.places["fast"][0]
+        for _, _, decays, sums in self.fast:
+            sum_columns = entry[:, first : first + len(sums)]
+            if decays:
+                end = self.places["end"][0] + self.ends.index(decays)
+                sum_columns = sum_columns * ops["exp"](self._log(now, decays) - entry[:, end : end + 1])
+            columns.append(sum_columns)
+            leaves += sums
+            first += len(sums)
+        if columns:
+            all_columns = backend.cast(backend.concat(columns, 1), self.dtype)
+            shape = (-1,) + (1,) * (self.rank - 1)
+            for place, leaf in enumerate(leaves):
+                natives[id(leaf)] = ops["reshape"](all_columns[:, place], shape)
+        if self.last_count:
+            natives[id(self.t.exact.integer)] = backend.cast(now[0, self.places["last"][1] - 1], "int64")
+
+    @staticmethod
+    def _log(table, decays):
+        """Returns the log of what is left by some decays until the table's entries."""
+        return sum(table[:, index : index + 1] for index, _ in decays)
+
+    def _slow_sum(self, backend, entry, now, ratio, place):
+        ops, (_, decays, factor, _) = backend.ops, self.slow[place]
+        first = self.places["slow"][0] + place
+        before, after = entry[:, first : first + 1], now[:, first : first + 1]
+        left = ops["exp"](self._log(now, decays) - self._log(entry, decays)) if decays else 1 + 0 * ratio
+        if factor is not None:
+            after = after * ops["exp"](now[:, factor : factor + 1] - entry[:, factor : factor + 1])
+        extended = ratio
+        if decays:
+            gone = 1 - left
+            extended = ops["where"](ops["greater"](gone, 0), (1 - left**ratio) / ops["maximum"](gone, 1e-300), ratio)
+        return (after - before * left) * extended
+
+    def recorded(self, backend, table, updates, step):
+        """Returns (places, entries) to write for an update, after which there are `updates` + 1.
+
+        Args:
+            step: `{flat name, or "t": native value}` of this update; t is an integer.
+        """
+        ops = backend.ops
+        natives = {id(self.per_step[name]): step[name] for name in self.names()}
+        natives[id(self.t.exact.integer)] = step["t"]
+        now = backend.gather(table, self._place_now(backend, updates))
+        after = ops["reshape"](updates + 1, (1,))
+        new_place = ops["remainder"](after, self.recent)
+        falls_out = backend.gather(table, new_place)  # the oldest of the recent entries
+        block = self.recent + ops["remainder"](ops["floor_divide"](after - self.recent, BLOCK), BLOCKS)
+        places, entries = [block, new_place], [falls_out]
+        logs = now[:, slice(*self.places["log"])]
+        if self.factors:
+            factors = [self._wide_factor(backend, index, natives) for index in range(len(self.factors))]
+            logs = logs + ops["reshape"](ops["log"](backend.stack(factors)), (1, -1))
+        entries.append(self._new_entry(backend, now, logs, natives, step))
+        if self.fast:
+            places.append(ops["remainder"](updates - backend.cast(backend.iota(self.window), "int64"), self.recent))
+            entries.append(self._with_terms(backend, backend.gather(table, places[-1]), logs, natives))
+        return backend.concat(places, 0), backend.concat(entries, 0)
+
+    def _new_entry(self, backend, now, logs, natives, step):
+        """Returns the entry of the update itself, of shape (1, width)."""
+        ops, columns = backend.ops, [logs]
+        numbers = [step[name] for name in self.last] + [step["t"]] * self.last_count
+        scalars = [backend.cast(number, _WIDE) for number in numbers]
+        for place, (term, decays, factor, _) in enumerate(self.slow):
+            kept, share = 1.0, 1.0
+            for index, after in decays:
+                survives = self._wide_factor(backend, index, natives)
+                kept, share = kept * survives, share * survives if after else share
+            if factor is not None:
+                before = self._wide_factor(backend, factor, natives)
+                kept, share = kept / before, share / before
+            old = now[0, self.places["slow"][0] + place]
+            scalars.append(kept * old + share * self._wide(backend, term, natives))
+        if scalars:
+            columns.append(ops["reshape"](backend.stack(scalars), (1, -1)))
+        columns += [self._log(logs, decays) for decays in self.ends]
+        first, end = self.places["fast"]
+        if self.fast:
+            columns.append(backend.constant(np.zeros((1, end - first)), _WIDE))
+        return backend.concat(columns, 1)
+
+    def _with_terms(self, backend, entries, logs, natives):
+        """Returns the entries within the window with the terms of this update, of shape (window, width)."""
+        ops, natives = backend.ops, dict(natives)
+        running = ops["exp"](logs - entries[:, slice(*self.places["log"])])
+        natives.update((id(leaf), running[:, index : index + 1]) for index, leaf in enumerate(self.products))
+        ages = np.arange(1.0, self.window + 1).reshape((-1, 1))
+        natives[id(self.count)] = backend.constant(ages, _WIDE)
+        zeros = backend.constant(0 * ages, _WIDE)
+        columns, first = [entries[:, : self.places["end"][0]]], self.places["fast"][0]
+        columns += [self._log(logs, decays) + zeros for decays in self.ends]
+        for terms, curve, decays, leaves in self.fast:
+            values = [self._wide(backend, term, natives) + zeros for term in terms]
+            value = curve_terms(backend, values, curve) if curve else values[0]
+            old = entries[:, first : first + len(leaves)]
+            for index, after in decays:
+                survives = self._wide_factor(backend, index, natives)
+                old, value = old * survives, value * survives if after else value
+            columns.append(old + value)
+            first += len(leaves)
+        return backend.concat(columns, 1)
+
+
+def _leaves(value):
+    """Returns the leaves that a value depends on. A product or sum is a leaf."""
+    leaves, waiting, seen = [], [value], set()
+    while waiting:
+        node = _leaf(waiting.pop())
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        waiting.extend(node.args)
+        if node.op is None:
+            leaves.append(node)
+    return leaves
+
+
+def _leaf(value):
+    return value.columns.count if isinstance(value, MissedSteps) else value
+
+
+def _equal(one, other):
+    """Returns whether two values are the same expression."""
+    if one is other:
+        return True
+    if one.op is None or one.op != other.op or len(one.args) != len(other.args) or one.options != other.options:
+        return False
+    return all(map(_equal, one.args, other.args))
+
+
+class _Symbols(object):
+    """The backend of a tracer whose values are computed elsewhere."""
+
+    @staticmethod
+    def stored(dtype):
+        return dtype
