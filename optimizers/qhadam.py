@@ -59,8 +59,8 @@ class QHAdam(Definition):
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
-        rate = hyper.learning_rate * hyper.nu_1 / (1 - hyper.beta_1**t)
-        root = ops.sqrt(left_2 * hyper.nu_2 / (1 - hyper.beta_2**t))
+        correction, root = ops.sqrt(1 - hyper.beta_2**t), ops.sqrt(slots.v * hyper.nu_2)
+        weight = left_1 * hyper.learning_rate * hyper.nu_1 * correction / (1 - hyper.beta_1**t)
         fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
-        change = slots.m * steps.quotient(rate * left_1, root, ops.sqrt(slots.v), hyper.epsilon, *fades)
-        return change, {"m": slots.m * left_1, "v": slots.v * left_2}
+        total = steps.quotient(weight, ops.sqrt(left_2), root, hyper.epsilon, *fades, scale=correction)
+        return slots.m * total, {"m": slots.m * left_1, "v": slots.v * left_2}

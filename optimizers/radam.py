@@ -103,10 +103,7 @@ class RAdam(Definition):
         rectified, left = ops.where(is_plain, 0, factor) * rate, ops.sqrt(left_2)
         if self.amsgrad:
             square, left, shrink, new["v_hat"] = slots.v_hat, 1.0, 1.0, slots.v_hat
-        if self.corrected_root:
-            left = left / correction
-        else:
-            rectified = rectified * correction
-        change = steps.quotient(rectified, left, ops.sqrt(square), hyper.epsilon, hyper.beta_1, shrink)
+        weight, scale = rectified * correction, correction if self.corrected_root else 1.0
+        change = steps.quotient(weight, left, ops.sqrt(square), hyper.epsilon, hyper.beta_1, shrink, scale)
         change = change + steps.sum(ops.where(is_plain, rate, 0), hyper.beta_1)
         return slots.m * change + decay * var, new

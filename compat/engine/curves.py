@@ -2,8 +2,9 @@
 
 A quotient is weight / (left * root + epsilon), where weight and left are numbers of one missed update, and root is an
 array. With y = epsilon / (root + epsilon), between 0 and 1, it is weight / (left * (1 - y) + y) / (root + epsilon), so
-a sum of quotients is a function of y. A polynomial that equals it at Lobatto's places is nearly exact for every root
-and epsilon, and exact for y = 0. An expansion in epsilon / root diverges for roots near epsilon.
+a sum of quotients is a function of y. A polynomial that equals it at Lobatto's places, and has its slope at 0, is nearly
+exact for every root and epsilon, and more so for y near 0. An expansion in epsilon / root diverges for roots near
+epsilon.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -13,8 +14,9 @@ from collections import namedtuple
 import numpy as np
 
 FADED, LONGEST = 1e-10, 4095  # terms of a sum end when one is FADED of the first, or after LONGEST updates
-MOST_PLACES, ERROR = 9, 3e-8  # the longest polynomial, and its largest error relative to the sum
-# places: where the polynomial equals the sum; inverse: the matrix from the values there to its coefficients.
+MOST_PLACES, ERROR = 8, 3e-8  # of the longest polynomial, and its largest error relative to the sum
+# places: where the polynomial equals the sum; inverse: the matrix from the values there, and the slope at 0, to its
+# coefficients.
 Curve = namedtuple("Curve", "places inverse")
 _curves = {}  # type: dict
 
@@ -54,19 +56,22 @@ def _curve(fade, shrink):
     if lefts[-1] < 1e-30:
         return None
     points = np.append(0, np.logspace(-8, 0, 81))
-    exact = total(points)
+    exact, slope = total(points), np.sum(weights * (lefts - 1) / lefts**2)
     for count in range(2, MOST_PLACES + 1):
         places = (1 - np.cos(np.pi * np.arange(count) / (count - 1))) / 2
-        inverse = np.linalg.inv(np.stack([places**power for power in range(count)], axis=1))
-        polynomial = np.polyval(np.dot(inverse, total(places))[::-1], points)
+        powers = [places**power for power in range(count + 1)]
+        inverse = np.linalg.inv(np.vstack([np.stack(powers, axis=1), np.eye(1, count + 1, 1)]))
+        polynomial = np.polyval(np.dot(inverse, np.append(total(places), slope))[::-1], points)
         if np.max(np.abs(polynomial - exact) / exact) <= ERROR:
             return Curve(places, inverse)
     return None
 
 
 def curve_terms(backend, values, curve):
-    """Returns the coefficients of weight / (left * (1 - y) + y) as a polynomial of y, shape (window, places)."""
-    ops, (weight, left) = backend.ops, values
+    """Returns the coefficients of weight / (left * (1 - y) + scale * y), a polynomial of y: (window, coefficients)."""
+    ops, (weight, left, scale) = backend.ops, values
     places, inverse = backend.constant(curve.places, "float64"), backend.constant(curve.inverse, "float64")
-    at_places = weight / ops["maximum"](left * (1 - places) + places, 1e-30)
-    return ops["sum"](ops["reshape"](at_places, (-1, 1, len(curve.places))) * inverse, axis=2)
+    left = ops["maximum"](left, 1e-30)
+    slope = weight * (left - scale) / (left * left)
+    known = backend.concat([weight / (left * (1 - places) + scale * places), slope], 1)
+    return ops["sum"](ops["reshape"](known, (-1, 1, len(curve.inverse))) * inverse, axis=2)

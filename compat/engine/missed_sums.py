@@ -8,6 +8,7 @@ columns that the table needs. A step adds itself to the table, and a row reads o
 |--------|----------------------------------------|-------------------------|-----------------------------------------|
 | log    | log of the product until `left`        | one number              | `product` and `decay`, as differences   |
 | last   | the value at `left`                    | one number              | hypers read outside of a sum            |
+| first  | a value at the update after `left`     | one number              | the scale of epsilon in `quotient`      |
 | slow   | a sum until `left`, as it decays       | one number              | `sum` of terms without a product        |
 | end    | the log of a decay until now, or until | `window` numbers        | sums that decay after their terms ended |
 |        | the terms of `left` ended              |                         |                                         |
@@ -60,13 +61,16 @@ class MissedSteps(Value):
             return self.columns.fast_sum([term], None, self.decays, self.columns.number(fade))[0]
         return self.columns.slow_sum(term, self.decays)
 
-    def quotient(self, weight, left, root, epsilon, fade, shrink):
+    def quotient(self, weight, left, root, epsilon, fade, shrink, scale=1.0):
         ops, columns, fade = self.tracer, self.columns, self.columns.number(fade)
         curve = quotient_curve(fade, columns.number(shrink))
         if curve is None:  # once the row rests, the sum is negligible
             self.rest_first()
             return 0.0
-        coefficients = columns.fast_sum([weight, left], curve, self.decays, fade)
+        if isinstance(scale, Value):
+            first = columns.first_value(scale)
+            scale, epsilon = scale / first, epsilon * first
+        coefficients = columns.fast_sum([weight, left, scale], curve, self.decays, fade)
         divisor = ops.maximum(root + epsilon, 1e-30)
         of_epsilon, total = epsilon / divisor, coefficients[-1]
         for coefficient in coefficients[-2::-1]:
@@ -105,6 +109,7 @@ class Columns(object):
         self.t = self.tracer.count_leaf(None)
         self.per_step = {name: self.tracer.leaf(None) for kind in ("hyper", "scalar") for name in flat(rule, kind)}
         self.factors, self.products, self.losses = [], [], []  # log columns: (factor, or 1 - it; which); leaves
+        self.firsts = []  # (value, leaf)
         self.slow, self.fast = [], []  # (term, decays, log column or None, leaf); (terms, curve, decays, leaves)
         self.window = 0  # for how many updates fast sums go on
         self.needs_rest = False  # whether the form holds only once the row has come to rest
@@ -152,12 +157,22 @@ class Columns(object):
         self.slow.append((term, self._indices(decays), None if share is None else self._log_column(share, True), leaf))
         return leaf
 
+    def first_value(self, value):
+        """Returns the leaf of a value at the first missed update."""
+        self._check(value, "the scale of a quotient")
+        for other, leaf in self.firsts:
+            if _equal(other, value):
+                return leaf
+        self.firsts.append((value, self.tracer.leaf(None)))
+        return self.firsts[-1][1]
+
     def fast_sum(self, terms, curve, decays, fade):
         """Adds a sum of terms with products, or the sums of a curve's coefficients. Returns its leaves."""
         terms = [self._as_value(term) for term in terms]
         for term in terms:
-            self._check(term, "the term of a sum", self.products + [self.count])
-        leaves = [self.tracer.leaf(None) for _ in range(len(curve.places) if curve else 1)]
+            also = self.products + [self.count] + [leaf for _, leaf in self.firsts]
+            self._check(term, "the term of a sum", also)
+        leaves = [self.tracer.leaf(None) for _ in range(len(curve.inverse) if curve else 1)]
         self.fast.append((terms, curve, self._indices(decays), leaves))
         self.window = max(self.window, faded_after(fade))
         return leaves
@@ -202,11 +217,11 @@ class Columns(object):
             if decays and decays not in self.ends:
                 self.ends.append(decays)
         widths = [
-            len(self.factors), len(self.last) + self.last_count, len(self.slow), len(self.ends),
+            len(self.factors), len(self.last) + self.last_count, len(self.slow), len(self.firsts), len(self.ends),
             sum(len(leaves) for _, _, _, leaves in self.fast),
         ]
         edges = np.cumsum([0] + widths)
-        self.places = dict(zip(("log", "last", "slow", "end", "fast"), zip(edges, edges[1:])))
+        self.places = dict(zip(("log", "last", "slow", "first", "end", "fast"), zip(edges, edges[1:])))
         self.width = int(edges[-1])
         self.recent = max(RECENT, self.window + 1)
 
@@ -218,7 +233,7 @@ class Columns(object):
     def names(self):
         """Returns the flat names of the hypers and scalars that a step adds to the table."""
         values = [value for value, _ in self.factors] + [term for term, _, _, _ in self.slow]
-        values += [term for terms, _, _, _ in self.fast for term in terms]
+        values += [value for value, _ in self.firsts] + [term for terms, _, _, _ in self.fast for term in terms]
         read = {id(leaf) for value in values for leaf in _leaves(value)}
         return [name for name, leaf in self.per_step.items() if id(leaf) in read or name in self.last]
 
@@ -313,6 +328,9 @@ class Columns(object):
         if self.slow:
             columns += [self._slow_sum(backend, entry, now, ratio, place) for place in range(len(self.slow))]
             leaves += [leaf for _, _, _, leaf in self.slow]
+        if self.firsts:
+            columns.append(part(entry, "first"))
+            leaves += [leaf for _, leaf in self.firsts]
         first = self.places["fast"][0]
         for _, _, decays, sums in self.fast:
             sum_columns = entry[:, first : first + len(sums)]
@@ -390,6 +408,8 @@ class Columns(object):
             scalars.append(kept * old + share * self._wide(backend, term, natives))
         if scalars:
             columns.append(ops["reshape"](backend.stack(scalars), (1, -1)))
+        if self.firsts:
+            columns.append(backend.constant(np.zeros((1, len(self.firsts))), _WIDE))
         columns += [self._log(logs, decays) for decays in self.ends]
         first, end = self.places["fast"]
         if self.fast:
@@ -404,7 +424,11 @@ class Columns(object):
         ages = np.arange(1.0, self.window + 1).reshape((-1, 1))
         natives[id(self.count)] = backend.constant(ages, _WIDE)
         zeros = backend.constant(0 * ages, _WIDE)
-        columns, first = [entries[:, : self.places["end"][0]]], self.places["fast"][0]
+        columns, first = [entries[:, : self.places["first"][0]]], self.places["fast"][0]
+        for place, (value, leaf) in enumerate(self.firsts, self.places["first"][0]):
+            now = ops["reshape"](self._wide(backend, value, natives), (1, 1))
+            columns.append(backend.concat([now, entries[1:, place : place + 1]], 0))
+            natives[id(leaf)] = ops["maximum"](columns[-1], 1e-30)
         columns += [self._log(logs, decays) + zeros for decays in self.ends]
         for terms, curve, decays, leaves in self.fast:
             values = [self._wide(backend, term, natives) + zeros for term in terms]
