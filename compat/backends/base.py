@@ -18,8 +18,7 @@ NAMES = frozenset(
     "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
     "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
 )
-# The ops that rules write as Python operators.
-OPERATORS = frozenset(
+OPERATORS = frozenset(  # the ops that rules write as Python operators
     "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
 )
 # The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
@@ -64,8 +63,7 @@ def required(verb):
 
 # Required verbs that only TensorFlow has.
 GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
-# Required verbs that a backend without sparse gradients lacks.
-ROWS = ("sparse", "existing_rows") + tuple(
+ROWS = ("sparse", "existing_rows") + tuple(  # required verbs that a backend without sparse gradients lacks
     "no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
 )
 

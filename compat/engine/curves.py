@@ -2,9 +2,9 @@
 
 A quotient is weight / (left * root + epsilon), where weight and left are numbers of one missed update, and root is an
 array. With y = epsilon / (root + epsilon), between 0 and 1, it is weight / (left * (1 - y) + y) / (root + epsilon), so
-a sum of quotients is a function of y. A polynomial that equals it at Lobatto's places, and has its slope at 0, is nearly
-exact for every root and epsilon, and more so for y near 0. An expansion in epsilon / root diverges for roots near
-epsilon.
+a sum of quotients is a function of y. A polynomial that equals it at Lobatto's places, and has its slope at 0, is
+nearly exact for every root and epsilon, and more so for y near 0. An expansion in epsilon / root diverges for roots
+near epsilon.
 """
 from __future__ import absolute_import, division, print_function
 

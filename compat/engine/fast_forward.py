@@ -18,6 +18,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.missed_sums import Columns
 from everstep.compat.engine.trace import Tracer, Value
 from everstep.errors import RuleError
@@ -352,6 +353,27 @@ def even_rows(host, pairs, earlier):
                 rows = backend.iota(backend.cast(count, "int32"))  # none if none is behind
                 done = done + Missed(host, variable, lambda rows=rows: rows).take_all()
     return done
+
+
+def sums_of_history(rule, record, history, rows, updates, now):
+    """Returns the table `catch_up/sums` for a state of an everstep that kept a history alone, as NumPy arrays.
+
+    Args:
+        history, rows, updates: the state's slots.
+        now: the number of updates of the optimizer.
+    """
+    backend, dtype = NumpyBackend(), compute_dtype(record.dtype)
+    columns, names = closed_form(rule, dtype, len(record.shape)), _history_names(rule)
+    table, updates = np.zeros(columns.shape), int(updates)
+    first = max(int(np.min(rows)), updates - columns.reach, 0)
+    for update in range(first, updates):
+        recorded = max(update, updates - LENGTH)
+        values = history[recorded % LENGTH]
+        t = int(values[0]) + max(now - int(values[0]), 0) // _TURN[dtype] * _TURN[dtype] - (recorded - update)
+        step = dict(zip(names, values[1:]), t=np.int64(max(t, 1)))
+        places, entries = columns.recorded(backend, table, np.int64(update), step)
+        table[places] = entries
+    return table
 
 
 def check(definition):

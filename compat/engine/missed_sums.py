@@ -24,7 +24,8 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_numpy import NumpyBackend
-from everstep.compat.engine.curves import curve_terms, faded_after, quotient_curve
+from everstep.compat.engine.curves import curve_terms, faded_after
+from everstep.compat.engine.missed_steps import MissedSteps, equal, leaf_of, leaves_of
 from everstep.compat.engine.trace import Tracer, Value, computed
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
@@ -34,61 +35,6 @@ from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 RECENT = 1024  # the fewest updates whose entries are kept one by one
 BLOCKS, BLOCK = 1024, 64  # blocks of older updates, and the updates in each
 _WIDE = "float64"  # the table's dtype
-
-
-class MissedSteps(Value):
-    """The number of missed updates, with sums over them: the argument `steps` of `fast_forward`, which describes it."""
-
-    __slots__ = ("columns", "decays", "pace")
-
-    def __init__(self, columns, decays=(), pace=1):
-        super(MissedSteps, self).__init__(columns.tracer, None, (), {}, columns.dtype, False)
-        self.columns, self.pace = columns, pace
-        self.decays = decays  # ((share, whether after the term is added), ...)
-
-    def product(self, factor):
-        return self.columns.product(factor)
-
-    def decay(self, share):
-        share = share * self.pace
-        if not any(after for _, after in self.decays):
-            return self.columns.lost(share)
-        self.rest_first()
-        return self.columns.slow_sum(share, self.decays, share)
-
-    def sum(self, term, fade=None):
-        if self.columns.has_products(term):
-            return self.columns.fast_sum([term], None, self.decays, self.columns.number(fade))[0]
-        return self.columns.slow_sum(term, self.decays)
-
-    def quotient(self, weight, left, root, epsilon, fade, shrink, scale=1.0):
-        ops, columns, fade = self.tracer, self.columns, self.columns.number(fade)
-        curve = quotient_curve(fade, columns.number(shrink))
-        if curve is None:  # once the row rests, the sum is negligible
-            self.rest_first()
-            return 0.0
-        if isinstance(scale, Value):
-            first = columns.first_value(scale)
-            scale, epsilon = scale / first, epsilon * first
-        coefficients = columns.fast_sum([weight, left, scale], curve, self.decays, fade)
-        divisor = ops.maximum(root + epsilon, 1e-30)
-        of_epsilon, total = epsilon / divisor, coefficients[-1]
-        for coefficient in coefficients[-2::-1]:
-            total = total * of_epsilon + coefficient
-        return total / divisor
-
-    def decayed(self, share, after=False):
-        return MissedSteps(self.columns, self.decays + ((share, after),), self.pace)
-
-    def slowed(self, pace):
-        return MissedSteps(self.columns, self.decays, self.pace * pace)
-
-    def rest_first(self):
-        self.columns.needs_rest = True
-
-    @property
-    def rests_first(self):
-        return self.columns.needs_rest
 
 
 class Columns(object):
@@ -133,7 +79,7 @@ class Columns(object):
         value = self._as_value(value)
         self._check(value, "a product")
         for index, (other, other_is_share) in enumerate(self.factors):
-            if other_is_share == is_share and _equal(other, value):
+            if other_is_share == is_share and equal(other, value):
                 return index
         self.factors.append((value, is_share))
         self.products.append(self.tracer.leaf(None))
@@ -148,7 +94,7 @@ class Columns(object):
 
     def has_products(self, term):
         running = set(map(id, self.products + [self.count]))
-        return isinstance(term, Value) and any(id(leaf) in running for leaf in _leaves(term))
+        return isinstance(term, Value) and any(id(leaf) in running for leaf in leaves_of(term))
 
     def slow_sum(self, term, decays, share=None):
         """Adds a sum of terms, each multiplied by the product of 1 - share before it. Returns its leaf."""
@@ -161,7 +107,7 @@ class Columns(object):
         """Returns the leaf of a value at the first missed update."""
         self._check(value, "the scale of a quotient")
         for other, leaf in self.firsts:
-            if _equal(other, value):
+            if equal(other, value):
                 return leaf
         self.firsts.append((value, self.tracer.leaf(None)))
         return self.firsts[-1][1]
@@ -183,7 +129,7 @@ class Columns(object):
 
     def _check(self, value, what, also=()):
         allowed = set(map(id, [self.t.exact.integer] + list(self.per_step.values()) + list(also)))
-        if any(id(leaf) not in allowed for leaf in _leaves(value)):
+        if any(id(leaf) not in allowed for leaf in leaves_of(value)):
             raise RuleError(
                 "{}.fast_forward: {} can hold hypers, scalars, hyper.updates and numbers{}. It is one number for all "
                 "rows that missed the same updates".format(
@@ -198,7 +144,7 @@ class Columns(object):
         given = {}
         for name, (owner, declaration) in flat(self.rule, "hyper").items():
             given[id(self.per_step[name])] = owner._values[declaration.name]
-        leaves = [given.get(id(leaf)) for leaf in _leaves(value)]
+        leaves = [given.get(id(leaf)) for leaf in leaves_of(value)]
         if not all(isinstance(number, float) for number in leaves):
             return None
         natives = {key: np.float64(number) for key, number in given.items() if isinstance(number, float)}
@@ -209,7 +155,7 @@ class Columns(object):
     def _lay_out(self):
         read = set()
         for value in [self.change] + list(self.new.values()):
-            read.update(map(id, _leaves(value)))
+            read.update(map(id, leaves_of(value)))
         self.last = [name for name, leaf in self.per_step.items() if id(leaf) in read]
         self.last_count = id(self.t.exact.integer) in read
         self.ends = []  # the decays of fast sums, each once
@@ -230,18 +176,23 @@ class Columns(object):
         """The shape of the table."""
         return self.recent + BLOCKS, self.width
 
+    @property
+    def reach(self):
+        """How many updates the table goes back."""
+        return self.recent + (BLOCKS - 1) * BLOCK
+
     def names(self):
         """Returns the flat names of the hypers and scalars that a step adds to the table."""
         values = [value for value, _ in self.factors] + [term for term, _, _, _ in self.slow]
         values += [value for value, _ in self.firsts] + [term for terms, _, _, _ in self.fast for term in terms]
-        read = {id(leaf) for value in values for leaf in _leaves(value)}
+        read = {id(leaf) for value in values for leaf in leaves_of(value)}
         return [name for name, leaf in self.per_step.items() if id(leaf) in read or name in self.last]
 
     # Computing.
 
     def _computed(self, backend, value, natives):
         """Returns a value's native value. `natives` has those of the leaves, by id, and gets all others."""
-        key = id(_leaf(value))
+        key = id(leaf_of(value))
         if key in natives:
             return natives[key]
         if value.op == "constant":
@@ -440,33 +391,6 @@ class Columns(object):
             columns.append(old + value)
             first += len(leaves)
         return backend.concat(columns, 1)
-
-
-def _leaves(value):
-    """Returns the leaves that a value depends on. A product or sum is a leaf."""
-    leaves, waiting, seen = [], [value], set()
-    while waiting:
-        node = _leaf(waiting.pop())
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting.extend(node.args)
-        if node.op is None:
-            leaves.append(node)
-    return leaves
-
-
-def _leaf(value):
-    return value.columns.count if isinstance(value, MissedSteps) else value
-
-
-def _equal(one, other):
-    """Returns whether two values are the same expression."""
-    if one is other:
-        return True
-    if one.op is None or one.op != other.op or len(one.args) != len(other.args) or one.options != other.options:
-        return False
-    return all(map(_equal, one.args, other.args))
 
 
 class _Symbols(object):

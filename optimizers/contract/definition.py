@@ -293,9 +293,9 @@ class Definition(Configured):
     def fast_forward(self, ops, var, slots, hyper, steps):
         """Returns what `steps` updates with a zero gradient do together: a closed form, for `sparse="catch_up"`.
 
-        Called for rows that missed updates, once up to `max_replay_steps` of them were replayed by `update`. A form that
-        holds for all of them sets `max_replay_steps = 0`, and a row's cost no longer depends on how long it was away.
-        Without a form, the rest after the replayed updates is dropped.
+        Called for rows that missed updates, once up to `max_replay_steps` of them were replayed by `update`. A form
+        that holds for all of them sets `max_replay_steps = 0`: then a row's cost does not depend on how long it was
+        away. Without a form, the rest after the replayed updates is dropped.
 
         `steps` also gives sums over the missed updates, read from a table that each step adds to. In the arguments of
         these methods, `hyper` and `hyper.updates` have the values of each missed update; elsewhere those of the last:
@@ -313,8 +313,8 @@ class Definition(Configured):
             steps.decayed(share)        The same methods, for changes of a variable that each missed update also decays
                                         by `share`, before the change. With after=True, after it.
             steps.slowed(pace)          The same methods, with decays multiplied by a pace.
-            steps.rest_first()          Says that the form holds only once the row has come to rest: at least 200 updates
-                                        are replayed. `steps.rests_first` is whether that was said.
+            steps.rest_first()          Says that the form holds only once the row has come to rest: at least 200
+                                        updates are replayed. `steps.rests_first` is whether that was said.
 
         Momentum, for example: `slots.m * steps.sum(hyper.learning_rate * steps.product(hyper.beta_1), hyper.beta_1)`.
         A subclass or wrapper that overrides `update` but not this method replays 200 updates by its `update` first.

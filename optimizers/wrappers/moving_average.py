@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, decayed, geometric, hyper, option, slot
+from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, geometric, hyper, option, slot
 
 
 class MovingAverage(Averages, Wrapper):
