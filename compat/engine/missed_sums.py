@@ -14,8 +14,9 @@ columns that the table needs. A step adds itself to the table, and a row reads o
 |        | the terms of `left` ended              |                         |                                         |
 | fast   | the sum of the terms after `left`      | `window` numbers        | `sum` and `quotient`, whose terms fade  |
 
-Entries of the last `recent` updates are kept one by one. Of older ones each block of BLOCK keeps its last entry, and
-products and slow sums are extended by the mean of one update, which is exact if hypers do not change within the block.
+Entries of the last `recent` updates are kept one by one, and those of the first FIRST, in which bias corrections change
+fast. Of the others each block of BLOCK keeps its last entry, between which entries are interpolated. Rows left before
+the last BLOCKS blocks use the oldest; products and slow sums are then extended by the mean of one update.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -32,8 +33,9 @@ from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 
-RECENT = 1024  # the fewest updates whose entries are kept one by one
-BLOCKS, BLOCK = 1024, 64  # blocks of older updates, and the updates in each
+RECENT = 4096  # the fewest of the last updates whose entries are kept one by one
+FIRST = 512  # a multiple of BLOCK
+BLOCKS, BLOCK = 1024, 64  # blocks, and the updates in each
 _WIDE = "float64"  # the table's dtype
 
 
@@ -174,7 +176,7 @@ class Columns(object):
     @property
     def shape(self):
         """The shape of the table."""
-        return self.recent + BLOCKS, self.width
+        return self.recent + BLOCKS + FIRST, self.width
 
     @property
     def reach(self):
@@ -239,8 +241,9 @@ class Columns(object):
         flat_left = ops["reshape"](left, (-1,))
         natives[id(self.count)] = backend.cast(updates - left, self.dtype)
         if self.width:
-            place, ratio = self._places(backend, flat_left, updates)
-            entry, now = backend.gather(table, place), backend.gather(table, self._place_now(backend, updates))
+            before, after, share, ratio = self._places(backend, flat_left, updates)
+            entry = self._between(backend, backend.gather(table, before), backend.gather(table, after), share)
+            now = backend.gather(table, self._place_now(backend, updates))
             self._read(backend, entry, now, ops["reshape"](ratio, (-1, 1)), natives)
         change = self._computed(backend, self.change, natives)
         results = [change if self.assigned else start[0] - change]
@@ -252,17 +255,54 @@ class Columns(object):
     def _place_now(self, backend, updates):
         return backend.ops["reshape"](backend.ops["remainder"](updates, self.recent), (1,))
 
-    def _places(self, backend, left, updates):
-        """Returns (the entry of each row, the updates that the row missed by those that the entry has)."""
+    def _place_of_old(self, backend, update):
+        """Returns the place of the entry of an update before the recent ones, if it is kept."""
         ops = backend.ops
-        oldest = updates - self.recent  # the newest update whose entry is in a block
-        is_recent = ops["greater"](left, oldest)
-        block = ops["maximum"](ops["floor_divide"](left, BLOCK), ops["floor_divide"](oldest, BLOCK) - (BLOCKS - 1))
-        end = ops["minimum"](block * BLOCK + (BLOCK - 1), oldest)
-        in_block = self.recent + ops["remainder"](block, BLOCKS)
-        place = ops["where"](is_recent, ops["remainder"](left, self.recent), in_block)
-        since = ops["where"](is_recent, left, end)
-        return place, backend.cast(updates - left, _WIDE) / backend.cast(ops["maximum"](updates - since, 1), _WIDE)
+        in_block = self.recent + ops["remainder"](ops["floor_divide"](update, BLOCK), BLOCKS)
+        return ops["where"](ops["less"](update, FIRST), self.recent + BLOCKS + ops["maximum"](update, 0), in_block)
+
+    def _places(self, backend, left, updates):
+        """Returns which entries each row reads: (place before, place after, share of the one before, ratio).
+
+        The ratio is how many updates the row missed, by how many the entries are away.
+        """
+        ops = backend.ops
+        oldest = updates - self.recent  # the newest update that is not recent
+        alone = ops["logical_or"](ops["greater"](left, oldest), ops["less"](left, FIRST))
+        block, first_block = ops["floor_divide"](left, BLOCK), ops["floor_divide"](oldest, BLOCK) - (BLOCKS - 1)
+        before = block * BLOCK - 1
+        after = ops["minimum"](ops["maximum"](block, first_block) * BLOCK + (BLOCK - 1), oldest)
+        is_between = ops["logical_or"](ops["less"](before, FIRST), ops["greater"](block, first_block))
+        is_between = ops["logical_and"](is_between, ops["logical_not"](alone))
+        share = backend.cast(after - left, _WIDE) / backend.cast(ops["maximum"](after - before, 1), _WIDE)
+        share = ops["where"](is_between, share, ops["zeros_like"](share))
+        is_gone = ops["logical_and"](ops["less"](block, first_block), ops["logical_not"](alone))
+        since = ops["where"](is_gone, after, left)
+        ratio = backend.cast(updates - left, _WIDE) / backend.cast(ops["maximum"](updates - since, 1), _WIDE)
+        after = self._place_of_old(backend, ops["where"](alone, left, after))
+        after = ops["where"](ops["greater"](left, oldest), ops["remainder"](left, self.recent), after)
+        before = ops["where"](is_between, self._place_of_old(backend, before), after)
+        return before, after, share, ratio
+
+    def _between(self, backend, before, after, share):
+        """Returns the interpolated entries of rows. Sums with decays are linear in what the decays leave."""
+        ops, share = backend.ops, backend.ops["reshape"](share, (-1, 1))
+        entry = after + share * (before - after)
+        if not any(decays for _, decays, _, _ in self.slow):
+            return entry
+        first, end = self.places["slow"]
+        columns = [entry[:, :first]]
+        for place, (_, decays, _, _) in enumerate(self.slow, first):
+            column = entry[:, place : place + 1]
+            if decays:
+                gone = ops["exp"](self._log(after, decays) - self._log(before, decays)) - 1
+                gone_before = ops["exp"](self._log(entry, decays) - self._log(before, decays)) - 1
+                is_decayed = ops["less"](gone, ops["zeros_like"](gone))
+                kept = 1 - ops["where"](is_decayed, gone_before, 1 - share) / ops["where"](is_decayed, gone, 1 + 0 * gone)
+                old, new = before[:, place : place + 1], after[:, place : place + 1]
+                column = new + kept * (old - new)
+            columns.append(column)
+        return backend.concat(columns + [entry[:, end:]], 1)
 
     def _read(self, backend, entry, now, ratio, natives):
         """Adds the native values of all columns' leaves for some rows."""
@@ -330,8 +370,7 @@ class Columns(object):
         after = ops["reshape"](updates + 1, (1,))
         new_place = ops["remainder"](after, self.recent)
         falls_out = backend.gather(table, new_place)  # the oldest of the recent entries
-        block = self.recent + ops["remainder"](ops["floor_divide"](after - self.recent, BLOCK), BLOCKS)
-        places, entries = [block, new_place], [falls_out]
+        places, entries = [self._place_of_old(backend, after - self.recent), new_place], [falls_out]
         logs = now[:, slice(*self.places["log"])]
         if self.factors:
             factors = [self._wide_factor(backend, index, natives) for index in range(len(self.factors))]
