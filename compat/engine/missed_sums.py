@@ -298,7 +298,8 @@ class Columns(object):
                 gone = ops["exp"](self._log(after, decays) - self._log(before, decays)) - 1
                 gone_before = ops["exp"](self._log(entry, decays) - self._log(before, decays)) - 1
                 is_decayed = ops["less"](gone, ops["zeros_like"](gone))
-                kept = 1 - ops["where"](is_decayed, gone_before, 1 - share) / ops["where"](is_decayed, gone, 1 + 0 * gone)
+                part = ops["where"](is_decayed, gone_before, 1 - share)
+                kept = 1 - part / ops["where"](is_decayed, gone, ops["ones_like"](gone))
                 old, new = before[:, place : place + 1], after[:, place : place + 1]
                 column = new + kept * (old - new)
             columns.append(column)
