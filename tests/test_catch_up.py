@@ -18,8 +18,23 @@ from everstep.compat.engine import fast_forward, missed_sums
 from everstep.compat.engine.fast_forward import HISTORY, ROWS, SUMS, UPDATES
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import (
-    SGD, SGDW, AdaBound, AdagradDecay, Adam, Adamax, AdamW, DiffGrad, Ftrl, Lion, Nadam, NadamW, QHAdam, RAdam, RMSprop,
-    ScheduleFreeAdamW, Yogi,
+    SGD,
+    SGDW,
+    AdaBound,
+    AdagradDecay,
+    Adam,
+    Adamax,
+    AdamW,
+    DiffGrad,
+    Ftrl,
+    Lion,
+    Nadam,
+    NadamW,
+    QHAdam,
+    RAdam,
+    RMSprop,
+    ScheduleFreeAdamW,
+    Yogi,
 )
 from test_battery import define, definition_classes, golden, ids, takes_catch_up
 
