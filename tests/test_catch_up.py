@@ -15,7 +15,7 @@ import everstep
 import harness
 import oracle
 from everstep.compat.engine import fast_forward, missed_sums
-from everstep.compat.engine.fast_forward import HISTORY, ROWS, SUMS, UPDATES
+from everstep.compat.engine.fast_forward import HISTORY, SUMS, UPDATES
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
 from everstep.optimizers import (
     SGD,
@@ -104,7 +104,8 @@ FORMS = [  # every closed form, without and with its options
     SGD(RATE, momentum=0.9), SGD(RATE, momentum=0.9, nesterov=True, rate_in_velocity=False), SGDW(RATE, momentum=0.9),
     Lion(RATE, weight_decay=0.1), Ftrl(RATE, l1=0.1, l2=0.01), RMSprop(RATE, momentum=0.9, centered=True),
     AdagradDecay(RATE, decay_steps=7), ScheduleFreeAdamW(RATE),
-    everstep.moving_average(Adam(RATE), 0.99), everstep.lookahead(Adam(RATE)), everstep.lookahead(SGD(RATE, momentum=0.9)),
+    everstep.moving_average(Adam(RATE), 0.99), everstep.lookahead(Adam(RATE)),
+    everstep.lookahead(SGD(RATE, momentum=0.9)),
     everstep.decoupled_weight_decay(Lion(RATE, weight_decay=0.1), 0.1, times_rate=False),
     everstep.moving_average(everstep.decoupled_weight_decay(SGD(RATE, momentum=0.9), 0.1), 0.95),
     everstep.learning_rate_multipliers(AdamW(RATE), {"table": 2.0}),
@@ -191,7 +192,7 @@ def test_states_of_an_everstep_with_a_history():
     for batch in batches[80:]:
         optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])
         resumed.apply_gradients([(everstep.IndexedSlices(*batch["table"]), resumed_table)])
-    assert np.max(np.abs(np.asarray(slots[ROWS]) - 80)) > 0  # rows had missed steps
+    assert np.max(np.abs(np.asarray(slots[fast_forward.ROWS]) - 80)) > 0  # rows had missed steps
     for each in (optimizer, resumed):
         each.flush()
     assert oracle.distance(resumed_table, table) <= 1e-12

@@ -259,7 +259,8 @@ class Columns(object):
         """Returns the place of the entry of an update before the recent ones, if it is kept."""
         ops = backend.ops
         in_block = self.recent + ops["remainder"](ops["floor_divide"](update, BLOCK), BLOCKS)
-        return ops["where"](ops["less"](update, FIRST), self.recent + BLOCKS + ops["maximum"](update, 0), in_block)
+        is_first = ops["less"](update, FIRST)
+        return _select(backend, is_first, self.recent + BLOCKS + ops["maximum"](update, 0), in_block)
 
     def _places(self, backend, left, updates):
         """Returns which entries each row reads: (place before, place after, share of the one before, ratio).
@@ -268,20 +269,20 @@ class Columns(object):
         """
         ops = backend.ops
         oldest = updates - self.recent  # the newest update that is not recent
-        alone = ops["logical_or"](ops["greater"](left, oldest), ops["less"](left, FIRST))
+        is_recent = ops["greater"](left, oldest)
+        alone = ops["logical_or"](is_recent, ops["less"](left, FIRST))
         block, first_block = ops["floor_divide"](left, BLOCK), ops["floor_divide"](oldest, BLOCK) - (BLOCKS - 1)
         before = block * BLOCK - 1
         after = ops["minimum"](ops["maximum"](block, first_block) * BLOCK + (BLOCK - 1), oldest)
-        is_between = ops["logical_or"](ops["less"](before, FIRST), ops["greater"](block, first_block))
-        is_between = ops["logical_and"](is_between, ops["logical_not"](alone))
-        share = backend.cast(after - left, _WIDE) / backend.cast(ops["maximum"](after - before, 1), _WIDE)
-        share = ops["where"](is_between, share, ops["zeros_like"](share))
-        is_gone = ops["logical_and"](ops["less"](block, first_block), ops["logical_not"](alone))
-        since = ops["where"](is_gone, after, left)
-        ratio = backend.cast(updates - left, _WIDE) / backend.cast(ops["maximum"](updates - since, 1), _WIDE)
-        after = self._place_of_old(backend, ops["where"](alone, left, after))
-        after = ops["where"](ops["greater"](left, oldest), ops["remainder"](left, self.recent), after)
-        before = ops["where"](is_between, self._place_of_old(backend, before), after)
+        after = _select(backend, alone, left, after)
+        has_before = ops["logical_or"](ops["less"](before, FIRST), ops["greater"](block, first_block))
+        before = _select(backend, has_before, before, after)
+        distance = backend.cast(ops["maximum"](after - before, 1), _WIDE)
+        share = backend.cast(ops["maximum"](after - left, 0), _WIDE) / distance  # 0 if alone
+        since = ops["maximum"](updates - ops["maximum"](before, left), 1)
+        ratio = backend.cast(updates - left, _WIDE) / backend.cast(since, _WIDE)
+        before = self._place_of_old(backend, before)
+        after = _select(backend, is_recent, ops["remainder"](left, self.recent), self._place_of_old(backend, after))
         return before, after, share, ratio
 
     def _between(self, backend, before, after, share):
@@ -298,8 +299,8 @@ class Columns(object):
                 gone = ops["exp"](self._log(after, decays) - self._log(before, decays)) - 1
                 gone_before = ops["exp"](self._log(entry, decays) - self._log(before, decays)) - 1
                 is_decayed = ops["less"](gone, ops["zeros_like"](gone))
-                part = ops["where"](is_decayed, gone_before, 1 - share)
-                kept = 1 - part / ops["where"](is_decayed, gone, ops["ones_like"](gone))
+                part = _select(backend, is_decayed, gone_before, 1 - share)
+                kept = 1 - part / _select(backend, is_decayed, gone, 1.0)
                 old, new = before[:, place : place + 1], after[:, place : place + 1]
                 column = new + kept * (old - new)
             columns.append(column)
@@ -314,9 +315,8 @@ class Columns(object):
             columns += [products, 1 - products]
             leaves += self.products + self.losses
         if self.last:
-            first = self.places["last"][0]
-            columns.append(now[:, first : first + len(self.last)] + 0 * ratio)
-            leaves += [self.per_step[name] for name in self.last]
+            last = backend.cast(now[0, slice(*self.places["last"])], self.dtype)
+            natives.update((id(self.per_step[name]), last[place]) for place, name in enumerate(self.last))
         if self.slow:
             columns += [self._slow_sum(backend, entry, now, ratio, place) for place in range(len(self.slow))]
             leaves += [leaf for _, _, _, leaf in self.slow]
@@ -336,7 +336,8 @@ class Columns(object):
             all_columns = backend.cast(backend.concat(columns, 1), self.dtype)
             shape = (-1,) + (1,) * (self.rank - 1)
             for place, leaf in enumerate(leaves):
-                natives[id(leaf)] = ops["reshape"](all_columns[:, place], shape)
+                column = all_columns[:, place : place + 1]
+                natives[id(leaf)] = column if self.rank == 2 else ops["reshape"](column, shape)
         if self.last_count:
             natives[id(self.t.exact.integer)] = backend.cast(now[0, self.places["last"][1] - 1], "int64")
 
@@ -355,7 +356,9 @@ class Columns(object):
         extended = ratio
         if decays:
             gone = 1 - left
-            extended = ops["where"](ops["greater"](gone, 0), (1 - left**ratio) / ops["maximum"](gone, 1e-300), ratio)
+            is_decayed = ops["greater"](gone, 0)
+            extended = (1 - left**ratio) / _select(backend, is_decayed, gone, 1.0)
+            extended = _select(backend, is_decayed, extended, ratio)
         return (after - before * left) * extended
 
     def recorded(self, backend, table, updates, step):
@@ -431,6 +434,11 @@ class Columns(object):
             columns.append(old + value)
             first += len(leaves)
         return backend.concat(columns, 1)
+
+
+def _select(backend, condition, yes, no):
+    """Returns `yes` where a condition holds, else `no`: finite numbers. It takes a quarter of `where`'s operations."""
+    return no + backend.cast(condition, backend.dtype(yes)) * (yes - no)
 
 
 class _Symbols(object):

@@ -89,8 +89,9 @@ def _caught_up_call(optimizer, layer, call):
         optimizer.catch_up(layer.embeddings, optimizer.backend.cast(optimizer.backend.tensor(rows), "int64"))
         return call(inputs, *args, **kwargs)
 
-    caught_up_call.everstep_replaced = call
-    return optimizer.backend.plain(caught_up_call)
+    replacing = optimizer.backend.plain(caught_up_call)
+    replacing.everstep_replaced = call
+    return replacing
 
 
 def _in_graph(optimizer):
