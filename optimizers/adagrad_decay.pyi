@@ -1,5 +1,5 @@
 # Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
-from typing import Any, Literal
+from typing import Literal
 
 from everstep.optimizers.contract.declarations import Hyper, Option, Slot
 from everstep.optimizers.contract.definition import Definition
@@ -12,7 +12,6 @@ class AdagradDecay(Definition):
     initial_accumulator_value: Option[float]
     accumulator: Slot
     decays: Slot
-    def decayed(self, ops: Any, slots: Any, hyper: Any, t: Any) -> Any: ...
     def __init__(
         self,
         learning_rate: HyperValue = 0.001,

@@ -59,11 +59,11 @@ class Ftrl(Definition):
         accumulator = slots.accumulator + grad * grad
         power, old = accumulator ** (-hyper.learning_rate_power), slots.accumulator ** (-hyper.learning_rate_power)
         linear = slots.linear + grad + 2 * hyper.l2_shrinkage * var - (power - old) / hyper.learning_rate * var
-        new = self.value(ops, accumulator, linear, hyper)
+        new = self._value(ops, accumulator, linear, hyper)
         return assign(new), {"accumulator": accumulator, "linear": linear}
 
     @staticmethod
-    def value(ops, accumulator, linear, hyper):
+    def _value(ops, accumulator, linear, hyper):
         """Returns the variable that the slots stand for."""
         quadratic = (accumulator ** (-hyper.learning_rate_power) + hyper.beta) / hyper.learning_rate + 2 * hyper.l2
         return (ops.clip(linear, -hyper.l1, hyper.l1) - linear) / quadratic
@@ -74,4 +74,4 @@ class Ftrl(Definition):
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         # Without shrinkage the value depends on the slots, which stand still, and on the last rate.
-        return assign(ops.where(steps > 0, self.value(ops, slots.accumulator, slots.linear, hyper), var)), {}
+        return assign(ops.where(steps > 0, self._value(ops, slots.accumulator, slots.linear, hyper), var)), {}

@@ -1,5 +1,5 @@
 # Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
-from typing import Any, Literal
+from typing import Literal
 
 from everstep.optimizers.contract.declarations import Hyper, Option, Slot
 from everstep.optimizers.contract.definition import Definition
@@ -15,8 +15,6 @@ class Ftrl(Definition):
     beta: Hyper
     accumulator: Slot
     linear: Slot
-    @staticmethod
-    def value(ops: Any, accumulator: Any, linear: Any, hyper: Any) -> Any: ...
     def __init__(
         self,
         learning_rate: HyperValue = 0.001,

@@ -89,7 +89,7 @@ class ScheduleFreeAdamW(Definition):
     def weight(hyper, greatest, t):
         return t**hyper.averaging_power * greatest**hyper.rate_power
 
-    def share(self, ops, hyper, t):
+    def _share(self, ops, hyper, t):
         """Returns the weight of z in the average."""
         weight = self.weight(hyper, hyper.greatest_rate, t)
         return ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
@@ -108,7 +108,7 @@ class ScheduleFreeAdamW(Definition):
         v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
         square = v if self.correction_in_rate else v / (1 - hyper.beta_2**t)
         step = self.rate(ops, hyper, t) * (grad / (ops.sqrt(square) + hyper.epsilon) + hyper.weight_decay * var)
-        z, share = slots.z - step, self.share(ops, hyper, t)
+        z, share = slots.z - step, self._share(ops, hyper, t)
         # The formulas above with x = (y - (1 - beta_1) * z) / beta_1 inserted, which cancels the division by beta_1.
         return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
 
@@ -117,7 +117,7 @@ class ScheduleFreeAdamW(Definition):
         return 0 if surely_zero(self.weight_decay) else 200
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        moved = steps.decay(self.share(ops, hyper, hyper.updates + 1))  # without decay only the average moves, to z
+        moved = steps.decay(self._share(ops, hyper, hyper.updates + 1))  # without decay only the average moves, to z
         return moved * (var - slots.z), {"v": slots.v * steps.product(hyper.beta_2)}
 
     def evaluation_value(self, ops, var, slots, hyper):
