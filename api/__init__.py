@@ -24,6 +24,7 @@ from everstep.compat.targets import native_classes
 from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
+from everstep.compat.targets.lazy_embeddings import lazy_embeddings
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
@@ -128,8 +129,9 @@ __all__ = [
     "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE",
     "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture",
     "centralize", "child", "clip", "custom_objects", "decoupled_weight_decay", "disable_multistage",
-    "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "learning_rate_multipliers",
-    "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "optimizers", "option", "partition",
-    "patched", "read_checkpoint", "register", "restore", "scalar", "slot", "stochastic_weight_averaging", "total",
+    "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "lazy_embeddings",
+    "learning_rate_multipliers", "lookahead", "loss_scale", "master_copies", "moving_average", "multistage",
+    "optimizers", "option", "partition", "patched", "read_checkpoint", "register", "restore", "scalar", "slot",
+    "stochastic_weight_averaging", "total",
     "warm_start", "write_checkpoint",
 ]

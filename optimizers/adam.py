@@ -64,5 +64,15 @@ class Adam(Definition):
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
         return rate * m / (ops.sqrt(v) + hyper.epsilon), new
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        rate = left_1 * hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        new = {"m": slots.m * left_1, "v": slots.v * left_2}
+        if self.amsgrad:
+            new["v_hat"] = slots.v_hat
+            root = ops.maximum(ops.sqrt(slots.v_hat) + hyper.epsilon, 1e-30)
+            return slots.m * steps.sum(rate, hyper.beta_1) / root, new
+        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
+        return slots.m * steps.quotient(rate, ops.sqrt(left_2), ops.sqrt(slots.v), hyper.epsilon, *fades), new

@@ -297,6 +297,20 @@ def graph_of_rows(run):
         np.testing.assert_allclose(run.names["values"], dense_run(rows_of(4)), rtol=2e-6)
 
 
+@setup
+def embedding_model(run):
+    """A `model` with an embedding, and batches of row numbers `x` with targets `y`."""
+    inputs = tf.keras.layers.Input((3,), dtype="int32")
+    embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(1000, 8)(inputs))
+    model = tf.keras.models.Model(inputs, tf.keras.layers.Dense(1)(embedded))
+    x = np.random.RandomState(0).randint(0, 1000, (96, 3))
+    run.names.update(model=model, x=x, y=np.ones((96, 1), np.float32))
+    yield
+    table = model.layers[1].embeddings
+    assert not model.optimizer.get_slot(table, "catch_up/updates").numpy()  # the flush brought all rows up to date
+    assert model.layers[1].call.__name__ != "call"
+
+
 # Definitions
 
 

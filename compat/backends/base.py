@@ -38,7 +38,7 @@ GRAPHS = tuple(
 )
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
-    "no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
+    "no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
 )
 
 
@@ -203,6 +203,10 @@ class Backend(object):
     @required
     def stack(self, numbers):
         """Returns some scalars as a vector."""
+
+    @required
+    def concat(self, values, axis):
+        """Returns values of one dtype, concatenated along an axis."""
 
     @required
     def unique(self, rows):

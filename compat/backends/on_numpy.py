@@ -165,6 +165,9 @@ class NumpyBackend(Backend):
     def stack(self, numbers):
         return np.stack(numbers)
 
+    def concat(self, values, axis):
+        return np.concatenate(values, axis)
+
     def unique(self, rows):
         return np.unique(rows)
 

@@ -167,6 +167,9 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
     def stack(self, numbers):
         return self.tf.stack(numbers)
 
+    def concat(self, values, axis):
+        return self.tf.concat(values, axis)
+
     def unique(self, rows):
         return self.tf.unique(self.tf.reshape(self.tf.convert_to_tensor(rows), [-1]))[0]
 

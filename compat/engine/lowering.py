@@ -25,7 +25,7 @@ from everstep.compat.engine.grouped import Plans
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract import compute_dtype, defines, kernel_of
+from everstep.optimizers.contract import compute_dtype, defines, flat, kernel_of
 from everstep.optimizers.contract.trees import tree, walk
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
@@ -86,7 +86,7 @@ class Lowerings(object):
         """Records the strategy taken for a view, and why others were rejected."""
         key = self.host.variable_key(view.variable), view.is_sparse
         gradient = "sparse" if view.is_sparse else "dense"
-        why = "; ".join(filter(None, why))
+        why = "; ".join(filter(None, list(why) + [view.missed.how() if view.missed else ""]))
         self._planned[key] = Planned(view.record.name, view.record.shape, gradient, strategy, why)
 
     def _forces(self, strategy):
@@ -200,7 +200,7 @@ class Lowerings(object):
     def is_uniform(self, grad, variable):
         """Returns whether a rule that is elementwise, slots and a gradient fit a variable element by element."""
         backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
-        natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+        natives = [variable] + [self.host.slot(variable, name) for name in flat(rule, "slot")]
         return (
             backend.slices(grad) is None
             and is_known(record.shape)

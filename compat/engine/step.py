@@ -16,7 +16,7 @@ import functools
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
-from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
+from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_slots, catches_up, even_rows
 from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
@@ -64,7 +64,7 @@ def engine_slots(backend, rule, record):
 def engine_slot_names(rule, moves_rows):
     """Returns the names in `engine_slots` for a variable with rows. `moves_rows`: see `Backend`."""
     names = [LAST_WINDOW] if remembers_rows(rule) else []
-    return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
+    return names + (catch_up_slot_names(rule) if catches_up(moves_rows, rule) else [])
 
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
@@ -138,6 +138,8 @@ class Step(object):
             self.predicate = backend.wait(should_update, gate)
         rejected = self._rejected(shared)
         scalars = self._advance(shared)
+        if backend.without_strategy():
+            gate.extend(even_rows(self.host, self.pairs, gate))
         operations = []
         groups, single_pairs = self.lowerings.groups(self)
         for run_group in groups:
@@ -302,6 +304,8 @@ class Step(object):
 
     def _prepare(self, variable, grad, gate):
         """Does what comes before a branch: collects, chooses a strategy and traces. Returns a `Prepared`."""
+        if not self.backend.without_strategy():
+            gate = gate + even_rows(self.host, [(grad, variable)], gate)
         view = VariableView.of_gradient(self, variable, grad)
         collected, written = self._collect(view, gate)
         view = view.for_update(collected)
@@ -367,7 +371,8 @@ class Step(object):
         kernel, decay = None, view.native_decay()
         if inner_kernel:
             kernel, change, slots = inner_kernel.settle(assigned, change, slots)
-        values = [change, decay] + list(slots.values()) + (view.missed.history_row(view.scope) if view.missed else [])
+        values = [change, decay] + list(slots.values())
+        values += view.missed.recorded(view.scope).values() if view.missed else []
         values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
         view.ops.hoist([value for value in values if value is not None])
         return Traced(assigned or kernel is not None, change, slots, decay, kernel)
@@ -434,8 +439,8 @@ class Step(object):
                 write = backend.subtract(view.variable, change, view.rows)
         done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
         if view.missed:
-            history_row = [view.lower(value) for value in view.missed.history_row(view.scope)]
-            done.extend(view.missed.record_update(history_row, view.rows, ready + done, predicate))
+            recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
+            done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))
         return done
 
     def _write_slots(self, view, natives, earlier):

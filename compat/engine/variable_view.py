@@ -171,7 +171,7 @@ class VariableView(object):
             collected: `{name: native value}` of slots that `collect` returned and that are not written yet.
         """
         view = self._for_update(collected)
-        if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
+        if view.by_rows and catches_up(self.backend.moves_rows, self.rule):
             view._catch_up()
         return view
 
@@ -187,7 +187,7 @@ class VariableView(object):
 
     def _catch_up(self):
         """Replaces the variable's and slots' values by those after the missed updates."""
-        self.missed = Missed(self.step.host, self.variable, (lambda: self.rows) if self.by_rows else None)
+        self.missed = Missed(self.step.host, self.variable, lambda: self.rows)
         self.var = self._caught_up_leaf(None, self.var)
         for name in self.missed.slots:
             self.slot_values[name] = self._caught_up_leaf(name, self.slot_values[name])

@@ -6,7 +6,8 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.engine.fast_forward import HISTORY
+from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
+from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.native_file import Handle
@@ -48,6 +49,8 @@ def _everstep_layouts(target, definition):
     # Some backends of Keras 3 have no sparse gradients, and no slots for them.
     if target == "keras3" and engine_variants[0] != engine_slot_names(definition, False):
         engine_variants.append(engine_slot_names(definition, False))
+    if SUMS in engine_variants[0] and HISTORY not in engine_variants[0]:  # of an everstep that kept a history instead
+        engine_variants.append([HISTORY if name == SUMS else name for name in engine_variants[0]])
     vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
     slots = [Slot(name, name, False, "" if name in vectors else "matrix") for name in matrices]
     slots += [Slot(name, name, False, "vector") for name in vectors if name not in matrices]
@@ -187,8 +190,15 @@ def _variable_shape(stored_slots):
 def _consistent(stored_slots):
     """Returns True if the slots can be of one variable. An unused slot may be a placeholder of shape (1,)."""
     counts = [handle for slot, (_, handle) in stored_slots.items()
-              if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
+              if slot.name in ENGINE_SLOTS and slot.name not in (HISTORY, SUMS)]
     if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
+        return False
+    tables = {slot.name: handle for slot, (_, handle) in stored_slots.items() if slot.name in (HISTORY, SUMS)}
+    if any(len(handle.shape) != 2 for handle in tables.values()):
+        return False
+    if HISTORY in tables and tables[HISTORY].shape[0] != LENGTH:
+        return False
+    if SUMS in tables and (tables[SUMS].shape[0] <= BLOCKS or np.dtype(tables[SUMS].dtype) != np.float64):
         return False
     variable_shape = _variable_shape(stored_slots)
     for slot, (_, handle) in stored_slots.items():

@@ -141,7 +141,7 @@ def _slot_values(state, access, rename, by_order, weights, partial):
     values, room = [], Room(KEPT_BYTES)
     for name, old, _ in matching.matches:
         whole = access.wholes[name]
-        slots = _with_missed_steps(name, state.slots[old], whole)
+        slots = _with_missed_steps(name, state.slots[old], whole, state.updates)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
             label, shape, dtype = "{}/{}".format(name, slot), whole.slot_shape(slot), whole.slot_dtype(slot)
@@ -155,27 +155,36 @@ def _slot_values(state, access, rename, by_order, weights, partial):
     return matching, values
 
 
-def _with_missed_steps(name, slots, whole):
+def _with_missed_steps(name, slots, whole, now):
     """Returns a variable's slots with exactly those of `sparse="catch_up"` that the optimizer needs.
 
-    Missing ones get their initial values, as if no row had missed a step. Ones that the optimizer has no place for are
-    dropped, if no row has missed a step.
+    If no row has missed a step, they get their initial values, or are dropped if the optimizer has no place for them.
+    The table of sums over missed steps is computed from the history that older states have instead.
     """
     needed, present = (set(names).intersection(fast_forward.SLOTS) for names in (whole.slot_names, slots))
-    if needed and not present:
-        return dict(slots, **{slot: whole.initial_slot(slot) for slot in needed})
-    if not present or needed:
+    if needed == present:
         return slots
+    others = {slot: handle for slot, handle in slots.items() if slot not in present}
+    initial = {slot: whole.initial_slot(slot) for slot in needed}
+    if not present:
+        return dict(others, **initial)
     row_updates, updates = [
         numeric_array(slot, slots[slot], np.shape(slots[slot])) if slot in present else None
         for slot in (fast_forward.ROWS, fast_forward.UPDATES)
     ]
-    if row_updates is None or updates is None or np.any(row_updates != updates):
+    if row_updates is not None and updates is not None and not np.any(row_updates != updates):
+        return dict(others, **initial)
+    if not needed or row_updates is None or updates is None or needed - present != {fast_forward.SUMS}:
         raise StateError(
             "{}: the state has rows with steps that they have yet to take, which this optimizer cannot hold: call "
             "optimizer.flush() before the capture".format(name)
         )
-    return {slot: handle for slot, handle in slots.items() if slot not in present}
+    history = slots[fast_forward.HISTORY]
+    history = numeric_array(fast_forward.HISTORY, history, np.shape(history))
+    rule = whole.optimizer.rule(whole.first)
+    table = fast_forward.sums_of_history(rule, whole.record, history, row_updates, updates, now)
+    kept = {slot: slots[slot] for slot in needed.intersection(present)}
+    return dict(others, **dict(kept, **{fast_forward.SUMS: table}))
 
 
 def _check_names(kind, state_names, needed_names, needed_by):

@@ -347,7 +347,7 @@ class Stepping(Hypers):
             with self.backend.at(self.unwrap(variable)):
                 unique = None if rows is None else self._existing(rows, variable)
                 missed = Missed(self, variable, None if rows is None else lambda unique=unique: unique)
-                operations.extend(missed.take())
+                operations.extend(missed.take_all() if rows is None else missed.take())
         return operations
 
     def _existing(self, rows, variable):

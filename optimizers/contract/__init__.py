@@ -8,7 +8,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.optimizers.contract.averages import Averages
 from everstep.optimizers.contract.by_name import ByName, Factors
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, check_number, check_pattern, compute_dtype, is_tensor
-from everstep.optimizers.contract.closed_forms import decayed, geometric
+from everstep.optimizers.contract.closed_forms import decayed, geometric, surely_zero
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.declarations import REQUIRED, VARIABLE, Option, hyper, option, scalar, slot
 from everstep.optimizers.contract.decoupled import Decoupled

@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, decayed, geometric, hyper, option, slot
+from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, geometric, hyper, option, slot
 
 
 class MovingAverage(Averages, Wrapper):
@@ -66,7 +66,6 @@ class MovingAverage(Averages, Wrapper):
     start = option(0, minimum=0)
     overwrite_every = option(0, minimum=0)
     average = slot(init=VARIABLE)
-    max_replay_steps = 200  # type: ignore[assignment]
 
     def _check(self):
         no_closed_form = self.warm_up != "none" or self.start > self.max_replay_steps or self.overwrite_every
@@ -99,8 +98,15 @@ class MovingAverage(Averages, Wrapper):
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         change, new = super(MovingAverage, self).fast_forward(ops, var, slots, hyper, steps)
-        share = decayed(ops, 1 - hyper.average_decay, steps)
-        new["average"] = slots.average + share * (var - change - slots.average)
+        share = self.share(ops, hyper, hyper.updates + 1)
+        left = 1 - steps.decay(share)
+        if isinstance(change, assign):
+            steps.rest_first()
+            new["average"] = change.value + left * (slots.average - change.value)
+            return change, new
+        # Each update leaves 1 - share of the distance between average and variable, and of the change that adds to it.
+        lag, _ = super(MovingAverage, self).fast_forward(ops, var, slots, hyper, steps.decayed(share, after=True))
+        new["average"] = (var - change) + left * (slots.average - var) + lag
         return change, new
 
 
