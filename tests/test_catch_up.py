@@ -183,8 +183,9 @@ def test_states_of_an_everstep_with_a_history():
     names = fast_forward._history_names(definition)
     history = np.zeros((fast_forward.LENGTH, 1 + len(names)))
     for update in range(80):
-        values = dict(learning_rate=0.02, beta_1=0.9, beta_2=0.999, epsilon=1e-7, weight_decay=0.004)
-        history[update] = [update + 1] + [float(np.float32(values[name])) for name in names]
+        numbers = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-7, weight_decay=0.004)
+        values = dict({name: float(np.float32(numbers[name])) for name in numbers}, learning_rate=0.02)
+        history[update] = [update + 1] + [values[name] for name in names]
     old = dict(slots, **{HISTORY: history})
     del old[SUMS]
     resumed_table, resumed = np.array(table), definition.bind(np)

@@ -433,10 +433,7 @@ class Step(object):
                     natives[name] = backend.choose(predicate, backend.cast(natives[name], backend.dtype(old)), old)
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
-            if assigned:
-                write = backend.write(view.variable, change, view.rows)
-            else:
-                write = backend.subtract(view.variable, change, view.rows)
+            write = (backend.write if assigned else backend.subtract)(view.variable, change, view.rows)
         done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
         if view.missed:
             recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
