@@ -97,6 +97,12 @@ MEASURES = collections.OrderedDict(
         [target("*", "*", "*", 1.25, rows) for rows in ("100000", "1000000", "5000000")],
         base="10000",
     ),
+    state=measure(
+        "state",
+        "Checkpoints of 100 variables and Adam's two slots of each, 500 MB: capture and save, load and restore, with "
+        "checksums, relative to the API's own.",
+        [target("*", "*", "*", 1.5)],
+    ),
     lazy=measure(
         "sparse",
         "everstep in place of stock tf.train optimizers that update only rows with a gradient, on 100,000 rows of 64.",

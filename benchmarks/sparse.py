@@ -21,11 +21,12 @@ def sparse(api):
         for rows in TABLES:
             yield Case(str(rows), stacks.ADAM, partial(_sparse, api, rows, LOOK_UPS))
         yield Case("1000000, ten times the look-ups", stacks.ADAM, partial(_sparse, api, 1000000, 10 * LOOK_UPS))
+        yield Case(str(LARGE), "", partial(_sparse, api, LARGE, LOOK_UPS, ("rows", "catch_up")))
 
 
-def _sparse(api, rows, look_ups):
-    makes = {"stock": api.adam}
-    makes.update((mode, api.bind(ADAM(epsilon=api.epsilon, sparse=mode))) for mode in MODES)
+def _sparse(api, rows, look_ups, modes=MODES):
+    makes = {"stock": api.adam} if "exact" in modes else {}
+    makes.update((mode, api.bind(ADAM(epsilon=api.epsilon, sparse=mode))) for mode in modes)
     lazy_adam = installed(*LAZY_ADAM.get(api.target, (None, None)))
     if lazy_adam:
         makes["LazyAdam"] = lazy_adam

@@ -1,44 +1,80 @@
-"""Measures state: capture and save, load and restore, beside the API's own checkpoint, or np.savez.
-
-    python benchmarks/state.py [MEGABYTES [TARGET]]
-
-A model of 100 variables and Adam's two slots of each is 500 MB, unless said otherwise. Runs in any environment of the
-matrix, for the targets found there; Keras 3 runs on the backend of KERAS_BACKEND. The figures are ratios of CPU time
-(user and system, all threads). Ours and theirs alternate, and the median of the rounds counts.
-"""
-import importlib
+"""Checkpoints of a model and Adam's slots: capture and save, load and restore, relative to the API's own, or np.savez."""
 import os
 import shutil
-import sys
 import tempfile
-import time
 from functools import partial
 
 import numpy as np
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import everstep
+from timing import Case, Run
 
-import everstep  # noqa: E402  # after the setting of TensorFlow
-from everstep.optimizers import Adam  # noqa: E402
-
-COUNT, ROUNDS = 100, 5
+MEGABYTES, COUNT = 500, 100  # of 100 variables and their two slots
+ADAM = everstep.optimizers.Adam()
 
 
-class Arrays(object):
-    """NumPy arrays. The peer: np.savez and np.load, into arrays that exist."""
+def state(api):
+    """The API's own is tf.train.Saver in a session, tf.train.Checkpoint in eager code, np.savez without TensorFlow."""
+    if api.sessions and api.target != "tf_train":
+        return  # the same variables as those of tf_train
+    model = Graph if api.sessions else Eager if api.backend == "tensorflow" else Saved
+    for task in ("save", "load"):
+        yield Case("%s, %d MB" % (task, MEGABYTES), model.peer, partial(_runs, api, model, task))
 
-    name, peer, session = "arrays", "np.savez", None
 
-    def __init__(self, size, folder):
-        self.path, self.native_path = (os.path.join(folder, name) for name in ("ours.npz", "native"))
-        self.begin(size)
+def _runs(api, model, task):
+    sides = model(api), model(api)
+    tasks = {"stock": getattr(sides[0], "native_" + task), "everstep": getattr(sides[1], task)}
+    return {label: Task(side, tasks[label]) for label, side in zip(("stock", "everstep"), sides)}
 
-    def begin(self, size):
-        self.optimizer = Adam(1e-3).bind(np)
-        self.variables = {str(number): np.zeros(size, "f4") for number in range(COUNT)}
-        self.optimizer.apply_gradients([(np.ones(size, "f4"), each) for each in self.variables.values()])
-        self.stored = list(self.variables.values())
-        self.stored += [self.optimizer.get_slot(each, slot) for each in self.stored for slot in ("m", "v")]
+
+class Task(Run):
+    """Carries out one task of a `Saved` again and again. Both files hold other values than the variables then have."""
+
+    warm = 1
+
+    def __init__(self, saved, task):
+        self.saved, self.task, self.shapes = saved, task, [(saved.size,)] * COUNT
+        saved.save()
+        saved.native_save()
+        saved.train()
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.task()
+
+    def weights(self):
+        return self.saved.values()
+
+
+class Saved(object):
+    """A model after two steps of Adam, and its files. This one is Keras 3 on JAX and torch."""
+
+    peer, session = "np.savez", None
+
+    def __init__(self, api):
+        self.api, self.folder = api, tempfile.mkdtemp()
+        self.path, self.native_path = (os.path.join(self.folder, name) for name in ("ours.npz", "native"))
+        self.size = int(MEGABYTES * 1e6 / (COUNT * 3 * 4))
+        self.build()
+
+    def __del__(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def build(self):
+        import keras
+
+        self.ones = keras.ops.ones((self.size,))
+        self.variables = [keras.Variable(np.zeros(self.size, "f4"), name="v%d" % number) for number in range(COUNT)]
+        self.optimizer = ADAM.bind(keras)
+        self.train()
+        self.stored = self.variables + list(self.optimizer.variables)
+
+    def train(self):
+        self.optimizer.apply_gradients([(self.ones, variable) for variable in self.variables])
+
+    def values(self):
+        return [np.asarray(variable) for variable in self.variables]
 
     def save(self):
         everstep.capture(self.optimizer, self.variables, session=self.session, weights=True).save(self.path)
@@ -48,77 +84,31 @@ class Arrays(object):
         everstep.restore(self.optimizer, state, self.variables, session=self.session, weights=True)
 
     def native_save(self):
-        np.savez(self.native_path, *map(np.asarray, self.stored))
+        import keras
+
+        np.savez(self.native_path, *map(keras.ops.convert_to_numpy, self.stored))
 
     def native_load(self):
         with np.load(self.native_path + ".npz") as arrays:
             for number, variable in enumerate(self.stored):
-                self.assign(variable, arrays["arr_%d" % number])
-
-    def assign(self, variable, value):
-        variable[...] = value
+                variable.assign(arrays["arr_%d" % number])
 
 
-class Graph(Arrays):
-    """A session. The peer: tf.train.Saver."""
+class Eager(Saved):
+    peer = "tf.train.Checkpoint"
 
-    peer = "Saver"
-
-    def __init__(self, size, folder, use_resource):
-        self.use_resource, self.name = use_resource, "tf_train, " + ("resource" if use_resource else "ref")
-        super(Graph, self).__init__(size, folder)
-
-    def begin(self, size):
-        import tensorflow
-
-        tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
-        with tf.Graph().as_default() as graph:
-            options = dict(initializer=tf.ones_initializer(), use_resource=self.use_resource)
-            self.variables = [tf.get_variable("v%d" % number, (size,), **options) for number in range(COUNT)]
-            self.optimizer = Adam(1e-3).bind(tf.train)
-            self.optimizer.apply_gradients([(variable.read_value(), variable) for variable in self.variables])
-            self.session, self.saver = tf.Session(graph=graph), tf.train.Saver()
-            self.session.run(tf.global_variables_initializer())
-            graph.finalize()
-
-    def native_save(self):
-        self.saver.save(self.session, self.native_path, write_meta_graph=False)
-
-    def native_load(self):
-        self.saver.restore(self.session, self.native_path)
-
-
-class Eager(Arrays):
-    """Eager tf.keras. The peer: tf.train.Checkpoint."""
-
-    peer = "Checkpoint"
-
-    def __init__(self, size, folder, keras):
-        self.keras, self.name = keras, "eager, " + keras.__name__
-        super(Eager, self).__init__(size, folder)
-
-    def begin(self, size):
+    def build(self):
         import tensorflow as tf
 
-        self.variables = [self.variable(np.zeros(size, "f4")) for _ in range(COUNT)]
-        self.optimizer = Adam(1e-3).bind(self.keras)
-        self.optimizer.apply_gradients([(tf.ones((size,)), each) for each in self.variables])
-        stored = [getattr(each, "value", each) if self.is_keras3() else each for each in self.all_variables()]
-        self.checkpoint = tf.train.Checkpoint(variables=stored)
-
-    def is_keras3(self):
-        return getattr(self.keras, "__version__", "2").startswith("3")
-
-    def variable(self, value):
-        if self.is_keras3():
-            return self.keras.Variable(value)
-        import tensorflow as tf
-
-        return tf.Variable(value)
-
-    def all_variables(self):
+        keras = self.api.module
+        is_keras3 = self.api.target == "keras3"
+        make = keras.Variable if is_keras3 else tf.Variable
+        self.ones, self.optimizer = tf.ones((self.size,)), ADAM.bind(keras)
+        self.variables = [make(np.zeros(self.size, "f4"), name="v%d" % number) for number in range(COUNT)]
+        self.train()
         own = self.optimizer.variables
-        return self.variables + list(own() if callable(own) else own)
+        stored = self.variables + list(own() if callable(own) else own)
+        self.checkpoint = tf.train.Checkpoint(variables=[each.value for each in stored] if is_keras3 else stored)
 
     def native_save(self):
         self.checkpoint.write(self.native_path)
@@ -127,68 +117,33 @@ class Eager(Arrays):
         self.checkpoint.read(self.native_path).assert_consumed()
 
 
-class Keras3(Eager):
-    """Keras 3 on JAX and torch. The peer: np.savez."""
+class Graph(Saved):
+    peer = "tf.train.Saver"
 
-    peer = "np.savez"
+    def build(self):
+        import tensorflow
 
-    def begin(self, size):
-        self.name += ", " + self.keras.backend.backend()
-        self.variables = [self.variable(np.zeros(size, "f4")) for _ in range(COUNT)]
-        self.optimizer = Adam(1e-3).bind(self.keras)
-        self.optimizer.apply_gradients([(self.keras.ops.ones((size,)), each) for each in self.variables])
-        self.stored = self.all_variables()
+        tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
+        with tf.Graph().as_default() as graph:
+            options = dict(initializer=tf.ones_initializer(), use_resource=self.api.name.endswith("resource"))
+            self.variables = [tf.get_variable("v%d" % number, (self.size,), **options) for number in range(COUNT)]
+            self.optimizer = ADAM.bind(self.api.module)
+            self.step = self.optimizer.apply_gradients([(each.read_value(), each) for each in self.variables])
+            self.session, self.saver = tf.Session(graph=graph), tf.train.Saver()
+            self.session.run(tf.global_variables_initializer())
+            graph.finalize()
+        self.train()
+
+    def train(self):
+        self.session.run(self.step)
+
+    def values(self):
+        return self.session.run(self.variables)
 
     def native_save(self):
-        np.savez(self.native_path, *map(self.keras.ops.convert_to_numpy, self.stored))
+        with self.session.graph.as_default():  # else eager code saves no ref variables
+            self.saver.save(self.session, self.native_path, write_meta_graph=False)
 
-    native_load = Arrays.native_load
-
-    def assign(self, variable, value):
-        variable.assign(value)
-
-
-def targets():
-    """Returns functions (size, folder) that make the cases of this environment."""
-    modules = {}
-    for name in ("tensorflow", "keras"):
-        try:
-            modules[name] = importlib.import_module(name)
-        except ImportError:
-            pass
-    if not modules:
-        return [Arrays]
-    if "tensorflow" not in modules:
-        return [partial(Keras3, keras=modules["keras"])]
-    tf = modules["tensorflow"]
-    eager = [partial(Eager, keras=tf.keras)] if tf.__version__.startswith("2") else []
-    return [partial(Graph, use_resource=False), partial(Graph, use_resource=True)] + eager
-
-
-def measures(megabytes=500, name=""):
-    """Yields (target, what, its peer, our seconds of CPU, the median ratio to the peer's)."""
-    for make in targets():
-        folder = tempfile.mkdtemp()
-        try:
-            case = make(int(megabytes * 1e6 / (COUNT * 3 * 4)), folder)
-            if name in case.name:
-                functions = (case.save, case.native_save, case.load, case.native_load)
-                rounds = np.array([[seconds(function) for function in functions] for _ in range(ROUNDS + 1)])[1:]
-                for what, place in (("save", 0), ("load", 2)):
-                    ratio = np.median(rounds[:, place] / rounds[:, place + 1])
-                    yield case.name, what, case.peer, float(np.median(rounds[:, place])), float(ratio)
-        finally:
-            shutil.rmtree(folder)
-
-
-def seconds(function):
-    start = time.process_time()
-    function()
-    return time.process_time() - start
-
-
-if __name__ == "__main__":
-    print("{:28} {:5} {:11} {:>6} {:>6}".format("", "", "peer", "CPU s", "ratio"))
-    for line in measures(*([float(sys.argv[1])] if sys.argv[1:] else []) + sys.argv[2:]):
-        print("{:28} {:5} {:11} {:6.2f} {:6.2f}".format(*line))
-        sys.stdout.flush()
+    def native_load(self):
+        with self.session.graph.as_default():
+            self.saver.restore(self.session, self.native_path)
