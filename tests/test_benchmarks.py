@@ -164,8 +164,8 @@ def test_the_pages_show_the_stored_figures():
 
 ENVIRONMENT = MODERN and CELL in (TF_1, TF_2, TF_2_15, KERAS_3, JAX, TORCH)
 KINDS = (
-    "wrappers", "rules", "eager", "accumulate", "first_step", "models", "dense", "strategies", "sparse", "flat", "state",
-    "lazy", "peers",
+    "wrappers", "rules", "eager", "accumulate", "first_step", "models", "dense", "strategies", "sparse", "flat",
+    "state", "lazy", "peers",
 )  # fmt: skip
 # The two labels that compute the same, by measure.
 ALIKE = {"sparse": ("stock", "exact"), "lazy": ("stock", "rows"), "strategies": ("without", "with"), "flat": ()}
