@@ -64,7 +64,7 @@ def put(run, find, value):
     """Sets a variable of the optimizer, which `find(optimizer)` returns."""
     with in_graph(run):
         variable = run.optimizer.unwrap(find(run.optimizer))
-        run.optimizer.backend.put(variable, np.asarray(value), session_of(run))
+        run.optimizer.backend.put([(variable, np.asarray(value), False)], session_of(run))
 
 
 def set_updates(run, count):

@@ -84,7 +84,7 @@ def counted(run):
     if isinstance(run, harness.GetUpdatesRun) and not optimizer.backend.eager:
         session = run.keras.backend.get_session()
     counts = [optimizer.counter("updates"), optimizer.steps]
-    return None if counts[0] is None else tuple(int(optimizer.backend.value(count, session)) for count in counts)
+    return None if counts[0] is None else tuple(map(int, optimizer.backend.values(counts, session)))
 
 
 def moved(seen):

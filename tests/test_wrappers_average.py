@@ -300,8 +300,6 @@ def test_long_gaps():
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda inner: everstep.moving_average(inner, warm_up="ramp"),
-        lambda inner: everstep.moving_average(inner, start=1000),
         lambda inner: everstep.moving_average(inner, overwrite_every=2),
         lambda inner: everstep.stochastic_weight_averaging(inner),
     ],

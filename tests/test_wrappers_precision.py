@@ -60,7 +60,7 @@ def scalar(run, name):
     session = None
     if isinstance(run, harness.GetUpdatesRun) and not run.optimizer.backend.eager:
         session = run.keras.backend.get_session()
-    return float(run.optimizer.backend.value(run.optimizer.scalar(name), session))
+    return float(run.optimizer.backend.values([run.optimizer.scalar(name)], session)[0])
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
