@@ -349,8 +349,8 @@ def even_rows(host, pairs, earlier):
             done = backend.branch(any_behind, take, lambda: [], branching + slots)
         for variable, count in zip(variables, behind):
             if not backend.can_branch(variable):
-                count = backend.ops["minimum"](count, 1) * backend.cast(backend.rows_of(variable), "int64")
-                rows = backend.iota(backend.cast(count, "int32"))  # none if none is behind
+                is_behind = backend.cast(backend.ops["minimum"](count, 1), "int32")
+                rows = backend.iota(is_behind * backend.rows_of(variable))  # none if none is behind
                 done = done + Missed(host, variable, lambda rows=rows: rows).take_all()
     return done
 
