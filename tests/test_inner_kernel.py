@@ -29,7 +29,7 @@ def bert(inner, **settings):
 
 STACKS = OrderedDict([
     ("clip", everstep.clip(adam(), global_norm=0.5)),
-    ("clip each", everstep.clip(Nadam(0.1, epsilon=1e-3, momentum_schedule=False), norm=0.5, value=0.3)),
+    ("clip each", everstep.clip(Nadam(0.1, epsilon=1e-3, momentum_schedule=False), norm=2.0, value=1.0)),
     ("decay", everstep.decoupled_weight_decay(adam(), 0.3)),
     ("decay beside", everstep.decoupled_weight_decay(SGD(0.1, momentum=0.9), 0.3, beside=True)),
     ("decay of what reads it", everstep.decoupled_weight_decay(Ftrl(0.1, l1=0.01, l2=0.1), 0.3)),
