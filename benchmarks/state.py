@@ -1,4 +1,4 @@
-"""Checkpoints of a model and Adam's slots: capture and save, load and restore, relative to the API's own, or np.savez."""
+"""Checkpoints of a model: capture and save, load and restore, relative to the API's own, or np.savez."""
 import os
 import shutil
 import tempfile

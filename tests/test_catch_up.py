@@ -394,10 +394,10 @@ def test_longer_than_the_table(monkeypatch, reach):
     monkeypatch.setattr(missed_sums, "RECENT", 512 if reach == "recent" else 1)  # at least 220, Adam's window
     monkeypatch.setattr(missed_sums, "BLOCK", 4)
     monkeypatch.setattr(missed_sums, "FIRST", 8)
-    monkeypatch.setattr(missed_sums, "BLOCKS", 64 if reach == "blocks" else 2)
+    monkeypatch.setattr(missed_sums, "BLOCKS", 128 if reach == "blocks" else 2)
     way = harness.NUMPY
     schedule = everstep.ExponentialDecay(0.05, 100, 0.5)
-    bounds = {"recent": 1e-9, "blocks": 1e-3, "gone": 0.5}
+    bounds = {"recent": 1e-9, "blocks": 1e-3, "gone": 0.7}
     for rate, bound in ((0.05, 1e-9), (schedule, bounds[reach])):
         rules = [SGDW(rate, momentum=0.9, rate_in_velocity=False), Lion(rate, weight_decay=0.1)]
         for rule in rules + ([] if bound == 1e-9 and reach != "recent" else [AdamW(rate)]):

@@ -33,9 +33,8 @@ from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 
-RECENT = 4096  # the fewest of the last updates whose entries are kept one by one
-FIRST = 512  # a multiple of BLOCK
-BLOCKS, BLOCK = 1024, 64  # blocks, and the updates in each
+RECENT, FIRST = 4096, 512  # the fewest of the last updates, and the first ones, whose entries are kept one by one
+BLOCKS, BLOCK = 1024, 64  # blocks, and the updates in each; FIRST is a multiple of BLOCK
 _WIDE = "float64"  # the table's dtype
 
 
@@ -308,8 +307,8 @@ class Columns(object):
 
     def _read(self, backend, entry, now, ratio, natives):
         """Adds the native values of all columns' leaves for some rows."""
-        ops, part = backend.ops, lambda table, kind: table[:, self.places[kind][0] : self.places[kind][1]]
-        columns, leaves = [], []
+        ops, columns, leaves = backend.ops, [], []
+        part = lambda table, kind: table[:, self.places[kind][0] : self.places[kind][1]]  # noqa: E731
         if self.factors:
             products = ops["exp"]((part(now, "log") - part(entry, "log")) * ratio)
             columns += [products, 1 - products]
@@ -327,8 +326,9 @@ class Columns(object):
         for _, _, decays, sums in self.fast:
             sum_columns = entry[:, first : first + len(sums)]
             if decays:
-                end = self.places["end"][0] + self.ends.index(decays)
-                sum_columns = sum_columns * ops["exp"](self._log(now, decays) - entry[:, end : end + 1])
+                end, until_now = self.places["end"][0] + self.ends.index(decays), self._log(now, decays)
+                extended = until_now + (ratio - 1) * (until_now - self._log(entry, decays))
+                sum_columns = sum_columns * ops["exp"](extended - entry[:, end : end + 1])
             columns.append(sum_columns)
             leaves += sums
             first += len(sums)

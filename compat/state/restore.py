@@ -174,7 +174,8 @@ def _with_missed_steps(name, slots, whole, now):
     ]
     if row_updates is not None and updates is not None and not np.any(row_updates != updates):
         return dict(others, **initial)
-    if not needed or row_updates is None or updates is None or needed - present != {fast_forward.SUMS}:
+    has_history = row_updates is not None and updates is not None and fast_forward.HISTORY in present
+    if not has_history or needed - present != {fast_forward.SUMS}:
         raise StateError(
             "{}: the state has rows with steps that they have yet to take, which this optimizer cannot hold: call "
             "optimizer.flush() before the capture".format(name)
