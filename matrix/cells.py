@@ -55,6 +55,12 @@ def _parts(path, name, text):
     return parts, of
 
 
+def has_case(parts, number):
+    """Returns whether a case that is marked as shared, given as any number of its own, is in some `parts` of a cell."""
+    chosen, of = parts
+    return number % of + 1 in chosen
+
+
 def pins(cell):
     """Returns {import name: version} of the packages that a cell pins."""
     versions = dict(package.split("==") for package in cell.packages + cell.no_deps)

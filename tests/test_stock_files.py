@@ -140,12 +140,12 @@ def build(module, optimizer):
     else:
         model.add(module.layers.Dense(2, name="output", input_shape=(3,)))
     made = optimizer()
-    is_old = api_of(module.optimizers.Adam) not in ("update_step", "keras3")
+    can_be_eager = api_of(module.optimizers.Adam) in ("update_step", "keras3")
     on_jax = keras_major(module) >= 3 and module.backend.backend() == "jax"
     # Keras 3.0 cannot jit two of its own optimizers, see stock.stock_way.
-    can_jit = not (on_jax and module.__version__.startswith("3.0."))
-    eagerly = {} if is_old or can_jit and hasattr(made, "everstep_plan") else {"run_eagerly": True}
-    model.compile(optimizer=made, loss="mse", **eagerly)
+    cannot_jit = on_jax and module.__version__.startswith("3.0.")
+    eagerly = can_be_eager and (cannot_jit or not hasattr(made, "everstep_plan"))
+    model.compile(optimizer=made, loss="mse", **({"run_eagerly": True} if eagerly else {}))
     model.set_weights([KERNEL, BIAS])
     return model
 
