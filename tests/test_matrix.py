@@ -85,7 +85,7 @@ def test_the_quick_cells_of_an_api_have_all_parts(api):
         tensorflow = cells.pins(cell).get("tensorflow")
         here = tensorflow and first <= number(tensorflow) <= last
         if cell.group == "quick" and (here or api.startswith("Keras 2") and "-tfk" in cell.name):
-            missing.difference_update([number for number in missing if cells.has_case(cell.parts, number)])
+            missing -= {case for case in missing if cells.has_case(cell.parts, case)}
     assert not missing
 
 
