@@ -55,9 +55,13 @@ class AdaBelief(RAdam):
     def direction(self, ops, m_hat, root, hyper):
         return super(AdaBelief, self).direction(ops, m_hat, root, hyper) if self.rectify else m_hat / root
 
+    max_replay_steps = 200  # type: ignore[assignment]  # v takes the square of the moving m
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        change, new = super(AdaBelief, self).fast_forward(ops, var, slots, hyper, steps)
+        share = hyper.learning_rate * hyper.weight_decay
+        left = steps.product(hyper.beta_2)
+        new = {"m": slots.m * steps.product(hyper.beta_1), "v": slots.v * left}
         new["v"] = new["v"] + hyper.epsilon * geometric(ops, hyper.beta_2, steps)
         if self.amsgrad:
             new["v_hat"] = ops.maximum(slots.v_hat, new["v"])
-        return change, new
+        return steps.decay(share) * var, new

@@ -65,4 +65,4 @@ class AdaBound(Definition):
         return ops.clip(rate / (ops.sqrt(v) + hyper.epsilon), low, high) * m, new
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        return 0, {"m": slots.m * steps.product(hyper.beta_1), "v": slots.v * steps.product(hyper.beta_2)}

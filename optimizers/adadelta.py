@@ -55,5 +55,5 @@ class Adadelta(Definition):
     max_replay_steps = 0
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        left = hyper.rho**steps
+        left = steps.product(hyper.rho)
         return 0, {"mean_square": slots.mean_square * left, "mean_square_step": slots.mean_square_step * left}

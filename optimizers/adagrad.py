@@ -14,6 +14,8 @@ class Adagrad(Definition):
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Adagrad            | epsilon=0.0                                                                 |
+    | tf.contrib.opt RegAdagrad   | epsilon=0.0; it can leave its accumulator alone in some steps, which        |
+    |                             | Adagrad cannot                                                              |
     | OptimizerV2                 | the defaults                                                                |
     | Keras 2.0 to 2.3            | initial_accumulator_value=0.0; stock default: learning_rate=0.01            |
     | new-style Keras, Keras 3    | epsilon_in_root=True                                                        |

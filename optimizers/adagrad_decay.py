@@ -50,9 +50,24 @@ class AdagradDecay(Definition):
     decays = slot(shape="row", dtype="float32")
 
     def update(self, ops, grad, var, slots, hyper, t):
+        accumulator, due = self._decayed(ops, slots, hyper, t)
+        accumulator = accumulator + grad * grad
+        return hyper.learning_rate * grad / ops.sqrt(accumulator), {"accumulator": accumulator, "decays": due}
+
+    def _decayed(self, ops, slots, hyper, t):
+        """Returns (the accumulator after the decays that it missed, how many were due)."""
         due = (t - 1) // self.decay_steps % _TURN
         missed = due - slots.decays
         missed = ops.where(missed < -_TURN / 2, missed + _TURN, missed)
         decayed = ops.maximum(slots.accumulator * hyper.decay_rate**missed, self.initial_accumulator_value)
-        accumulator = ops.where(missed > 0, decayed, slots.accumulator) + grad * grad
-        return hyper.learning_rate * grad / ops.sqrt(accumulator), {"accumulator": accumulator, "decays": due}
+        return ops.where(missed > 0, decayed, slots.accumulator), due
+
+    max_replay_steps = 0
+
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        accumulator, due = self._decayed(ops, slots, hyper, hyper.updates + 1)
+        missed = steps > 0
+        return 0, {
+            "accumulator": ops.where(missed, accumulator, slots.accumulator),
+            "decays": ops.where(missed, due, slots.decays),
+        }

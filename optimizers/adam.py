@@ -14,15 +14,21 @@ class Adam(Definition):
 
     With amsgrad (Reddi et al. 2018, https://arxiv.org/abs/1904.09237), v_hat := max(v_hat, v) replaces v in the last
     line. As in stock optimizers, it is the maximum of the uncorrected v. Epsilon is the paper's "epsilon hat", as in
-    all stock versions.
+    all stock versions. Without bias_correction, as in BERT, rate = learning_rate.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
     | tf.train Adam               | the defaults; stock default: epsilon=1e-08                                  |
     | tf.contrib.opt LazyAdam     | sparse="rows"; stock default: epsilon=1e-08                                 |
+    | tf.contrib.opt AdamGS       | the defaults; stock default: epsilon=1e-08; its global_step is the count of |
+    |                             | updates                                                                     |
+    | tf.contrib.opt LazyAdamGS   | sparse="rows"; stock default: epsilon=1e-08; its global_step is the count   |
+    |                             | of updates                                                                  |
     | OptimizerV2, Keras 2.0 to   | the defaults                                                                |
     |   2.3, new-style Keras,     |                                                                             |
     |   Keras 3                   |                                                                             |
+    | AdamWeightDecayOptimizer of | bias_correction=False, in everstep.decoupled_weight_decay; stock default:   |
+    |   BERT                      | epsilon=1e-06                                                               |
 
     Advice:
         The default epsilon does not suit every model: for Inception on ImageNet, TensorFlow's documentation advises 1.0
@@ -36,6 +42,7 @@ class Adam(Definition):
         beta_2: Decay of the second moment, 0 to 1. Default 0.999.
         epsilon: Added to the root. Default 1e-7.
         amsgrad: True to divide by the largest second moment so far. Default False.
+        bias_correction: False to leave out the correction of the moments, which start at 0. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)
@@ -51,6 +58,7 @@ class Adam(Definition):
     beta_2 = hyper(0.999, minimum=0, maximum=1)
     epsilon = hyper(1e-7, minimum=0)
     amsgrad = option(False)
+    bias_correction = option(True)
     m = slot()
     v = slot()
     v_hat = slot(when="amsgrad")
@@ -58,11 +66,26 @@ class Adam(Definition):
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.beta_1 * slots.m + (1 - hyper.beta_1) * grad
         v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
-        rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        rate = self._rate(ops, hyper, t)
         new = {"m": m, "v": v}
         if self.amsgrad:
             v = new["v_hat"] = ops.maximum(slots.v_hat, v)
         return rate * m / (ops.sqrt(v) + hyper.epsilon), new
 
+    def _rate(self, ops, hyper, t):
+        if not self.bias_correction:
+            return hyper.learning_rate
+        return hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        rate = left_1 * self._rate(ops, hyper, t)
+        new = {"m": slots.m * left_1, "v": slots.v * left_2}
+        if self.amsgrad:
+            new["v_hat"] = slots.v_hat
+            root = ops.maximum(ops.sqrt(slots.v_hat) + hyper.epsilon, 1e-30)
+            return slots.m * steps.sum(rate, hyper.beta_1) / root, new
+        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
+        return slots.m * steps.quotient(rate, ops.sqrt(left_2), ops.sqrt(slots.v), hyper.epsilon, *fades), new

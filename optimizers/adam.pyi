@@ -11,6 +11,7 @@ class Adam(Definition):
     beta_2: Hyper
     epsilon: Hyper
     amsgrad: Option[bool]
+    bias_correction: Option[bool]
     m: Slot
     v: Slot
     v_hat: Slot
@@ -21,6 +22,7 @@ class Adam(Definition):
         beta_2: HyperValue = 0.999,
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
+        bias_correction: bool = True,
         *,
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
         dense_ok: bool = False,

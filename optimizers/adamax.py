@@ -50,5 +50,10 @@ class Adamax(Definition):
         rate = hyper.learning_rate / (1 - hyper.beta_1**t)
         return rate * m / (u + hyper.epsilon), {"m": m, "u": u}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "u": slots.u * hyper.beta_2**steps}
+        left_1, left_2 = steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        rate = left_1 * hyper.learning_rate / (1 - hyper.beta_1 ** (hyper.updates + 1))
+        change = slots.m * steps.quotient(rate, left_2, slots.u, hyper.epsilon, hyper.beta_1, hyper.beta_2)
+        return change, {"m": slots.m * left_1, "u": slots.u * left_2}

@@ -30,6 +30,7 @@ class AdamW(Decoupled, Adam):
         beta_2: Decay of the second moment, 0 to 1. Default 0.999.
         epsilon: Added to the root. Default 1e-7.
         amsgrad: As in Adam. Default False.
+        bias_correction: As in Adam. Default True.
         weight_decay: The share of the variable that each update subtracts. Default 0.004.
         decay_times_rate: True to multiply that share by the learning rate. Default True.
 

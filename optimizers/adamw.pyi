@@ -16,6 +16,7 @@ class AdamW(Decoupled, Adam):
         beta_2: HyperValue = 0.999,
         epsilon: HyperValue = 1e-07,
         amsgrad: bool = False,
+        bias_correction: bool = True,
         weight_decay: HyperValue = 0.004,
         decay_times_rate: bool = True,
         *,

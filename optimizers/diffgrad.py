@@ -50,5 +50,15 @@ class DiffGrad(Definition):
         change = rate * friction * m / (ops.sqrt(v) + hyper.epsilon)
         return change, {"m": m, "v": v, "previous_grad": grad}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        rate = left_1 * hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        left, rest = ops.sqrt(left_2), (ops.sqrt(slots.v), hyper.epsilon, hyper.beta_1, ops.sqrt(hyper.beta_2))
+        # The friction is sigmoid(abs(previous_grad)) in the first missed step, and sigmoid(0) in the others.
+        first = steps.quotient(ops.where(steps < 1.5, rate, 0), left, *rest)
+        every = steps.quotient(rate, left, *rest)
+        change = slots.m * (0.5 * every + (ops.sigmoid(ops.abs(slots.previous_grad)) - 0.5) * first)
+        grad = ops.where(steps > 0, 0, slots.previous_grad)
+        return change, {"m": slots.m * left_1, "v": slots.v * left_2, "previous_grad": grad}

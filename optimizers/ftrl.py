@@ -1,7 +1,7 @@
 """FTRL-Proximal: online learning of sparse linear models."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot
+from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot, surely_zero
 
 
 class Ftrl(Definition):
@@ -59,6 +59,19 @@ class Ftrl(Definition):
         accumulator = slots.accumulator + grad * grad
         power, old = accumulator ** (-hyper.learning_rate_power), slots.accumulator ** (-hyper.learning_rate_power)
         linear = slots.linear + grad + 2 * hyper.l2_shrinkage * var - (power - old) / hyper.learning_rate * var
-        quadratic = (power + hyper.beta) / hyper.learning_rate + 2 * hyper.l2
-        new = (ops.clip(linear, -hyper.l1, hyper.l1) - linear) / quadratic
+        new = self._value(ops, accumulator, linear, hyper)
         return assign(new), {"accumulator": accumulator, "linear": linear}
+
+    @staticmethod
+    def _value(ops, accumulator, linear, hyper):
+        """Returns the variable that the slots stand for."""
+        quadratic = (accumulator ** (-hyper.learning_rate_power) + hyper.beta) / hyper.learning_rate + 2 * hyper.l2
+        return (ops.clip(linear, -hyper.l1, hyper.l1) - linear) / quadratic
+
+    @property
+    def max_replay_steps(self):
+        return 0 if surely_zero(self.l2_shrinkage) else 200
+
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        # Without shrinkage the value depends on the slots, which stand still, and on the last rate.
+        return assign(ops.where(steps > 0, self._value(ops, slots.accumulator, slots.linear, hyper), var)), {}

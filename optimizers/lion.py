@@ -1,7 +1,7 @@
 """Lion: the sign of an interpolated momentum."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, geometric, hyper, slot
+from everstep.optimizers.contract import Definition, hyper, slot
 
 
 class Lion(Definition):
@@ -49,7 +49,9 @@ class Lion(Definition):
         m = hyper.beta_2 * slots.m + (1 - hyper.beta_2) * grad
         return hyper.learning_rate * (direction + hyper.weight_decay * var), {"m": m}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
         share = hyper.learning_rate * hyper.weight_decay
-        change = hyper.learning_rate * (ops.sign(slots.m) + hyper.weight_decay * var)
-        return change * geometric(ops, 1 - share, steps), {"m": slots.m * hyper.beta_2**steps}
+        change = ops.sign(slots.m) * steps.decayed(share).sum(hyper.learning_rate * ops.sign(hyper.beta_1))
+        return change + steps.decay(share) * var, {"m": slots.m * steps.product(hyper.beta_2)}

@@ -81,5 +81,17 @@ class Nadam(Definition):
             change = rate * m_bar / (ops.sqrt(v) + hyper.epsilon)
         return change, {"m": m, "v": v}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        correction = ops.sqrt(1 - hyper.beta_2**t)
+        if self.momentum_schedule:
+            later = self.scheduled(hyper, t + 1)
+            rate, scale = hyper.learning_rate * later / (1 - hyper.momentum_product * later), correction
+        else:
+            rate, scale = hyper.learning_rate * hyper.beta_1 / (1 - hyper.beta_1**t), 1.0
+        weight, root = rate * correction * left_1, ops.sqrt(slots.v)
+        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
+        total = steps.quotient(weight, ops.sqrt(left_2), root, hyper.epsilon, *fades, scale=scale)
+        return slots.m * total, {"m": slots.m * left_1, "v": slots.v * left_2}

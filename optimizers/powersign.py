@@ -52,4 +52,4 @@ class PowerSign(Definition):
     max_replay_steps = 0
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta**steps}
+        return 0, {"m": slots.m * steps.product(hyper.beta)}

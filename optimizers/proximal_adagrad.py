@@ -1,7 +1,7 @@
 """ProximalAdagrad: Adagrad with proximal steps for L1 and L2 penalties."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot
+from everstep.optimizers.contract import Definition, assign, hyper, kernel, option, slot, surely_zero
 
 
 class ProximalAdagrad(Definition):
@@ -53,3 +53,7 @@ class ProximalAdagrad(Definition):
         moved = var - rate * grad
         shrunk = moved - ops.clip(moved, -rate * hyper.l1, rate * hyper.l1)
         return assign(shrunk / (1 + rate * hyper.l2)), {"accumulator": accumulator}
+
+    @property
+    def max_replay_steps(self):
+        return 0 if surely_zero(self.l1, self.l2) else 200  # without l1 and l2 a zero gradient changes nothing

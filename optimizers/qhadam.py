@@ -55,5 +55,12 @@ class QHAdam(Definition):
         square = hyper.nu_2 / (1 - hyper.beta_2**t) * v + (1 - hyper.nu_2) * grad * grad
         return hyper.learning_rate * direction / (ops.sqrt(square) + hyper.epsilon), {"m": m, "v": v}
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
+        t, left_1, left_2 = hyper.updates + 1, steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        correction, root = ops.sqrt(1 - hyper.beta_2**t), ops.sqrt(slots.v * hyper.nu_2)
+        weight = left_1 * hyper.learning_rate * hyper.nu_1 * correction / (1 - hyper.beta_1**t)
+        fades = hyper.beta_1, ops.sqrt(hyper.beta_2)
+        total = steps.quotient(weight, ops.sqrt(left_2), root, hyper.epsilon, *fades, scale=correction)
+        return slots.m * total, {"m": slots.m * left_1, "v": slots.v * left_2}

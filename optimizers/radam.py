@@ -1,7 +1,7 @@
 """RAdam: Adam whose step is rectified while the second moment rests on few gradients."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, decayed, hyper, option, scalar, slot
+from everstep.optimizers.contract import Definition, hyper, option, scalar, slot
 
 
 class RAdam(Definition):
@@ -87,6 +87,23 @@ class RAdam(Definition):
         direction = self.direction(ops, m / (1 - hyper.beta_1**t), root, hyper)
         return hyper.learning_rate * (direction + hyper.weight_decay * var), new
 
+    max_replay_steps = 0
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        new = {"m": slots.m * hyper.beta_1**steps, "v": slots.v * hyper.beta_2**steps}
-        return decayed(ops, hyper.learning_rate * hyper.weight_decay, steps) * var, new
+        left_1, left_2 = steps.product(hyper.beta_1), steps.product(hyper.beta_2)
+        new = {"m": slots.m * left_1, "v": slots.v * left_2}
+        share = hyper.learning_rate * hyper.weight_decay
+        decay, steps = steps.decay(share), steps.decayed(share)
+        t = hyper.updates + 1
+        rate = left_1 * hyper.learning_rate / (1 - hyper.beta_1**t)
+        # direction = rectified * m_hat / root + plain * m_hat, of which one is 0
+        factor = self.direction(ops, 1.0, 1.0, hyper)
+        is_plain = 2 * hyper.ages_sum / hyper.weights_sum - 1 < hyper.sma_threshold
+        correction, square, shrink = ops.sqrt(1 - hyper.beta_2**t), slots.v, ops.sqrt(hyper.beta_2)
+        rectified, left = ops.where(is_plain, 0, factor) * rate, ops.sqrt(left_2)
+        if self.amsgrad:
+            square, left, shrink, new["v_hat"] = slots.v_hat, 1.0, 1.0, slots.v_hat
+        weight, scale = rectified * correction, correction if self.corrected_root else 1.0
+        change = steps.quotient(weight, left, ops.sqrt(square), hyper.epsilon, hyper.beta_1, shrink, scale)
+        change = change + steps.sum(ops.where(is_plain, rate, 0), hyper.beta_1)
+        return slots.m * change + decay * var, new

@@ -1,7 +1,7 @@
 """RMSprop, in the four forms of the stock optimizers of this name."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, geometric, hyper, kernel, option, slot
+from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class RMSprop(Definition):
@@ -73,10 +73,12 @@ class RMSprop(Definition):
     max_replay_steps = 0
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        new = {"mean_square": slots.mean_square * hyper.rho**steps}
+        left = steps.product(hyper.rho)
+        new = {"mean_square": slots.mean_square * left}
         if self.centered:
-            new["mean_grad"] = slots.mean_grad * hyper.rho**steps
+            new["mean_grad"] = slots.mean_grad * left
         if not self.has_slot("velocity"):
             return 0, new
-        new["velocity"] = slots.velocity * hyper.momentum**steps
-        return hyper.momentum * slots.velocity * geometric(ops, hyper.momentum, steps), new
+        left = steps.product(hyper.momentum)
+        new["velocity"] = slots.velocity * left
+        return slots.velocity * steps.sum(left, hyper.momentum), new

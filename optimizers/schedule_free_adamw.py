@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import math
 
-from everstep.optimizers.contract import VARIABLE, Definition, hyper, option, scalar, slot
+from everstep.optimizers.contract import VARIABLE, Definition, hyper, option, scalar, slot, surely_zero
 
 _ADDENDS = 2**13  # a float32 sum of so many weights is right to about one part in ten thousand
 _TURN = 2**24  # a float32 holds every integer up to there
@@ -89,6 +89,11 @@ class ScheduleFreeAdamW(Definition):
     def weight(hyper, greatest, t):
         return t**hyper.averaging_power * greatest**hyper.rate_power
 
+    def _share(self, ops, hyper, t):
+        """Returns the weight of z in the average."""
+        weight = self.weight(hyper, hyper.greatest_rate, t)
+        return ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
+
     def advance(self, ops, scalars, hyper, t):
         greatest, total = ops.maximum(scalars.greatest_rate, self.rate(ops, hyper, t)), scalars.weights_sum
         weight = self.weight(hyper, greatest, t)
@@ -103,10 +108,17 @@ class ScheduleFreeAdamW(Definition):
         v = hyper.beta_2 * slots.v + (1 - hyper.beta_2) * grad * grad
         square = v if self.correction_in_rate else v / (1 - hyper.beta_2**t)
         step = self.rate(ops, hyper, t) * (grad / (ops.sqrt(square) + hyper.epsilon) + hyper.weight_decay * var)
-        z, weight = slots.z - step, self.weight(hyper, hyper.greatest_rate, t)
-        share = ops.where(weight > 0, weight / ops.where(weight > 0, hyper.weights_sum, 1), 0)
+        z, share = slots.z - step, self._share(ops, hyper, t)
         # The formulas above with x = (y - (1 - beta_1) * z) / beta_1 inserted, which cancels the division by beta_1.
         return share * (var - z) + (1 - share) * (1 - hyper.beta_1) * step, {"z": z, "v": v}
+
+    @property
+    def max_replay_steps(self):
+        return 0 if surely_zero(self.weight_decay) else 200
+
+    def fast_forward(self, ops, var, slots, hyper, steps):
+        moved = steps.decay(self._share(ops, hyper, hyper.updates + 1))  # without decay only the average moves, to z
+        return moved * (var - slots.z), {"v": slots.v * steps.product(hyper.beta_2)}
 
     def evaluation_value(self, ops, var, slots, hyper):
         return (var - (1 - hyper.beta_1) * slots.z) / hyper.beta_1

@@ -1,7 +1,7 @@
 """Stochastic gradient descent, with heavy-ball or Nesterov momentum."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, geometric, hyper, kernel, option, slot
+from everstep.optimizers.contract import Definition, hyper, kernel, option, slot
 
 
 class SGD(Definition):
@@ -69,14 +69,12 @@ class SGD(Definition):
         change = step - hyper.momentum * velocity if self.nesterov else -velocity
         return change, {"velocity": velocity}
 
-    @property
-    def max_replay_steps(self):
-        return 0 if self.rate_in_velocity else 200  # with rate_in_velocity, fast_forward is exact for any schedule
+    max_replay_steps = 0
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         if not self.has_slot("velocity"):
             return 0, {}
-        change = hyper.momentum * slots.velocity * geometric(ops, hyper.momentum, steps)
-        change = change * (-1 if self.rate_in_velocity else hyper.learning_rate)
-        change = change * hyper.momentum if self.nesterov else change
-        return change, {"velocity": slots.velocity * hyper.momentum**steps}
+        left = steps.product(hyper.momentum)
+        term = left * hyper.momentum if self.nesterov else left
+        term = -term if self.rate_in_velocity else term * hyper.learning_rate
+        return slots.velocity * steps.sum(term, hyper.momentum), {"velocity": slots.velocity * left}

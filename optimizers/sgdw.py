@@ -39,6 +39,5 @@ class SGDW(Decoupled, SGD):
 
     kernel = kernel("sgdw")
     zero_grad_is_noop = False
-    max_replay_steps = 200  # type: ignore[assignment]  # fast_forward ignores how velocity and decay interact
     weight_decay = hyper(0.004, minimum=0)
     decay_times_rate = option(True)

@@ -1,7 +1,7 @@
 """Yogi: Adam whose second moment changes by no more than a share of the squared gradient."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract import Definition, assign, hyper, option, slot
+from everstep.optimizers.contract import Definition, assign, hyper, option, slot, surely_zero
 
 
 class Yogi(Definition):
@@ -67,5 +67,12 @@ class Yogi(Definition):
         shrunk = moved - ops.clip(moved, -rate * hyper.l1, rate * hyper.l1)
         return assign(shrunk / (1 + rate * hyper.l2)), {"m": m, "v": v}
 
+    @property
+    def max_replay_steps(self):
+        return 0 if surely_zero(self.l1, self.l2) else 200
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return 0, {"m": slots.m * hyper.beta_1**steps}
+        t, left = hyper.updates + 1, steps.product(hyper.beta_1)
+        rate = left * hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        root = ops.maximum(ops.sqrt(slots.v) + hyper.epsilon, 1e-30)
+        return slots.m * steps.sum(rate, hyper.beta_1) / root, {"m": slots.m * left}

@@ -15,3 +15,8 @@ def decayed(ops, share, steps):
     """
     small = share * (1 + share * (1 / 2 + share * (1 / 3 + share / 4)))
     return 1 - ops.exp(-steps * ops.where(share < 0.01, small, -ops.log(ops.maximum(1 - share, 1e-30))))
+
+
+def surely_zero(*numbers):
+    """Returns whether hypers are given as 0, and not as tensors, callables or schedules."""
+    return all(isinstance(number, float) and number == 0 for number in numbers)

@@ -102,6 +102,9 @@ class Wrapper(Composite):
     `{"inner": {...}}`. A wrapper that declares more children defines `update` and `should_update`; the other verbs go
     to every child. `prefix` names the wrapper in the flat names of its slots, hypers and scalars: `PREFIX/NAME`.
 
+    Call `super().update`, not `self.inner.update`: then a fused kernel can compute the update of `inner`. It does if
+    the wrapper changes the gradient or the hypers before, subtracts from the variable, or uses `var - change` after.
+
     >>> import everstep
     >>> class Signed(everstep.Wrapper):
     ...     prefix = "signed"
@@ -133,7 +136,7 @@ class Wrapper(Composite):
         return self.inner.should_update(ops, hyper.inner)
 
     def update(self, ops, grad, var, slots, hyper, t):
-        change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
+        change, inner = ops.update_of(self.inner, grad, var, slots.inner, hyper.inner, t)
         return change, {"inner": inner}
 
     def fast_forward(self, ops, var, slots, hyper, steps):

@@ -14,11 +14,15 @@ import numpy as np
 
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers.contract.checks import TEXT, check_number, compute_dtype, is_tensor, static_shape
+from everstep.optimizers.contract.counted_random import RandomStart
 
 _order = itertools.count()  # Python 2.7 does not keep the order of a class body, so declarations count
 _running = threading.local()
 _NUMBERS = ("float", "int")  # parts of the names of allowed dtypes: float32, bfloat16, uint8, torch.float64, ...
 _SLOT_DTYPES = ("float16", "float32", "float64", "int32", "int64")
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 REQUIRED = object()  # the default of a declaration without one: the argument must be given
 
 
@@ -39,6 +43,7 @@ class Declaration(object):
     kind = "declaration"
     is_argument = False  # whether it is an argument of the constructor
     default = REQUIRED
+    when = None  # type: Any  # of a slot or scalar
 
     def __init__(self):
         self.order = next(_order)
@@ -76,6 +81,34 @@ class Declaration(object):
                 self.default = self.check(owner.__name__, self.default)
             except (HyperTypeError, HyperValueError) as error:
                 raise DefinitionError("the default does not fit its own declaration: {}".format(error))
+
+    def exists(self, definition):
+        """Returns whether a definition has this state, by `when`."""
+        if self.when is None:
+            return True
+        with running_rule(False):  # a verb may ask `has_slot`; the answer was fixed at construction
+            value = self.when(definition) if callable(self.when) else getattr(definition, self.when)
+        if isinstance(definition.declarations.get(self.when), Hyper):
+            return not (isinstance(value, float) and value == 0)
+        return bool(value)
+
+    def check_when(self, what, owner):
+        if isinstance(self.when, TEXT):
+            self.check_named(what, owner, "when", self.when, ("option", "hyper"))
+        elif not (self.when is None or callable(self.when)):
+            raise DefinitionError(
+                "{}: `when` is a name or a function of the definition; got {!r}".format(what, self.when)
+            )
+
+    @staticmethod
+    def check_named(what, owner, argument, name, kinds):
+        declared = owner.declarations.get(name)
+        if declared.kind not in kinds if declared else not hasattr(owner, name):
+            raise DefinitionError(
+                "{}: `{}` names {!r}, which is no {} of {}".format(
+                    what, argument, name, " or ".join(kinds), owner.__name__
+                )
+            )
 
     def __repr__(self):
         return "everstep.{}(...)".format(self.kind)
@@ -220,8 +253,8 @@ class Slot(Declaration):
     or `collect`, unchanged if need be.
 
     Args:
-        init: the initial value: a number, the name of an option that holds it, or `everstep.VARIABLE` for the
-            variable's value. Default 0.
+        init: the initial value: a number, the name of an option that holds it, `everstep.VARIABLE` for the variable's
+            value, or `everstep.random_normal(...)` or `everstep.random_uniform(...)`. Default 0.
         shape: None (default) for the variable's shape, "row" for one number for each row (shape[:1] + (1, ..., 1)), a
             tuple, or a function of the `everstep.Variable` that returns a tuple.
         dtype: "float16", "float32", "float64", "int32" or "int64". Default None: the dtype in which rules compute,
@@ -256,23 +289,14 @@ class Slot(Declaration):
         self.dtype = dtype
         self.when = when
 
-    def exists(self, definition):
-        if self.when is None:
-            return True
-        with running_rule(False):  # a verb may ask `has_slot`; the answer was fixed at construction
-            value = self.when(definition) if callable(self.when) else getattr(definition, self.when)
-        if isinstance(definition.declarations.get(self.when), Hyper):
-            return not (isinstance(value, float) and value == 0)
-        return bool(value)
-
     def initial_value(self, definition):
-        """Returns the slot's initial value for a definition: a number, or VARIABLE for the variable's own value.
+        """Returns a slot's initial value: a number, VARIABLE for the variable's own value, or a `RandomStart`.
 
         Args:
             definition: the definition that has the slot.
         """
-        if self.init is VARIABLE:
-            return VARIABLE
+        if self.init is VARIABLE or isinstance(self.init, RandomStart):
+            return self.init
         number = getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init
         return int(number) if self.dtype in ("int32", "int64") else float(number)
 
@@ -280,14 +304,13 @@ class Slot(Declaration):
         what = "{}.{}".format(owner.__name__, self.name)
         if isinstance(self.init, TEXT):
             self.check_named(what, owner, "init", self.init, ("option",))
+        elif isinstance(self.init, RandomStart):
+            if isinstance(self.init.seed, TEXT):
+                self.check_named(what, owner, "seed", self.init.seed, ("option",))
         elif self.init is not VARIABLE:
-            self.init = _checked_init(what, self.init, "a number, an option's name or everstep.VARIABLE")
-        if isinstance(self.when, TEXT):
-            self.check_named(what, owner, "when", self.when, ("option", "hyper"))
-        elif not (self.when is None or callable(self.when)):
-            raise DefinitionError(
-                "{}: `when` is a name or a function of the definition; got {!r}".format(what, self.when)
-            )
+            needed = "a number, an option's name or everstep.VARIABLE, random_normal() or random_uniform()"
+            self.init = _checked_init(what, self.init, needed)
+        self.check_when(what, owner)
         if not (self.shape in (None, "row") or callable(self.shape) or isinstance(self.shape, (tuple, list))):
             raise DefinitionError(
                 '{}: the shape of a slot is None (the variable\'s), "row", a tuple or a function of the variable; '
@@ -297,16 +320,6 @@ class Slot(Declaration):
             raise DefinitionError(
                 "{}: the dtype of a slot is None (the one in which rules compute) or one of {}; got {!r}".format(
                     what, ", ".join(_SLOT_DTYPES), self.dtype
-                )
-            )
-
-    @staticmethod
-    def check_named(what, owner, argument, name, kinds):
-        declared = owner.declarations.get(name)
-        if declared.kind not in kinds if declared else not hasattr(owner, name):
-            raise DefinitionError(
-                "{}: `{}` names {!r}, which is no {} of {}".format(
-                    what, argument, name, " or ".join(kinds), owner.__name__
                 )
             )
 
@@ -347,9 +360,10 @@ class Scalar(Declaration):
 
     Args:
         init: the initial value, a number. Default 0.
+        when: whether the scalar exists, as for `everstep.slot`. Default None: always.
 
     Raises:
-        DefinitionError: init is no number, or the name is reserved. Raised when the class is defined.
+        DefinitionError: an argument is none of these, or the name is reserved. Raised when the class is defined.
 
     >>> import everstep
     >>> class Warming(everstep.Definition):
@@ -363,12 +377,15 @@ class Scalar(Declaration):
 
     kind = "scalar"
 
-    def __init__(self, init=0.0):
+    def __init__(self, init=0.0, when=None):
         super(Scalar, self).__init__()
         self.init = init
+        self.when = when
 
     def check_declaration(self, owner):
-        self.init = _checked_init("{}.{}".format(owner.__name__, self.name), self.init, "a number")
+        what = "{}.{}".format(owner.__name__, self.name)
+        self.init = _checked_init(what, self.init, "a number")
+        self.check_when(what, owner)
 
 
 class Child(Declaration):

@@ -1,8 +1,6 @@
 """Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), which AdamW, NadamW and SGDW add to a rule."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.optimizers.contract.closed_forms import decayed
-
 
 class Decoupled(object):
     """Mixin that subtracts weight_decay * var in each update, times the learning rate if `decay_times_rate`.
@@ -15,8 +13,11 @@ class Decoupled(object):
         return change + self.share(hyper) * var, new
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        change, new = super(Decoupled, self).fast_forward(ops, var, slots, hyper, steps)  # type: ignore[misc]
-        return change + decayed(ops, self.share(hyper), steps) * var, new
+        share = self.share(hyper)
+        decay = steps.decay(share) * var
+        decayed = ops, var - decay, slots, hyper, steps.decayed(share)
+        change, new = super(Decoupled, self).fast_forward(*decayed)  # type: ignore[misc]
+        return change + decay, new
 
     def share(self, hyper):
         """Returns the share of the variable that one update takes off."""

@@ -68,9 +68,10 @@ class Definition(Configured):
     `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options from `self`, and all the
     rest from the arguments:
 
-        ops      abs all any cast clip cos equal exp floor isfinite log logical_and logical_not logical_or max maximum
-                 mean min minimum ones_like pow reshape rsqrt sigmoid sign sin sqrt square sum tanh where zeros_like,
-                 with NumPy's names and meaning; also `cast(value, "float32")`.
+        ops      abs all any cast clip cos eigh equal exp floor isfinite log logical_and logical_not logical_or matmul
+                 max maximum mean min minimum norm ones_like outer pow qr random_normal random_uniform reshape rsqrt
+                 sigmoid sign sin sqrt square sum tanh transpose where zeros_like as in NumPy and numpy.linalg, and
+                 `cast(value, "float32")`. `matmul` takes stacks too. docs/numbers.md has random, qr and eigh.
         grad     The gradient: a float array of the variable's shape. A sparse gradient may come as its n rows alone,
                  shape (n,) + shape[1:]; equal rows are added up before.
         var      The variable's value, in the shape of grad: whole, or the same n rows. As grad and slots it has
@@ -110,16 +111,15 @@ class Definition(Configured):
     Class attributes:
         locality: what an element's update depends on. "element" (default): on that element alone. "row": on its row,
             an index of the first dimension. "variable": on the whole variable. Ops that reduce (`sum`, `mean`, ...) in
-            `update` and `collect` need "row", or "variable" if they reduce over axis 0.
+            `update` and `collect` need "row", or "variable" if over axis 0, as `matmul` and `transpose` do.
         zero_grad_is_noop: True if a zero gradient changes neither the variable nor its slots. `sparse="exact"` then
             costs as much as "rows". Default False. It may be a property that reads options.
         stages: the number of gradients of one batch that an update takes. Default 1. If it is more, `update` runs at
             each of them, `hyper.pending` counts them from 1, and the last one counts as the update. See
             everstep.optimizers.Multistage.
         max_replay_steps: how many missed steps `sparse="catch_up"` replays one by one before it uses `fast_forward`.
-            Default 200. It may be a property that reads options.
-        kernel: `everstep.kernel(name)` if `update` is a well-known rule that frameworks have fused kernels for. Default
-            None.
+            Default 200; 0 if `fast_forward` holds for all of them. It may be a property that reads options.
+        kernel: `everstep.kernel(name)` if `update` is a rule that frameworks have fused kernels for. Default None.
         dry_run: False if the rule cannot run on the small float32 arrays on which every new definition is checked.
             Default True.
         family: the heading of the definition in `everstep list`. Default "other".
@@ -293,15 +293,37 @@ class Definition(Configured):
     def fast_forward(self, ops, var, slots, hyper, steps):
         """Returns what `steps` updates with a zero gradient do together: a closed form, for `sparse="catch_up"`.
 
-        Called for rows that missed more than `max_replay_steps` updates, once those were replayed by `update`. Without
-        it the rest is dropped.
+        Called for rows that missed updates, once up to `max_replay_steps` of them were replayed by `update`. A form
+        that holds for all of them sets `max_replay_steps = 0`: then a row's cost does not depend on how long it was
+        away. Without a form, the rest after the replayed updates is dropped.
+
+        `steps` also gives sums over the missed updates, read from a table that each step adds to. In the arguments of
+        these methods, `hyper` and `hyper.updates` have the values of each missed update; elsewhere those of the last:
+
+            steps.product(factor)       The product of a factor, such as hyper.beta_1. Inside `sum` and `quotient`, the
+                                        product until that missed update, inclusive.
+            steps.decay(share)          1 - the product of 1 - share: what decays by `share` take off in all.
+            steps.sum(term, fade)       The sum of a term. If it holds a product, `fade` is the share of its term that
+                                        the next update has, such as hyper.beta_1: below 1e-10 the sum ends, or after
+                                        4,095 updates. Without `fade` it is the latter.
+            steps.quotient(weight, left, root, epsilon, fade, shrink, scale)
+                                        The sum of weight / (left * root + scale * epsilon), to 3e-8; `root` is an
+                                        array. `fade` and `shrink`: what the next weight and left are of these. If no
+                                        table can give it, 200 updates are replayed, and it is 0. scale: default 1.
+            steps.decayed(share)        The same methods, for changes of a variable that each missed update also decays
+                                        by `share`, before the change. With after=True, after it.
+            steps.slowed(pace)          The same methods, with decays multiplied by a pace.
+            steps.rest_first()          Says that the form holds only once the row has come to rest: at least 200
+                                        updates are replayed. `steps.rests_first` is whether that was said.
+
+        Momentum, for example: `slots.m * steps.sum(hyper.learning_rate * steps.product(hyper.beta_1), hyper.beta_1)`.
+        A subclass or wrapper that overrides `update` but not this method replays 200 updates by its `update` first.
 
         Args:
             ops: the operations, see `everstep.Definition`.
             var: the rows' values, shape (n,) + shape[1:].
             slots: the rows' slots.
-            hyper: the hypers and scalars of the last update, and `pending`, which is 1. One number for each row, shape
-                (n, 1, ..., 1).
+            hyper: the hypers and scalars of the last update, `updates` before it, and `pending`, which is 1.
             steps: the number of updates still missing, shape (n, 1, ..., 1), in the compute dtype. It may be 0, for
                 which nothing may change.
 

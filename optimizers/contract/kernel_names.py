@@ -11,7 +11,8 @@ if MYPY:  # Python 2.7 has no typing
 
 # The rules that everstep.compat.engine.fused has kernels for.
 KERNEL_NAMES = frozenset(
-    "adadelta adagrad adam adamax adamw addsign ftrl nadam nadamw powersign proximal_adagrad rmsprop sgd sgdw".split()
+    "adadelta adagrad adam adamax adamw addsign ftrl nadam nadamw powersign proximal_adagrad "
+    "proximal_gradient_descent rmsprop sgd sgdw".split()
 )
 
 
@@ -25,7 +26,7 @@ class kernel(object):
 
     Args:
         name: the rule: "adadelta", "adagrad", "adam", "adamax", "adamw", "addsign", "ftrl", "nadam", "nadamw",
-            "powersign", "proximal_adagrad", "rmsprop", "sgd" or "sgdw".
+            "powersign", "proximal_adagrad", "proximal_gradient_descent", "rmsprop", "sgd" or "sgdw".
         when: the name of an option, or a function of the definition, that tells whether the rule is the well-known one.
             Default None: always.
 

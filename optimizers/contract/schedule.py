@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.errors import HyperTypeError, HyperValueError, RuleError
+from everstep.errors import HyperTypeError, HyperValueError, RuleError, UnsupportedError
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.checks import check_number
 from everstep.optimizers.contract.configured import Configured
@@ -65,6 +65,37 @@ class Schedule(Configured):
     def __call__(self, updates):
         """Returns the value after a number of updates, as a float."""
         return float(self.value(binder.numpy_ops, np.float64(updates)))
+
+    def plot(self, updates=1000, axes=None, **line):
+        """Draws the values with matplotlib, which must be installed.
+
+        Args:
+            updates: the number of updates to draw, an int. Default 1000.
+            axes: the matplotlib axes to draw on. Default: `matplotlib.pyplot.gca()`.
+            **line: keywords of `axes.plot`, such as label.
+
+        Returns:
+            The axes.
+
+        Raises:
+            HyperValueError: `updates` is less than 1.
+            UnsupportedError: matplotlib is not installed.
+        """
+        if updates < 1:
+            raise HyperValueError("updates must be at least 1, the number of updates to draw; got {!r}".format(updates))
+        if axes is None:
+            try:
+                from matplotlib import pyplot
+            except ImportError as error:
+                raise UnsupportedError(
+                    "plot draws with matplotlib, which cannot be imported ({}): python -m pip install matplotlib, or "
+                    "call the schedule with a number of updates".format(error)
+                )
+            axes = pyplot.gca()
+        places = sorted({int(place) for place in np.linspace(0, updates, 1001)})
+        axes.plot(places, [self(place) for place in places], **dict({"label": repr(self)}, **line))
+        axes.set_xlabel("updates")
+        return axes
 
 
 class InverseTimeDecay(Schedule):

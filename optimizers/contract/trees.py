@@ -48,7 +48,7 @@ def walk(node, active=False):
 
 
 def flat(definition, kind):
-    """Returns `{flat name: (owner, declaration)}` of all declarations of a kind, without slots that do not exist.
+    """Returns `{flat name: (owner, declaration)}` of all declarations of a kind that exist, by their `when`.
 
     Hypers and scalars belong to the whole optimizer. They are all listed, even those of children that do not update
     the variable.
@@ -62,7 +62,7 @@ def _flat(definition, kind):
         owner = node.definition
         for name in owner.declared_order:
             declaration = owner.declarations[name]
-            if declaration.kind == kind and (kind != "slot" or declaration.exists(owner)):
+            if declaration.kind == kind and declaration.exists(owner):
                 declarations[node.prefix + name] = (owner, declaration)
     return declarations
 
@@ -103,6 +103,10 @@ class Names(object):
             )
         return self._values[flat_name]
 
+    def flat_name(self, name):
+        """Returns the flat name of one of the definition's own names."""
+        return self._node.prefix + name
+
     def scaled(self, name, factor):
         """Returns the same names, with every value of one name multiplied by a factor, at all levels."""
         products = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
@@ -137,7 +141,7 @@ def _flatten(node, kind, returned, verb):
             fits = declaration is None and name not in Declared.reserved
         else:
             fits = declaration is not None and declaration.kind == kind
-            fits = fits and (kind != "slot" or declaration.exists(node.definition))
+            fits = fits and declaration.exists(node.definition)
         if not fits:
             raise RuleError("{}.{} returned {!r}, {}".format(owner, verb, name, _why_not(node.definition, name, kind)))
         yield node.prefix + name, value
@@ -161,3 +165,20 @@ def _with_hypers(node, values):
         if declaration.kind == "hyper" and node.prefix + name in values:
             changes[name] = values[node.prefix + name]
     return node.definition.replace(**changes)
+
+
+def chosen(ops, choice, new, old):
+    """Returns the slots `new` where a condition holds, else those of `old`. Both nest like the definitions.
+
+    Args:
+        ops: the operations of a verb.
+        choice: the condition.
+        new: {name: value, or such a dictionary of a child}.
+        old: the slots that the verb got.
+    """
+    return {
+        name: chosen(ops, choice, value, getattr(old, name))
+        if isinstance(value, dict)
+        else ops.where(choice, value, getattr(old, name))
+        for name, value in new.items()
+    }

@@ -13,10 +13,11 @@ def defines(definition, verb):
 
 
 def _defines(definition, verb):
-    return any(_overrides(node.definition, verb) for node in walk(tree(definition), active=True))
+    return any(overrides(node.definition, verb) for node in walk(tree(definition), active=True))
 
 
-def _overrides(definition, verb):
+def overrides(definition, verb):
+    """Returns whether a definition itself overrides a verb, other than to pass it on (`forwarded_verbs`)."""
     provider = next(base for base in type(definition).__mro__ if verb in vars(base))
     return provider not in (Definition, Composite, Wrapper) and verb not in getattr(definition, "forwarded_verbs", ())
 
@@ -26,4 +27,4 @@ def measures_only_on_update(definition):
     if getattr(definition, "measures_on_update", False):
         return True
     children = definition.active().values()
-    return not _overrides(definition, "measure") and all(measures_only_on_update(child) for child in children)
+    return not overrides(definition, "measure") and all(measures_only_on_update(child) for child in children)

@@ -87,8 +87,8 @@ class Accumulate(Wrapper):
 
     def update(self, ops, grad, var, slots, hyper, t):
         reduced = self._reduced(slots.sum, hyper)
-        change, inner = self.inner.update(ops, reduced, var, slots.inner, hyper.inner, t)
-        return change, {"sum": ops.zeros_like(slots.sum), "inner": inner}
+        change, new = super(Accumulate, self).update(ops, reduced, var, slots, hyper, t)
+        return change, dict(new, sum=ops.zeros_like(slots.sum))
 
     def _reduced(self, grad_sum, hyper):
         return grad_sum / hyper.pending if self.reduction == "mean" else grad_sum

@@ -3,7 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.errors import DefinitionError
 from everstep.optimizers.contract.by_name import ByName, Factors, rules_of
-from everstep.optimizers.contract.closed_forms import decayed, geometric
 from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import hyper, option
 from everstep.optimizers.contract.definition import assign
@@ -30,7 +29,9 @@ class DecoupledWeightDecay(ByName, Wrapper):
     | weight_decay of new-style Keras, Keras 3  | the defaults; exclude_from_weight_decay is exclude               |
     | extend_with_decoupled_weight_decay of     | times_rate=False; decay_var_list is include, with a function;    |
     | tf.contrib.opt, TensorFlow Addons         | sparse="rows" for Addons, which decay only the rows present      |
-    | AdamWeightDecayOptimizer of BERT          | weight_decay=0.01, exclude=["LayerNorm", "layer_norm", "bias"]   |
+    | AdamWeightDecayOptimizer of BERT          | weight_decay=0.01, exclude=["LayerNorm", "layer_norm", "bias"],  |
+    |                                           | around Adam(epsilon=1e-6, bias_correction=False)                 |
+    | AdamWeightDecay of Transformers           | the same exclude in its create_optimizer, around Adam            |
     | keras-adamw                               | weight_decay={name: l2 * sqrt(1 / total_iterations)}, before     |
     |                                           | 1.36 l2 * sqrt(batch_size / total_iterations); beside=True,      |
     |                                           | times_rate=False; with cosine annealing instead base_rate=the    |
@@ -76,7 +77,6 @@ class DecoupledWeightDecay(ByName, Wrapper):
     factors = Factors()
     otherwise = option(1.0, minimum=0)
     beside = option(False)
-    max_replay_steps = 200  # type: ignore[assignment]
 
     def _check(self):
         if not self.times_rate and self.base_rate != 1:
@@ -112,14 +112,21 @@ class DecoupledWeightDecay(ByName, Wrapper):
             return change + decay, new
         return assign(change.value - decay) if self.beside else change, new
 
+    @property
+    def max_replay_steps(self):  # type: ignore[override]
+        has_form = not self.l1 and not self.beside
+        return self.inner.max_replay_steps if has_form else max(200, self.inner.max_replay_steps)
+
     def fast_forward(self, ops, var, slots, hyper, steps):
-        change, new = super(DecoupledWeightDecay, self).fast_forward(ops, var, slots, hyper, steps)
+        if not self.otherwise:
+            return super(DecoupledWeightDecay, self).fast_forward(ops, var, slots, hyper, steps)
         share = self.scale(hyper) * hyper.weight_decay
-        decay = decayed(ops, share, steps) * var
+        decay, decayed = steps.decay(share) * var, steps.decayed(share)
         if self.l1:  # it stops at 0 and does not change the sign
-            l1_decay = self.scale(hyper) * self.l1 * geometric(ops, 1 - share, steps)
+            l1_decay = decayed.sum(self.scale(hyper) * self.l1)
             decay = var - ops.sign(var) * ops.maximum(ops.abs(var - decay) - l1_decay, 0)
-        return change + decay, new
+        change, new = super(DecoupledWeightDecay, self).fast_forward(ops, var - decay, slots, hyper, decayed)
+        return (change if isinstance(change, assign) else change + decay), new
 
     def scale(self, hyper):
         if not self.times_rate:

@@ -1,15 +1,8 @@
 """Gradient noise, the same on every API."""
 from __future__ import absolute_import, division, print_function
 
-import math
-import zlib
-
 from everstep.errors import DefinitionError, RuleError
 from everstep.optimizers.contract import Wrapper, defines, hyper, option
-
-# The largest prime for which (2 * PRIME)^2 fits into int32, which every API has, and x -> x^3 is one-to-one.
-PRIME = 23159
-ROUNDS = 6
 
 
 class GradientNoise(Wrapper):
@@ -74,31 +67,8 @@ class GradientNoise(Wrapper):
 
     def update(self, ops, grad, var, slots, hyper, t):
         deviation = ops.sqrt(hyper.eta / t**hyper.gamma)
-        grad = grad + deviation * self.normal(ops, hyper.row_number, hyper.place_in_row, t, grad.dtype)
+        grad = grad + deviation * ops.random_normal("{}/{}".format(self.variable, self.seed), t, hyper)
         return super(GradientNoise, self).update(ops, grad, var, slots, hyper, t)
-
-    def normal(self, ops, row, place, t, dtype):
-        keys = [self.key(number) for number in range(ROUNDS)]
-        left, right, high = (ops.cast(t // PRIME**power % PRIME, "int32") for power in range(3))
-        left, right = _mixed(left, right, [(keys[0] + high) % PRIME] + keys[1:])
-        keys = [(left * self.key(ROUNDS + number) + right * key) % PRIME for number, key in enumerate(keys)]
-        left, right = _mixed(row % PRIME, place % PRIME, keys[: ROUNDS // 2])
-        left, right = (left + row // PRIME) % PRIME, (right + place // PRIME) % PRIME
-        left, right = _mixed(left, right, keys[ROUNDS // 2 :])
-        uniform = (ops.cast(left, dtype) + 0.5) / PRIME
-        angle = (ops.cast(right, dtype) + 0.5) * (2 * math.pi / PRIME)
-        return ops.sqrt(-2 * ops.log(uniform)) * ops.cos(angle)
-
-    def key(self, number):
-        text = u"{}/{}/{}".format(self.variable, self.seed, number)
-        return (zlib.crc32(text.encode("utf-8")) & 0xFFFFFFFF) % PRIME
-
-
-def _mixed(left, right, keys):
-    for key in keys:
-        base = right + key  # at most 2 * PRIME, so that no product reaches 2^31
-        left, right = right, (left + base * base % PRIME * base) % PRIME
-    return left, right
 
 
 def gradient_noise(definition, eta=0.01, gamma=0.55, seed=0):

@@ -1,22 +1,16 @@
 # Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
-from typing import Any, Literal
+from typing import Literal
 
 from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import Hyper, Option
 from everstep.optimizers.contract.definition import Definition
 from everstep.optimizers.contract.types import HyperValue
 
-PRIME: int
-
-ROUNDS: int
-
 class GradientNoise(Wrapper):
     eta: Hyper
     gamma: Hyper
     seed: Option[int]
     variable: Option[str]
-    def normal(self, ops: Any, row: Any, place: Any, t: Any, dtype: Any) -> Any: ...
-    def key(self, number: Any) -> Any: ...
     def __init__(
         self,
         inner: Definition,

@@ -59,10 +59,6 @@ class Lookahead(Wrapper):
             )
         super(Lookahead, self)._check()
 
-    @property
-    def max_replay_steps(self):  # type: ignore[override]
-        return max(200, self.sync_period, self.inner.max_replay_steps)
-
     def update(self, ops, grad, var, slots, hyper, t):
         change, new = super(Lookahead, self).update(ops, grad, var, slots, hyper, t)
         value = change.value if isinstance(change, assign) else var - change
@@ -71,11 +67,21 @@ class Lookahead(Wrapper):
         return assign(ops.where(syncs, new["slow"], value)), new
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        # After the replayed steps, the variable and the slow weights move together, at the pace of the slow weights.
-        change, _ = super(Lookahead, self).fast_forward(ops, var, slots, hyper, hyper.slow_step_size * steps)
-        _, new = super(Lookahead, self).fast_forward(ops, var, slots, hyper, steps)
-        new["slow"] = ops.where(steps > 0, var - change, slots.slow)
-        return change, new
+        inner = super(Lookahead, self).fast_forward
+        change, new = inner(ops, var, slots, hyper, steps)
+        syncs = ops.where(ops.equal((hyper.updates + 1) % self.sync_period, 0), 1, 0)
+        unsynced = 0 if isinstance(change, assign) else inner(ops, var, slots, hyper, steps.decayed(syncs, True))[0]
+        if isinstance(change, assign) or steps.rests_first:
+            # At rest, the variable and the slow weights move together, at the pace of the slow weights.
+            steps.rest_first()
+            change, _ = inner(ops, var, slots, hyper, steps.slowed(hyper.slow_step_size))
+            value = change.value if isinstance(change, assign) else var - change
+            new["slow"] = ops.where(steps > 0, value, slots.slow)
+            return change, new
+        # What lies between variable and slow weights goes to the slow weights in part, by the first sync.
+        moved = hyper.slow_step_size * (steps.decay(syncs) * (var - slots.slow) - (change - unsynced))
+        new["slow"] = slots.slow + moved
+        return assign(new["slow"] + (1 - steps.decay(syncs)) * (var - slots.slow) - unsynced), new
 
     def evaluation_value(self, ops, var, slots, hyper):
         return slots.slow

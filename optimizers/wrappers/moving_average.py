@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import RuleError
-from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, decayed, geometric, hyper, option, slot
+from everstep.optimizers.contract import VARIABLE, Averages, Wrapper, assign, geometric, hyper, option, slot
 
 
 class MovingAverage(Averages, Wrapper):
@@ -33,9 +33,9 @@ class MovingAverage(Averages, Wrapper):
 
     Averages are of values before a constraint, and in float32 for 16-bit variables. A variable without a gradient has
     no update, and its average does not change. For a sparse gradient, "exact" averages all rows at each update and
-    "rows" only those present. With "catch_up", a row first takes all missed updates of its average. Beyond the first
-    200 there is no closed form with a warm-up, a start above 200 or overwriting, so these are refused. "variable_rows"
-    is refused too: its absent rows never take the values that would be averaged.
+    "rows" only those present. With "catch_up", a row first takes all missed updates of its average. There is no closed
+    form with overwriting, so that is refused. "variable_rows" is refused too: its absent rows never take the values
+    that would be averaged.
 
     Advice:
         TensorFlow recommends decays of 0.999 or 0.9999. Use warm_up="ramp" with them, so that the average forgets the
@@ -66,15 +66,13 @@ class MovingAverage(Averages, Wrapper):
     start = option(0, minimum=0)
     overwrite_every = option(0, minimum=0)
     average = slot(init=VARIABLE)
-    max_replay_steps = 200  # type: ignore[assignment]
 
     def _check(self):
-        no_closed_form = self.warm_up != "none" or self.start > self.max_replay_steps or self.overwrite_every
         why = None
         if self.sparse == "variable_rows":
             why = "absent rows never take the values that would be averaged"
-        elif self.sparse == "catch_up" and no_closed_form:
-            why = "rows would miss updates of their averages, for which these settings have no closed form"
+        elif self.sparse == "catch_up" and self.overwrite_every:
+            why = "rows would miss the updates that overwrite_every does, which have no closed form"
         if why:
             raise RuleError(
                 '{} cannot take sparse="{}": {}. Use sparse="exact" or "rows"'.format(self._short(), self.sparse, why)
@@ -99,8 +97,15 @@ class MovingAverage(Averages, Wrapper):
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         change, new = super(MovingAverage, self).fast_forward(ops, var, slots, hyper, steps)
-        share = decayed(ops, 1 - hyper.average_decay, steps)
-        new["average"] = slots.average + share * (var - change - slots.average)
+        share = self.share(ops, hyper, hyper.updates + 1)
+        left = 1 - steps.decay(share)
+        if isinstance(change, assign):
+            steps.rest_first()
+            new["average"] = change.value + left * (slots.average - change.value)
+            return change, new
+        # Each update leaves 1 - share of the distance between average and variable, and of the change that adds to it.
+        lag, _ = super(MovingAverage, self).fast_forward(ops, var, slots, hyper, steps.decayed(share, after=True))
+        new["average"] = (var - change) + left * (slots.average - var) + lag
         return change, new
 
 
@@ -116,6 +121,6 @@ def moving_average(definition, average_decay=0.99, warm_up="none", start=0, over
 
     Raises:
         HyperTypeError, HyperValueError: An argument is of the wrong type or outside its range.
-        RuleError: The definition's `sparse` is "variable_rows", or "catch_up" with settings that need all updates.
+        RuleError: The definition's `sparse` is "variable_rows", or "catch_up" with overwrite_every.
     """
     return MovingAverage(definition, average_decay, warm_up, start, overwrite_every)

@@ -4,7 +4,18 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError
-from everstep.optimizers.contract import Option, Wrapper, assign, check_number, defines, option, scalar, slot, total
+from everstep.optimizers.contract import (
+    Option,
+    Wrapper,
+    assign,
+    check_number,
+    chosen,
+    defines,
+    option,
+    scalar,
+    slot,
+    total,
+)
 
 # A Butcher tableau. points: its matrix A; row i weights the earlier slopes in the point of stage i + 2. weights: the
 # weights of all slopes in the update. error: their weights in the error estimate, or None. order: the error estimate
@@ -191,7 +202,7 @@ class Multistage(Wrapper):
             point = start - self._rate(hyper, hyper.used) * self._mean(slopes, self._method.points[place])
             value = ops.where(ops.equal(hyper.pending, place + 1), point, value)
         new = {"slope_{}".format(place): slope for place, slope in enumerate(slopes[:-1], 1)}
-        return assign(value), dict(new, start=start, inner=_where(ops, accepted, inner, slots.inner))
+        return assign(value), dict(new, start=start, inner=chosen(ops, accepted, inner, slots.inner))
 
     def _slopes(self, ops, grad, slots, hyper):
         """Returns one gradient per stage: those of earlier stages from their slots, this step's for all others."""
@@ -210,16 +221,6 @@ class Multistage(Wrapper):
 
     def _error(self, ops, hyper):
         return ops.sqrt(hyper.error / hyper.elements)
-
-
-def _where(ops, choice, new, old):
-    """Chooses between new and old slots, which nest like the definitions."""
-    return {
-        name: _where(ops, choice, value, getattr(old, name))
-        if isinstance(value, dict)
-        else ops.where(choice, value, getattr(old, name))
-        for name, value in new.items()
-    }
 
 
 def multistage(definition, tableau="heun", tolerance=None):

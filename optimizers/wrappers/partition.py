@@ -187,18 +187,16 @@ class Partition(Composite):
         return self.replace(chosen=name, **{name: self._branches[name].specialize(variable)})
 
     def update(self, ops, grad, var, slots, hyper, t):
-        return self._of_branch("update", ops, (grad, var), slots, hyper, t)
+        return self._of_branch(lambda branch, *names: ops.update_of(branch, grad, var, *(names + (t,))), slots, hyper)
 
     def fast_forward(self, ops, var, slots, hyper, steps):
-        return self._of_branch("fast_forward", ops, (var,), slots, hyper, steps)
+        return self._of_branch(lambda branch, *names: branch.fast_forward(ops, var, *(names + (steps,))), slots, hyper)
 
-    def _of_branch(self, verb, ops, values, slots, hyper, count):
+    def _of_branch(self, verb, slots, hyper):
         # Normally one branch is active; a dry run on everstep's test arrays has all of them.
-        change, new = 0.0, {}
-        for name, branch in self.active().items():
-            method = getattr(branch, verb)
-            change, new[name] = method(ops, *(values + (getattr(slots, name), getattr(hyper, name), count)))
-        return change, new
+        results = self._each(verb, slots, hyper)
+        changes = [change for change, _ in results.values()]
+        return changes[-1] if changes else 0.0, {name: new for name, (_, new) in results.items()}
 
 
 def _check_name(name):
