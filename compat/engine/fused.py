@@ -16,11 +16,13 @@ from collections import namedtuple
 # grad: the gradient's argument.
 # decay: a function of hyper that returns the share of the variable to subtract before the kernel runs, or None.
 # since: the first TensorFlow version in which the operation computes what the rule does.
-Kernel = namedtuple("Kernel", "operation slots scalars settings by_rows grad decay since")
+# grad_factor: a function of hyper that returns what the gradient is multiplied by, or None.
+# instead: a `Kernel` for where the operation does not exist, or None.
+Kernel = namedtuple("Kernel", "operation slots scalars settings by_rows grad decay since grad_factor instead")
 
 
 def _kernel(operation, slots, scalars, settings=(), by_rows=False, grad="grad", since="1.4"):
-    return Kernel(operation, slots, scalars, dict(settings), by_rows, grad, None, since)
+    return Kernel(operation, slots, scalars, dict(settings), by_rows, grad, None, since, None, None)
 
 
 def _hypers(**names):
@@ -30,7 +32,9 @@ def _hypers(**names):
 
 def _adam(rule, fixed_value):
     def scalars(ops, hyper, t):
-        rate = hyper.learning_rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
+        rate = hyper.learning_rate
+        if getattr(rule, "bias_correction", True):
+            rate = rate * ops.sqrt(1 - hyper.beta_2**t) / (1 - hyper.beta_1**t)
         return dict(moments(ops, hyper, t), lr=rate, beta1_power=0.0, beta2_power=0.0)
 
     moments = _hypers(beta1="beta_1", beta2="beta_2", epsilon="epsilon")
@@ -56,9 +60,15 @@ def _adamax(rule, fixed_value):
 def _sgd(rule, fixed_value):
     if not rule.has_slot("velocity"):
         return _kernel("apply_gradient_descent", {}, _hypers(alpha="learning_rate"), grad="delta")
-    name = "apply_keras_momentum" if rule.rate_in_velocity else "apply_momentum"
+    slots, settings = dict(accum="velocity"), {"use_nesterov": rule.nesterov}
     scalars = _hypers(lr="learning_rate", momentum="momentum")
-    return _kernel(name, dict(accum="velocity"), scalars, {"use_nesterov": rule.nesterov}, by_rows=True)
+    kernel = _kernel("apply_momentum", slots, scalars, settings, by_rows=True)
+    if not rule.rate_in_velocity:
+        return kernel
+    # Ref variables have no KerasMomentum. It is Momentum with the rate -1 and the gradient -learning_rate * grad.
+    rates = lambda ops, hyper, t: dict(scalars(ops, hyper, t), lr=-1.0)  # noqa: E731
+    kernel = kernel._replace(scalars=rates, grad_factor=lambda hyper: -hyper.learning_rate)
+    return _kernel("apply_keras_momentum", slots, scalars, settings, by_rows=True)._replace(instead=kernel)
 
 
 def _adagrad(rule, fixed_value):
@@ -109,6 +119,12 @@ def _proximal_adagrad(rule, fixed_value):
     return _kernel("apply_proximal_adagrad", dict(accum="accumulator"), scalars, by_rows=True)
 
 
+def _proximal_gradient_descent(rule, fixed_value):
+    return _kernel(
+        "apply_proximal_gradient_descent", {}, _hypers(alpha="learning_rate", l1="l1", l2="l2"), grad="delta"
+    )
+
+
 def _addsign(rule, fixed_value):
     scalars = _hypers(lr="learning_rate", alpha="alpha", sign_decay="sign_decay", beta="beta")
     return _kernel("apply_add_sign", dict(m="m"), scalars)
@@ -127,7 +143,10 @@ def _decoupled(function):
 
     def decayed(rule, fixed_value):
         kernel = function(rule, fixed_value)
-        return kernel and kernel._replace(by_rows=False, decay=rule.share)
+        if kernel is None:
+            return None
+        instead = kernel.instead and kernel.instead._replace(by_rows=False, decay=rule.share)
+        return kernel._replace(by_rows=False, decay=rule.share, instead=instead)
 
     return decayed
 
@@ -137,5 +156,6 @@ def _decoupled(function):
 KERNELS = dict(
     adadelta=_adadelta, adagrad=_adagrad, adam=_adam, adamax=_adamax, adamw=_decoupled(_adam), addsign=_addsign,
     ftrl=_ftrl, nadam=_nadam, nadamw=_decoupled(_nadam), powersign=_powersign, proximal_adagrad=_proximal_adagrad,
+    proximal_gradient_descent=_proximal_gradient_descent,
     rmsprop=_rmsprop, sgd=_sgd, sgdw=_decoupled(_sgd),
 )

@@ -2,9 +2,9 @@
 
 | strategy  | what runs                                                       | where                                  |
 |-----------|-----------------------------------------------------------------|----------------------------------------|
-| kernel    | one fused operation of TensorFlow, see engine/fused.py          | rules that declare one                 |
+| kernel    | one fused operation of TensorFlow or torch, see engine/fused.py | rules that declare one; not on JAX     |
 | flattened | the rule once, on many small variables concatenated             | elementwise rules; not on JAX          |
-| compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions if forced   |
+| compiled  | the rule as one XLA function, which variables share             | TF 2.5 and newer; sessions of TF 1.14  |
 | chunks    | the rule on one chunk of a large variable after the other       | sessions before TF 2.9, ref variables  |
 | in_place  | the rule, with operations that update slots in place            | sessions                               |
 | plain     | the rule, operation by operation                                | everywhere                             |
@@ -15,20 +15,25 @@ expected to be faster. `optimizer.everstep_plan()` lists the strategies taken.
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.compiled import CompiledUpdate, new_values
+from everstep.compat.engine.grouped import Plans
+from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract import compute_dtype, defines, kernel_of
-from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract import compute_dtype, defines, flat, kernel_of
+from everstep.optimizers.contract.trees import tree, walk
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
 SMALL = 16384  # elements; on a smaller variable, launching operations costs more than computing
 TINY = 2048  # elements; the same for a variable whose whole update is one operation, a kernel
 FEW = 8  # variables; flattening fewer does not pay
+COMPILES_INSTEAD = 2**18  # elements; from here, compiling costs less than a kernel with more beside it
+IN_SESSIONS = 2**16  # elements; compiling one in a session takes as long as it saves in 200 steps
 LARGE = 2**25  # bytes; larger temporaries go back to the system, and fault in again at every step
 CHUNK_ELEMENTS, MAX_CHUNKS = 2**19, 64  # elements of a chunk, and the most chunks of a variable
 
@@ -61,6 +66,8 @@ class Lowerings(object):
         self.host, self.requested = host, requested
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
+        self.checked = ()  # the variables of the last step whose variables and rules were checked
+        self._plans = None  # how variables are updated together, on a backend that has `lists`
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
@@ -80,13 +87,13 @@ class Lowerings(object):
         """Records the strategy taken for a view, and why others were rejected."""
         key = self.host.variable_key(view.variable), view.is_sparse
         gradient = "sparse" if view.is_sparse else "dense"
-        why = "; ".join(filter(None, why))
+        why = "; ".join(filter(None, list(why) + [view.missed.how() if view.missed else ""]))
         self._planned[key] = Planned(view.record.name, view.record.shape, gradient, strategy, why)
 
     def _forces(self, strategy):
         return self.requested.get(strategy) is True
 
-    def _rejection(self, strategy):
+    def rejection(self, strategy):
         """Returns why a strategy is not allowed or does not exist here; "" if neither."""
         if self.requested.get(strategy) is False:
             return "not {}: forbidden".format(strategy)
@@ -115,48 +122,35 @@ class Lowerings(object):
 
     # One fused operation.
 
-    def kernel(self, step, view):
-        """Returns (the kernel of a view's update, None), or (None, why there is none)."""
-        backend, rule = self.host.backend, view.rule
-        if self._rejection("kernel"):
-            return None, self._rejection("kernel")
-        declared = kernel_of(rule)
-        if declared is None:
+    def trace_kernel(self, step, view, collected=()):
+        """Traces a view's update with its kernel. Returns (`Traced`, None), or (None, why there is none)."""
+        if self.rejection("kernel"):
+            return None, self.rejection("kernel")
+        if self.host.backend.lists:
+            return None, "no kernel: variables that are updated one by one have none"
+        if not any(kernel_of(node.definition) for node in walk(tree(view.rule), active=True)):
             return None, "no kernel: the rule declares none"
-        kernel = KERNELS[declared.name](rule, self._fixed_value)
-        if kernel is None:
-            return None, "no kernel: none of {} with these options".format(declared.name)
-        if step.skips or view.missed or view.changed_rows is not None:
-            return None, "no kernel: some steps do not update, or some rows stay unchanged"
-        if view.by_rows and not kernel.by_rows:
-            return None, "no kernel: {} has no form for rows".format(kernel.operation)
-        slots = [self.host.slot(view.variable, name) for name in kernel.slots.values()]
-        if {backend.dtype(native) for native in [view.variable] + slots} != {view.dtype}:
-            return None, "no kernel: it computes in the dtype of the variable"
-        exists = backend.is_since(kernel.since) and backend.kernel(kernel.operation, view.variable, slots, view.by_rows)
-        if not exists:
-            return None, "no kernel: this TensorFlow has no {} for such variables".format(kernel.operation)
-        return kernel, None
+        if view.missed or view.changed_rows is not None:
+            return None, "no kernel: some rows stay unchanged, or missed updates"
 
-    def run_kernel(self, view, kernel, earlier):
-        """Runs a view's update by its kernel, after earlier operations. Returns operations."""
-        backend, scope = self.host.backend, view.scope
-        with running_rule():
-            scalars = kernel.scalars(view.ops, view.hypers, scope.t)
-            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # never both
-        slots = {name: self.host.slot(view.variable, slot) for name, slot in kernel.slots.items()}
-        arguments = {name: backend.cast(scope.native(value), view.dtype) for name, value in scalars.items()}
-        arguments.update(slots, **kernel.settings)
-        if decay is not None:
-            earlier = earlier + [view.decay(decay, earlier)]
-        with backend.after(earlier):
-            arguments[kernel.grad] = view.lower(view.grad)
-            if view.by_rows:
-                arguments["indices"] = view.rows
-            run = backend.kernel(kernel.operation, view.variable, list(slots.values()), view.by_rows)
-            return [self.host.constrain(view.variable, run(view.variable, arguments))]
+        try:
+            traced = step.trace(view, InnerKernel(view, collected, self.fixed_value))
+        except NoKernel as error:
+            return None, str(error)
+        if self._compiles_instead(view, traced):
+            return None, "not kernel: one compiled function does at once what comes before and after it"
+        return traced, None
 
-    def _fixed_value(self, name):
+    def _compiles_instead(self, view, traced):
+        """Returns whether the whole update compiled costs less than a kernel and what comes before and after it."""
+        if traced.kernel.is_all and traced.decay is None or self._forces("kernel"):
+            return False
+        large = is_known(view.record.shape) and _elements(view.record) >= COMPILES_INSTEAD
+        # Before TF 2.5, and by the values of ref variables, compiled functions take longer than that.
+        cheap = self.host.backend.is_since("2.5") and not self.host.backend.is_ref(view.variable)
+        return large and cheap and not self._not_compiled(view)
+
+    def fixed_value(self, name):
         """Returns a hyper's number; None if the hyper can change."""
         value = self.host.given_hyper(name)
         return value if isinstance(value, float) and not self.host.sets_hypers else None
@@ -167,10 +161,13 @@ class Lowerings(object):
         """Finds variables to update together.
 
         Returns:
-            ([(views, the traced update of the first, its program)], the (gradient, variable) pairs in no group).
+            ([a function of earlier operations that updates a group], the (gradient, variable) pairs in no group).
         """
         backend = self.host.backend
-        if self._rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
+        if backend.lists and not step.skips:
+            self._plans = self._plans or Plans(self)
+            return self._plans.of(step)
+        if self.rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
             return [], step.pairs
         alike = OrderedDict()
         for grad, variable in step.pairs:
@@ -182,7 +179,7 @@ class Lowerings(object):
             pairs = self._worth_flattening(step, pairs)
             group = self._group(step, pairs) if pairs else None
             if group:
-                groups.append(group)
+                groups.append(functools.partial(self._run_group, *group))
                 taken.update(id(variable) for _, variable in pairs)
         return groups, [pair for pair in step.pairs if id(pair[1]) not in taken]
 
@@ -190,25 +187,27 @@ class Lowerings(object):
         """Returns those of some pairs, all of one rule, that are updated faster together than one by one."""
         if self._forces("flattened"):
             return pairs if len(pairs) > 1 else []
-        if self.kernel(step, VariableView.of_gradient(step, *reversed(pairs[0])))[0]:
+        if self.trace_kernel(step, VariableView.of_gradient(step, *reversed(pairs[0])))[0]:
             if self.host.is_fused or self.host.backend.eager:
                 return []  # a kernel for each variable is hardly slower, and builds in half the time
             pairs = [pair for pair in pairs if np.prod(self.host.record(pair[1]).shape) < TINY]
         return pairs if len(pairs) >= FEW else []
 
     def _can_flatten(self, grad, variable):
-        """Returns whether a variable's update can be computed on its flattened values, together with others."""
+        """Returns whether a variable's update is best computed on its flattened values, together with others."""
+        is_uniform = self.host.backend.is_here(variable) and self.is_uniform(grad, variable)
+        return is_uniform and _elements(self.host.record(variable)) < SMALL and not self.host.native_decay(variable)
+
+    def is_uniform(self, grad, variable, localities=("element",)):
+        """Returns whether slots and a gradient fit a variable element by element, and its rule has such a locality."""
         backend, rule, record = self.host.backend, self.host.rule(variable), self.host.record(variable)
-        natives = [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+        natives = [variable] + [self.host.slot(variable, name) for name in flat(rule, "slot")]
         return (
-            backend.is_here(variable)
-            and backend.slices(grad) is None
+            backend.slices(grad) is None
             and is_known(record.shape)
             and backend.shape(grad) == record.shape
-            and np.prod(record.shape) < SMALL
-            and rule.locality == "element"
+            and rule.locality in localities
             and not defines(rule, "collect")
-            and not self.host.native_decay(variable)
             and all(backend.shape(native) == record.shape for native in natives)
             and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
         )
@@ -226,7 +225,7 @@ class Lowerings(object):
         )
         return (views, traced[0], first) if same and first.is_elementwise() else None
 
-    def run_group(self, views, traced, program, earlier):
+    def _run_group(self, views, traced, program, earlier):
         """Runs the updates of many variables as one. Returns operations."""
         backend, first, written = self.host.backend, views[0], [VAR] + list(traced.slots)
         with backend.after(earlier):
@@ -236,7 +235,7 @@ class Lowerings(object):
                     values = [view.lower(view.var if name == VAR else view.slot_values[name]) for view in views]
                     inputs[name] = backend.concat_flat(values)
             outside = [first.lower(value) for value in program.outside]
-            natives = _results(backend, program, inputs, outside, first, traced)
+            natives = new_values(backend, program, inputs, outside, first, traced)
             split = {name: backend.split(natives[name], [view.record.shape for view in views]) for name in written}
         done = []
         with backend.after([backend.barrier(earlier + list(natives.values()))]):
@@ -256,46 +255,61 @@ class Lowerings(object):
     # One compiled function.
 
     def _compiled(self, view, traced, collected):
-        forced = self._forces("compiled")
-        if self._rejection("compiled"):
-            return None, self._rejection("compiled")
-        if view.is_on_rows:
-            return None, "not compiled: the update is on some rows only"
-        if not is_known(view.record.shape):
-            return None, "not compiled: the variable's shape is not known"
-        if not forced and _elements(view) < SMALL:
-            return None, "not compiled: the variable is small"
-        why = self.host.backend.cannot_compile(view.variable, forced)
+        why = self._not_compiled(view)
         if why:
             return None, why
-        return lambda earlier: self._run_compiled(view, traced, view.program(traced, collected), earlier), ""
+        program = view.program(traced, collected)
+        if program.better_without_xla() and not self._forces("compiled"):
+            return None, "not compiled: " + program.better_without_xla()
+        return lambda earlier: self._run_compiled(view, traced, program, earlier), ""
+
+    def _not_compiled(self, view):
+        """Returns why a view's update is not compiled; "" if it is."""
+        backend, forced = self.host.backend, self._forces("compiled")
+        if self.rejection("compiled"):
+            return self.rejection("compiled")
+        if view.is_on_rows:
+            return "not compiled: the update is on some rows only"
+        if not is_known(view.record.shape):
+            return "not compiled: the variable's shape is not known"
+        if not forced and _elements(view.record) < (IN_SESSIONS if backend.in_session() else SMALL):
+            return "not compiled: the variable is small"
+        if not forced and backend.in_session() and view.step.skips:
+            return "not compiled: in a branch of a session"
+        return backend.cannot_compile(view.variable, forced)
 
     def _run_compiled(self, view, traced, program, earlier):
         backend = self.host.backend
         only_read = [name for name in view.declared if name in program.inputs and name not in traced.slots]
-        names = only_read + list(traced.slots)
-        key = program.key(), traced.assigned, tuple(only_read), tuple(traced.slots), view.record[1:3]
+        names, by_values = only_read + list(traced.slots), backend.is_ref(view.variable)
+        key = program.key(), traced.assigned, tuple(only_read), tuple(traced.slots), view.record[1:3], by_values
         if key not in self._functions:
-            self._functions[key] = backend.compile(_CompiledUpdate(backend, program, traced, names, view))
-        slots = [self.host.slot(view.variable, name) for name in names]
+            update = CompiledUpdate(backend, program, traced, names, view)
+            self._functions[key] = backend.compile_values(update.values) if by_values else backend.compile(update)
         with backend.after(earlier):
             outside = [view.lower(value) for value in program.outside]
-            done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
-        return [self.host.constrain(view.variable, done)]
+            if not by_values:
+                slots = [self.host.slot(view.variable, name) for name in names]
+                done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
+                return [self.host.constrain(view.variable, done)]
+            stored = [view.lower(view.slot_values[name]) for name in names]
+            results = self._functions[key]([view.lower(view.grad), view.lower(view.var)] + stored + outside)
+        with backend.after(results):
+            return self._write(view, OrderedDict(zip([VAR] + list(traced.slots), results)))
 
     # One large variable.
 
     def _chunks(self, view, traced, collected):
         shape = view.record.shape
-        if self._rejection("chunks"):
-            return None, self._rejection("chunks")
+        if self.rejection("chunks"):
+            return None, self.rejection("chunks")
         if not is_known(shape):
             return None, "not chunks: the variable's shape is not known"
-        large = _elements(view) * np.dtype(view.dtype).itemsize > LARGE
+        large = _elements(view.record) * np.dtype(view.dtype).itemsize > LARGE
         program = self._in_session(view, traced, collected) if large or self._forces("chunks") else None
         if program is None or not shape or not program.is_elementwise():
             return None, ""
-        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view)), -(-shape[0] // MAX_CHUNKS))
+        rows = max(1, -(-shape[0] * CHUNK_ELEMENTS // _elements(view.record)), -(-shape[0] // MAX_CHUNKS))
         edges = list(range(0, shape[0], rows)) + [shape[0]]
         if len(edges) < 3:
             return None, ""
@@ -318,7 +332,7 @@ class Lowerings(object):
                 }
                 inputs[GRAD] = backend.part(grad, chunk)
                 outside = [view.lower(value) for value in program.outside]
-                natives = _results(backend, program, inputs, outside, view, traced)
+                natives = new_values(backend, program, inputs, outside, view, traced)
             with backend.after(list(natives.values())):
                 waiting = [backend.write_part(stored[name], native, chunk) for name, native in natives.items()]
             done.extend(waiting)
@@ -339,8 +353,8 @@ class Lowerings(object):
     # Slots in place.
 
     def _in_place(self, view, traced, collected):
-        if self._rejection("in_place"):
-            return None, self._rejection("in_place")
+        if self.rejection("in_place"):
+            return None, self.rejection("in_place")
         program = self._in_session(view, traced, collected)
         updates = program.in_place_updates(list(traced.slots)) if program else None
         return (lambda earlier: self._run_in_place(view, traced, program, updates, earlier)) if updates else None, ""
@@ -390,39 +404,5 @@ class Lowerings(object):
         return done
 
 
-def _results(backend, program, inputs, outside, view, traced):
-    """Runs a program. Returns `{VAR or slot: new value}`, each in the full shape of the old value in `inputs`."""
-    natives = OrderedDict()
-    for name, native in zip([VAR] + list(traced.slots), program.run(backend, inputs, outside)):
-        native = backend.cast(native, view.dtype)
-        natives[name] = fitted(backend, native, inputs[name], name, view.about)
-    if not traced.assigned:
-        natives[VAR] = inputs[VAR] - natives[VAR]
-    return natives
-
-
-class _CompiledUpdate(object):
-    """The body of a compiled function: runs a program on a variable and its slots, and writes the results.
-
-    An object, since TensorFlow counts how often functions with the same code are traced, and warns.
-    """
-
-    def __init__(self, backend, program, traced, names, view):
-        self.backend, self.program, self.names = backend, program, names
-        self.dtype, self.about = view.dtype, view.about  # what `_results` reads of a view
-        self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)  # keeps no value of the step
-
-    def __call__(self, variable, slots, grad, outside):
-        backend, slots = self.backend, dict(zip(self.names, slots))
-        inputs = {name: backend.cast(backend.read(slot), self.dtype) for name, slot in slots.items()}
-        inputs[GRAD], inputs[VAR] = grad, backend.cast(backend.read(variable), self.dtype)
-        natives = _results(backend, self.program, inputs, outside, self, self.traced)
-        with backend.after(list(natives.values())):
-            slots[VAR] = variable
-            done = [backend.write(slots[name], native) for name, native in natives.items()]
-        with backend.after(done):
-            return backend.constant(True, "bool")
-
-
-def _elements(view):
-    return int(np.prod(view.record.shape, dtype=np.int64))
+def _elements(record):
+    return int(np.prod(record.shape, dtype=np.int64))

@@ -1,7 +1,17 @@
 """Programs: the maths of a traced rule, free of references to a step, so that variables can share it."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.engine.trace import REDUCTIONS, computed
+from collections import OrderedDict
+
+from everstep.compat.backends.ops import PAIRS
+from everstep.compat.engine.trace import MIXING, computed
+
+_LEAVES = ("input", "outside", "constant")
+_TERMS = {  # {(op, op of an operand): the op of both}
+    ("add", "multiply"): "add_product",
+    ("subtract", "multiply"): "subtract_product",
+    ("add", "divide"): "add_quotient",
+}
 
 
 class Program(object):
@@ -53,10 +63,25 @@ class Program(object):
     def key(self):
         return self.nodes, self.results, self.dtypes
 
-    def is_elementwise(self):
-        """Returns whether each element of a result depends only on the same element of the inputs."""
-        elementwise = not any(node[0] in REDUCTIONS or node[0] == "reshape" for node in self.nodes)
-        return elementwise and all(value.step_wide for value in self.outside)
+    def better_without_xla(self):
+        """Returns why XLA compiles it only if that is forced; "" if it may."""
+        ops = {node[0] for node in self.nodes}
+        if "pow" in ops:
+            return "powers take longer in XLA"
+        # Its eigenvectors are off by 1e-4 in TF 2.1, where TensorFlow's own are off by 1e-7.
+        return "XLA factors matrices less accurately" if ops & PAIRS else ""
+
+    def is_elementwise(self, sums=False):
+        """Returns whether each element of a result depends only on the same element of the inputs.
+
+        Args:
+            sums: whether it may also depend on sums and means of all elements, so that the shape does not count.
+        """
+        for node in self.nodes:
+            whole = sums and node[0] in ("sum", "mean") and not any(value for _, value in node[2])
+            if node[0] in MIXING + ("reshape",) and not whole:
+                return False
+        return all(value.step_wide for value in self.outside)
 
     def in_place_updates(self, names):
         """Finds slot updates that can be done in place: `old + x` or `(1 - share) * old + share * x * ...`.
@@ -96,6 +121,77 @@ class Program(object):
                 return scalar, other, divisor
         return None
 
+    def steps(self, fresh):
+        """Plans a run that reads and writes little memory.
+
+        A sum with a product or quotient that nothing else uses is one step. No value is kept longer than it is needed.
+
+        Args:
+            fresh: the ops with results of an operand's dtype, in memory that no operand has.
+
+        Returns:
+            A list of (place, op, places of operands, options, spare, dead), in order. op: an op, or "add_product",
+            "subtract_product" or "add_quotient" of three operands. spare: the place of an operand that the result may
+            overwrite, or None. dead: places that no later step needs.
+        """
+        operations, inner = OrderedDict(), set()
+        for place, node in enumerate(self.nodes):
+            if node[0] not in _LEAVES:
+                operations[place] = self._combined(node, inner)
+        last = {operand: place for place, node in operations.items() if place not in inner for operand in node[1]}
+        steps, overwritable = [], set()
+        for place, (op, operands, options) in operations.items():
+            if place in inner:
+                continue
+            dead = [operand for operand in set(operands) if last[operand] == place and operand not in self.results]
+            if op in fresh:
+                spare = next((operand for operand in dead if operand in overwritable), None)
+                overwritable.add(place)
+            else:
+                spare = None
+                overwritable.difference_update(operands)  # the result may be an operand itself
+            steps.append((place, op, operands, dict(options), spare, dead))
+        return steps
+
+    def results_in_place(self, steps, slots, fresh):
+        """Returns `{place: slot}` of the results that may be written over the slot's old value when they are computed.
+
+        Args:
+            steps, fresh: of `steps`.
+            slots: the names of the slots that the results after the first are for, in order.
+        """
+        order = {step[0]: number for number, step in enumerate(steps) if step[1] in fresh}
+        places = {}
+        for slot, place in zip(slots, self.results[1:]):
+            old = self._place_of(slot) if slot in self.inputs else None
+            is_last = place in order and all(old not in step[2] for step in steps[order[place] + 1 :])
+            if is_last and self.results.count(place) == 1 and old not in self.results:
+                places[place] = slot
+        return places
+
+    def _combined(self, node, inner):
+        """Returns a sum or difference as one node with its product or quotient, whose place it adds to `inner`."""
+        op, operands = node[:2]
+        orders = {"add": (operands, operands[::-1]), "subtract": (operands,)}.get(op, ())
+        for rest, term in orders:
+            name = _TERMS.get((op, self.nodes[term][0]))
+            if name and self._used().count(term) == 1:
+                inner.add(term)
+                return name, (rest,) + self.nodes[term][1], ()
+        return node
+
+    def leaves(self, backend, outside):
+        """Returns `{place: value}` of the constants and of the values in `outside`, natives of `self.outside`."""
+        return {
+            place: outside[node[1]] if node[0] == "outside" else backend.constant(*node[1:])
+            for place, node in enumerate(self.nodes)
+            if node[0] in ("outside", "constant")
+        }
+
+    def inputs_by_place(self):
+        """Returns [(place, name)] of the inputs."""
+        return [(place, node[1]) for place, node in enumerate(self.nodes) if node[0] == "input"]
+
     def _place_of(self, name):
         return next(place for place, node in enumerate(self.nodes) if node[:2] == ("input", name))
 
@@ -110,7 +206,7 @@ class Program(object):
 
     def _used(self):
         """Returns a list of places, each as often as an operation or a result uses it."""
-        operations = [node for node in self.nodes if node[0] not in ("input", "outside", "constant")]
+        operations = [node for node in self.nodes if node[0] not in _LEAVES]
         return [place for _, places, _ in operations for place in places] + list(self.results)
 
     def _split_share(self, place, kept):

@@ -19,10 +19,15 @@ from everstep.optimizers.contract.verbs import defines
 
 def rehearse(host, pairs):
     """Raises the errors of the rules of (gradient, variable) pairs. `host`: see compat/engine/step.py."""
+    alike = set()  # a rule does the same for variables that are alike
     for grad, variable in pairs:
         is_sparse = host.backend.slices(host.backend.local(grad)) is not None
         if is_sparse not in host.rehearsed(variable):
-            _rehearse_one(host, variable, is_sparse)
+            record = host.record(variable)
+            key = id(host.rule(variable)), record.shape, record.dtype, is_sparse
+            if key not in alike or host.place(variable) is not None:
+                _rehearse_one(host, variable, is_sparse)
+            alike.add(key)
             host.rehearsed(variable).add(is_sparse)
 
 

@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from everstep.compat.backends.ops import PAIRS
 from everstep.compat.engine.trace import REDUCTIONS
 from everstep.errors import RuleError
 
@@ -36,6 +37,14 @@ def _shape_of(value, shapes):
             return _reduced(shapes[0], value.options.get("axis"), value.options.get("keepdims"))
         if value.op == "reshape":
             return _reshaped(shapes[0], value.options["to"])
+        if value.op == "transpose":
+            return _transposed(shapes[0], value.options.get("axes"))
+        if value.op == "matmul":
+            return _multiplied(*shapes)
+        if value.op in PAIRS:
+            return _factored(value.op, shapes[0])
+        if value.op == "item":
+            return shapes[0][value.options["place"]]
         return functools.reduce(_broadcast, shapes, ())
     except ValueError as error:
         raise RuleError(
@@ -75,3 +84,31 @@ def _reshaped(shape, to):
         raise ValueError("the number of elements differs")
     rest = None if known is None or not fixed else known // fixed
     return tuple(rest if size == -1 else size for size in to)
+
+
+def _transposed(shape, axes):
+    places = tuple(range(len(shape)))
+    axes = places[::-1] if axes is None else axes
+    if sorted(axes) != list(places):
+        raise ValueError("axes must be {} in some order".format(places))
+    return tuple(shape[axis] for axis in axes)
+
+
+def _multiplied(left, right):
+    if len(left) < 2 or len(left) != len(right):
+        raise ValueError("both must be matrices, or stacks of as many")
+    pairs = list(zip(left[:-2], right[:-2])) + [(left[-1], right[-2])]
+    if any(a != b and None not in (a, b) for a, b in pairs):
+        raise ValueError("their sizes do not fit")
+    return tuple(b if a is None else a for a, b in pairs[:-1]) + (left[-2], right[-1])
+
+
+def _factored(op, shape):
+    """Returns the shapes of both results of an op of `PAIRS`."""
+    rows, columns = shape if len(shape) == 2 else (None, None)
+    if len(shape) != 2 or op == "eigh" and rows != columns and None not in shape:
+        raise ValueError("it takes a matrix" if op == "qr" else "it takes a symmetric matrix")
+    if op == "eigh":
+        return (rows,), (rows, rows)
+    least = None if None in shape else min(shape)
+    return (rows, least), (least, columns)

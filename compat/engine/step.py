@@ -15,9 +15,12 @@ from __future__ import absolute_import, division, print_function
 import functools
 from collections import OrderedDict, namedtuple
 
+from everstep.compat.engine.collecting import collect, remembers_rows
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
-from everstep.compat.engine.fast_forward import catch_up_slots, catches_up
-from everstep.compat.engine.pairs import check_pairs, with_gradients
+from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_slots, catches_up, even_rows
+from everstep.compat.engine.in_turn import in_turn
+from everstep.compat.engine.inner_kernel import run_kernel
+from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.engine.rehearsal import checked_update
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
 from everstep.errors import StateError, UnsupportedError
@@ -44,11 +47,6 @@ def holds(definition):
     return skips(definition) and defines(definition, "collect")
 
 
-def remembers_rows(definition):
-    """Returns whether a sparse update needs the rows of earlier steps."""
-    return defines(definition, "collect") and (definition.sparse != "exact" or definition.zero_grad_is_noop)
-
-
 def engine_slots(backend, rule, record):
     """Returns `{name: (initial value, shape, dtype)}` of the slots that the engine keeps beside a variable's own."""
     slots = OrderedDict()
@@ -62,25 +60,34 @@ def engine_slots(backend, rule, record):
 def engine_slot_names(rule, moves_rows):
     """Returns the names in `engine_slots` for a variable with rows. `moves_rows`: see `Backend`."""
     names = [LAST_WINDOW] if remembers_rows(rule) else []
-    return names + (list(CATCH_UP) if catches_up(moves_rows, rule) else [])
+    return names + (catch_up_slot_names(rule) if catches_up(moves_rows, rule) else [])
 
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
-# decay: the share of the variable that the base class's weight decay subtracts, or None.
-Traced = namedtuple("Traced", "assigned change slots decay")
+# decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
+# that runs first, or None; the change is None if the kernel does all of it.
+Traced = namedtuple("Traced", "assigned change slots decay kernel")
+
+# The update of one variable: `finish(earlier)` makes it after earlier operations, `hold(earlier)` writes what it
+# collected instead. Both return operations. written: the operations that wrote some of that already.
+Prepared = namedtuple("Prepared", "view grad finish hold written")
 
 
 class Step(object):
-    """A step: one call with (gradient, variable) pairs. `before` are tensors to compute before anything is written."""
+    """A step: one call with (gradient, variable) pairs, which `check_pairs` checked.
+
+    Args:
+        before: tensors to compute before anything is written.
+        hypers: `{name: value}` of hypers that the caller has read.
+    """
 
     arrived = 1  # how many steps this counts as
 
-    def __init__(self, host, pairs, before=(), checked=True):
+    def __init__(self, host, pairs, before=(), hypers=()):
         self.host, self.backend, self.definition = host, host.backend, host.definition
-        self.lowerings = host.lowerings
+        self.lowerings, self._hypers = host.lowerings, dict(hypers)
         if host.is_averaged and self.backend.eager:
             raise StateError("inside of everstep.averaged there are averages in the variables: train outside of it")
-        pairs = check_pairs(self.backend, pairs, host.casts_gradients) if checked else pairs
         self.pairs, self.before = self.backend.lasting(with_gradients(pairs)), list(before)
         self.skips = skips(self.definition)
         self.predicate, self.accepted = True, None  # whether the step updates, is accepted (None: always)
@@ -93,6 +100,9 @@ class Step(object):
         if dtype not in self.scopes:
             self.scopes[dtype] = Scope(self, dtype)
         return self.scopes[dtype]
+
+    def hyper(self, name):
+        return self._hypers[name] if name in self._hypers else self.host.hyper(name)
 
     def count(self, name):
         if name not in self.counts:
@@ -124,12 +134,13 @@ class Step(object):
             self.predicate = backend.wait(should_update, gate)
         rejected = self._rejected(shared)
         scalars = self._advance(shared)
+        if backend.without_strategy():
+            gate.extend(even_rows(self.host, self.pairs, gate))
         operations = []
         groups, single_pairs = self.lowerings.groups(self)
-        for group in groups:
-            operations.extend(self.lowerings.run_group(*(group + (gate,))))
-        for grad, variable in single_pairs:
-            operations.extend(self.host.update(variable, lambda v, g: self._update_variable(v, g, gate), grad))
+        for run_group in groups:
+            operations.extend(run_group(gate))
+        operations.extend(self._update_variables(single_pairs, gate))
         with backend.after(operations):
             if count:
                 operations.extend(self._write_scalars(scalars, rejected) + list(self._count()))
@@ -250,73 +261,99 @@ class Step(object):
             if name not in self.host.moved_natively or not self.arrived:
                 yield move[name]()
 
-    # One variable.
+    # The variables.
 
-    def _update_variable(self, variable, grad, gate):
-        view = VariableView.of_gradient(self, variable, grad)
-        collected, written = self._collect(view, gate)
-        view = view.for_update(collected)
-        kernel, why = self.lowerings.kernel(self, view)
-        if kernel:
-            self.lowerings.note(view, "kernel")
-            return self.lowerings.run_kernel(view, kernel, gate + written)
-        traced = self.trace(view)
-        branches = not self.skips or self.definition.stages > 1 or self.backend.can_branch(variable)
-        if not branches:
-            self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
-            return self._finish(view, traced, collected, gate + written, self.predicate)
-        run = self.lowerings.choose(view, traced, collected, why)
-        finish = functools.partial(self._finish_by, run) if run else self._finish
-        if not self.skips or self.definition.stages > 1:
-            return finish(view, traced, collected, gate + written)
+    def _update_variables(self, pairs, gate):
+        """Updates variables, in a branch if not every step updates: one for all where it can be. Returns operations."""
+        backend, prepared, operations = self.backend, [], []
+        branches = self.skips and self.definition.stages == 1
+        free = backend.without_strategy() and all(backend.can_branch(v) and backend.is_here(v) for _, v in pairs)
+
+        def update(variable, grad):
+            one = self._prepare(variable, grad, gate)
+            prepared.append(one)
+            if branches and free:
+                return one.written
+            in_branch = branches and backend.can_branch(variable)
+            return self._branch([one], gate + one.written) if in_branch else one.finish(gate + one.written)
+
+        for grad, variable in pairs:
+            operations.extend(self.host.update(variable, update, grad))
+        return self._branch(prepared, gate + operations, self.host.update) if branches and free else operations
+
+    def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
+        """Finishes updates if the step updates, else writes what they collected. `place`: see `host.update`."""
+        def each(verb):
+            operations = []
+            for one in prepared:
+                run = getattr(one, verb)
+                operations.extend(place(one.view.variable, lambda variable, grad: run([]), one.grad))  # noqa: B023
+            return operations
+
         # A branch must not wait for operations outside of it, so its predicate waits.
-        predicate = self.backend.wait(self.predicate, gate + written)
-        return self.backend.branch(
-            predicate,
-            lambda: self._finish_in_branch(finish, view, traced, collected),
-            lambda: self._write_slots(view, collected, []),
-            [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)],
-        )
+        predicate = self.backend.wait(self.predicate, earlier)
+        written = [native for one in prepared for native in self._written(one.view.variable)]
+        return self.backend.branch(predicate, lambda: each("finish"), lambda: each("hold"), written)
 
-    def _collect(self, view, gate):
-        """Runs `collect` on this step's rows. Returns (`{name: value}` of slots still to write, operations).
+    def is_masked(self, variable):
+        """Returns whether a step without an update writes the old values: no branch can write such a variable."""
+        return self.skips and self.definition.stages == 1 and not self.backend.can_branch(variable)
 
-        Rows of a sparse gradient are written at once, because `update` reads other rows too.
+    def _written(self, variable):
+        return [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
+
+    def _prepare(self, variable, grad, gate):
+        """Does what comes before a branch: collects, chooses a strategy and traces. Returns a `Prepared`."""
+        if not self.backend.without_strategy():
+            gate = gate + even_rows(self.host, [(grad, variable)], gate)
+        view = VariableView.of_gradient(self, variable, grad)
+        collected, written = collect(self, view, gate)
+        view = view.for_update(collected)
+        masked = self.is_masked(variable)
+        traced, why = None, "no kernel: a branch here cannot write ref variables"
+        if not masked:
+            traced, why = self.lowerings.trace_kernel(self, view, collected)
+        if traced:
+            self.lowerings.note(view, "kernel")
+            finish = self._finish_by_kernel
+        else:
+            traced = self.trace(view)
+            if masked:
+                self.lowerings.note(view, "plain", [why, "no other strategy: a branch here cannot write ref variables"])
+                finish = functools.partial(self._finish, predicate=self.predicate)
+            else:
+                run = self.lowerings.choose(view, traced, collected, why)
+                finish = functools.partial(self._finish_by, run) if run else self._finish
+
+        def finish_it(earlier):
+            with view.forgetting():
+                return finish(view, traced, collected, earlier)
+
+        return Prepared(view, grad, finish_it, lambda earlier: self.write_slots(view, collected, earlier), written)
+
+    def trace(self, view, inner_kernel=None):
+        """Traces `update` on a view, and computes the step-wide parts outside of any branch.
+
+        Args:
+            inner_kernel: an `InnerKernel` to look for, which raises NoKernel if there is none. Default None.
+
+        Returns:
+            A `Traced`.
         """
-        if not self.arrived or not defines(view.rule, "collect"):
-            return {}, []
-        with running_rule():
-            slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
-        changed = view.changed_slots(flatten(view.rule, "slot", slots, "collect"))
-        natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
-        if remembers_rows(view.rule) and view.record.shape:
-            natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.accumulation_window()
-        if self.accepted is not None:
-            for name, native in natives.items():
-                old = view.slot_native(name)
-                native = self.backend.cast(native, self.backend.dtype(old))
-                natives[name] = self.backend.choose(self.accepted, native, old)
-        if not view.by_rows:
-            return natives, []
-        return {}, self._write_slots(view, natives, gate)
-
-    def trace(self, view):
-        """Traces `update` on a view, and computes the step-wide parts outside of any branch. Returns `Traced`."""
-        with running_rule():
-            returned = view.rule.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        with running_rule(), view.ops.by_kernel(inner_kernel):
+            returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
         change, slots = checked_update(view, returned)
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
         slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
-        decay = view.native_decay()
-        history_row = view.missed.history_row(view.scope) if view.missed else []
-        view.ops.hoist([change] + list(slots.values()) + ([decay] if decay is not None else []) + history_row)
-        return Traced(assigned, change, slots, decay)
-
-    @staticmethod
-    def _finish_in_branch(finish, view, traced, collected):
-        with view.forgetting():
-            return finish(view, traced, collected, [])
+        kernel, decay = None, view.native_decay()
+        if inner_kernel:
+            kernel, change, slots = inner_kernel.settle(assigned, change, slots)
+        values = [change, decay] + list(slots.values())
+        values += view.missed.recorded(view.scope).values() if view.missed else []
+        values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
+        view.ops.hoist([value for value in values if value is not None])
+        return Traced(assigned or kernel is not None, change, slots, decay, kernel)
 
     @staticmethod
     def _decayed(view, traced, earlier):
@@ -328,16 +365,37 @@ class Step(object):
         earlier = self._decayed(view, traced, earlier)
         done = run(earlier)
         unwritten = OrderedDict((name, native) for name, native in collected.items() if name not in traced.slots)
-        return done + self._write_slots(view, unwritten, earlier + done)
+        return done + self.write_slots(view, unwritten, earlier + done)
+
+    def _finish_by_kernel(self, view, traced, collected, earlier):
+        """Runs one variable's update by its kernel, and writes what comes after it. Returns operations."""
+        backend, earlier = self.backend, self._decayed(view, traced, earlier)
+        done = [run_kernel(view, traced.kernel, earlier)]
+        with backend.after(done):
+            natives = OrderedDict(collected)
+            natives.update((name, view.fit(name, value)) for name, value in traced.slots.items())
+            change = [] if traced.change is None else [view.fit(None, traced.change)]
+        ready = done + change + list(natives.values())
+        if change:
+            with backend.after(ready):
+                write = backend.write(view.variable, change[0], view.rows)
+        else:
+            write = done[0] if len(ready) == 1 else backend.group(ready)
+        return [self.host.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
 
     def _finish(self, view, traced, collected, earlier, predicate=None):
         """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
-        backend, (assigned, change, slots, _) = self.backend, traced
+        backend, (assigned, change, slots) = self.backend, traced[:3]
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            natives.update((name, view.fit(name, value)) for name, value in slots.items())
-            change = view.fit(None, change)
+            ordered = in_turn(view, traced) if backend.is_traced(view.lower(view.var)) else None
+            if ordered:
+                assigned, change = True, ordered[0]
+                natives.update(ordered[1])
+            else:
+                natives.update((name, view.fit(name, value)) for name, value in slots.items())
+                change = view.fit(None, change)
             if view.changed_rows is not None:
                 unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
                 change = view.on_changed_rows(change, unchanged)
@@ -353,54 +411,18 @@ class Step(object):
                     natives[name] = backend.choose(predicate, backend.cast(natives[name], backend.dtype(old)), old)
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
-            if assigned:
-                write = backend.write(view.variable, change, view.rows)
-            else:
-                write = backend.subtract(view.variable, change, view.rows)
-        done = [self.host.constrain(view.variable, write)] + self._write_slots(view, natives, ready)
+            write = (backend.write if assigned else backend.subtract)(view.variable, change, view.rows)
+        done = [self.host.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
         if view.missed:
-            history_row = [view.lower(value) for value in view.missed.history_row(view.scope)]
-            done.extend(view.missed.record_update(history_row, view.rows, ready + done, predicate))
+            recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
+            done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))
         return done
 
-    def _write_slots(self, view, natives, earlier):
+    def write_slots(self, view, natives, earlier):
+        """Writes `{name: native value}` of slots after earlier operations. Returns operations."""
         backend = self.backend
         with backend.after(earlier + list(natives.values())):
             return [
                 backend.write(self.host.slot(view.variable, name), value, view.rows if view.gathered(name) else None)
                 for name, value in natives.items()
             ]
-
-
-class LossScale(Step):
-    """Computes the loss scale of the next step. It carries out no step."""
-
-    def __init__(self, host):
-        super(LossScale, self).__init__(host, [], checked=False)
-
-    def native(self, dtype):
-        shared = self.scope("float32")
-        return self.backend.cast(self._asked(shared, "loss_scale"), dtype)
-
-
-class Flush(Step):
-    """An update without new gradients, for earlier steps that collected something and did not update."""
-
-    arrived = 0
-
-    def __init__(self, host, variables):
-        super(Flush, self).__init__(host, [(self._zero_grad(host, variable), variable) for variable in variables])
-        self.count("steps")  # read outside of branches: the number of the window depends on it
-
-    @staticmethod
-    def _zero_grad(host, variable):
-        backend = host.backend
-        if remembers_rows(host.rule(variable)) and host.record(variable).shape and backend.moves_rows:
-            return backend.no_rows(variable)
-        return backend.ops["zeros_like"](backend.read(variable))
-
-    def pending(self):
-        return self.backend.ops["maximum"](self.count("pending"), 1)  # with 0 pending steps nothing is written
-
-    def _should_update(self, shared):
-        return self.backend.ops["greater"](self.count("pending"), 0)

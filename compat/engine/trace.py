@@ -6,15 +6,17 @@ scalars) is shared by all variables of a step, and computed once for each dtype.
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import functools
 import numbers
 
 import numpy as np
 
-from everstep.compat.backends.base import END, NAMES, unknown_op
+from everstep.compat.backends.ops import COMPOSED, END, NAMES, PAIRS, check_has, unknown_op
 from everstep.compat.engine.counts import OPS, Whole, counted
 from everstep.errors import RuleError, UnknownOpError
 
 REDUCTIONS = ("sum", "mean", "max", "min", "any", "all")
+MIXING = REDUCTIONS + ("matmul", "transpose", "qr", "eigh")  # an element of the result depends on other places
 _OPERATORS = {  # {Python's operator: (has a reflected form, op)}
     "add": (True, "add"),
     "sub": (True, "subtract"),
@@ -31,9 +33,10 @@ _OPERATORS = {  # {Python's operator: (has a reflected form, op)}
     "gt": (False, "greater"),
     "ge": (False, "greater_equal"),
 }
-_VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2}  # how many values an op takes; by default 1
+# How many values an op takes; by default 1.
+_VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2, "matmul": 2}
 _VALUES.update((op, 2) for _, op in _OPERATORS.values())
-_SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), reshape=("to",))
+_SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), reshape=("to",), transpose=("axes",))
 # {NumPy's name of an operator on its scalars: op}
 _UFUNCS = dict({op: op for _, op in _OPERATORS.values()}, true_divide="divide", power="pow")
 
@@ -42,7 +45,7 @@ _TO_BOOL = frozenset(
 )
 _ONLY_BOOL = frozenset("logical_and logical_or logical_not any all".split())
 _FROM_BOOL = frozenset(
-    "where equal logical_and logical_or logical_not any all cast zeros_like ones_like reshape".split()
+    "where equal logical_and logical_or logical_not any all cast zeros_like ones_like reshape transpose".split()
 )
 
 
@@ -72,13 +75,13 @@ class Value(object):
     @property
     def is_buffer(self):
         """Whether the native value may share memory with a variable."""
-        return self.read is not None or self.op in ("cast", "reshape") and self.args[0].is_buffer
+        return self.read is not None or self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
 
     def __repr__(self):
         return "<a value of {}>".format("ops." + self.op if self.op else "the rule's arguments")
 
     def __getattr__(self, name):
-        if name in NAMES:
+        if name in NAMES or name in PAIRS or name in COMPOSED:
             raise UnknownOpError("a value has no method {0!r}; write ops.{0}(value)".format(name))
         raise AttributeError(
             "a value has no {!r}; it has arithmetic, dtype and, where known, shape and ndim".format(name)
@@ -135,13 +138,32 @@ class Tracer(object):
     def __init__(self, backend, dtype):
         self._backend, self._dtype = backend, dtype
         self.integer = backend.stored("int64")  # the dtype of counters
+        self._inner_kernel = None
         self._shared = {}  # {structure of a step-wide value: the value}
         self._lowered = {}  # {id of a step-wide value: (the value, its native value)}
 
     def __getattr__(self, name):
+        if name in COMPOSED:
+            return functools.partial(COMPOSED[name], self)
+        if name in PAIRS:
+            return lambda *args, **options: self._pair(name, args, options)
         if name not in NAMES:
             raise unknown_op(name)
         return lambda *args, **options: self.apply(name, args, options)
+
+    def update_of(self, definition, grad, var, slots, hyper, t):
+        """Returns what `definition.update` returns. Within `by_kernel` these may be the opaque values of a kernel."""
+        opaque = self._inner_kernel and self._inner_kernel.update(definition, grad, var, slots, hyper, t)
+        return opaque or definition.update(self, grad, var, slots, hyper, t)
+
+    @contextlib.contextmanager
+    def by_kernel(self, inner_kernel):
+        """Returns a context in which an `InnerKernel` computes the update that it finds; None for none."""
+        self._inner_kernel = inner_kernel
+        try:
+            yield
+        finally:
+            self._inner_kernel = None
 
     def leaf(self, read, step_wide=False, shape=None, dtype=None):
         """Returns a value that `read()` computes, in this tracer's dtype or in `dtype`."""
@@ -168,6 +190,11 @@ class Tracer(object):
         like = self._common_dtype(op, args)
         values = tuple(a if isinstance(a, Value) else self.constant(a, like, op) for a in args)
         return self.node(op, values, options, "bool" if op in _TO_BOOL else options["to"] if op == "cast" else like)
+
+    def _pair(self, op, args, options):
+        check_has(self._backend, op)
+        pair = self.apply(op, args, options)
+        return tuple(self.node("item", (pair,), {"place": place}, pair.dtype) for place in range(2))
 
     def node(self, op, values, options, dtype):
         """Returns an op on values as a value. Equal ops on equal step-wide values are one value."""
@@ -220,6 +247,8 @@ class Tracer(object):
                 native = value.read()
             elif value.op == "constant":
                 native = self._backend.constant(**value.options)
+            elif value.op == "sum" and not value.options and _squared(value.args[0]) is not None:
+                native = self._backend.sum_of_squares(self.lower(_squared(value.args[0]), results))
             else:
                 natives = [self.lower(arg, results) for arg in value.args]
                 if value.exact:  # perhaps the read of a ref variable, which needs the backend's own cast
@@ -252,15 +281,23 @@ class Tracer(object):
                 waiting.extend(value.args)
 
 
+def _squared(value):
+    """Returns what a value is the square of, or None."""
+    product = value.op == "multiply" and value.args[0] is value.args[1]
+    return value.args[0] if product or value.op == "square" else None
+
+
 def computed(backend, op, natives, options):
     """Returns the result of an op on native values.
 
     Raises:
         RuleError: the op does not take values of these shapes.
     """
+    if op == "item":
+        return natives[0][options["place"]]
     try:
         return backend.ops[op](*natives, **options)
-    except (IndexError, TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise RuleError(
             "ops.{} cannot take values of shapes {}{}: {}".format(
                 op,

@@ -108,7 +108,7 @@ class Scope(object):
         return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.scalar(name))))
 
     def _hyper(self, name):
-        value = self.step.host.hyper(name)
+        value = self.step.hyper(name)
         if isinstance(value, Schedule):
             return self.as_value(value.value(self.tracer, self.values["updates"]))
         if isinstance(value, float):  # every framework keeps its hypers in float32 variables
@@ -151,7 +151,7 @@ class VariableView(object):
         self.results = {}
         self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
         self.var = self.ops.leaf(self.stored, shape=self._shape(self.record.shape))
-        self.slot_values = OrderedDict((name, self._slot(name)) for name in self.declared)
+        self.slot_values = OrderedDict((name, self.slot_leaf(name)) for name in self.declared)
 
     @classmethod
     def of_gradient(cls, step, variable, grad):
@@ -171,7 +171,7 @@ class VariableView(object):
             collected: `{name: native value}` of slots that `collect` returned and that are not written yet.
         """
         view = self._for_update(collected)
-        if self.record.shape and catches_up(self.backend.moves_rows, self.rule):
+        if view.by_rows and catches_up(self.backend.moves_rows, self.rule):
             view._catch_up()
         return view
 
@@ -187,7 +187,7 @@ class VariableView(object):
 
     def _catch_up(self):
         """Replaces the variable's and slots' values by those after the missed updates."""
-        self.missed = Missed(self.step.host, self.variable, (lambda: self.rows) if self.by_rows else None)
+        self.missed = Missed(self.step.host, self.variable, lambda: self.rows)
         self.var = self._caught_up_leaf(None, self.var)
         for name in self.missed.slots:
             self.slot_values[name] = self._caught_up_leaf(name, self.slot_values[name])
@@ -337,7 +337,8 @@ class VariableView(object):
         shape = self.declared[name][1].shape_for(self.record)
         return self._shape(shape) if self.gathered(name) else shape
 
-    def _slot(self, name):
+    def slot_leaf(self, name):
+        """Returns a slot's value when it is lowered."""
         read = lambda: self.backend.cast(self.slot_native(name), self.dtype)  # noqa: E731  # a leaf's reader
         return self.ops.leaf(read, shape=self._slot_shape(name))
 
@@ -383,6 +384,26 @@ class VariableView(object):
         with backend.after(earlier):
             value = backend.cast(backend.read(self.variable), self.dtype)
             return backend.subtract(self.variable, value * self.lower(share))
+
+    def keep(self, value, changing):
+        """Returns a native value that stays as it is when a kernel changes the variable and the slots `changing`."""
+        native, leaf = self.lower(value), value
+        while leaf.args and leaf.is_buffer:
+            leaf = leaf.args[0]
+        if leaf is self.var or any(leaf is self.slot_values[name] for name in changing):
+            native = self.backend.copy(native, self.variable)
+            self.results[id(value)] = value, native
+        return native
+
+    def show(self, value, earlier):
+        """Writes the value of the variable that a wrapper shows to its inner rule. Returns an operation."""
+        if value.op != "subtract" or value.args[0] is not self.var:
+            with self.backend.after(earlier):
+                native = self.fit(None, value)
+            with self.backend.after(earlier + [native]):
+                return self.backend.write(self.variable, native, self.rows)
+        with self.backend.after(earlier):
+            return self.backend.subtract(self.variable, self.fit(None, value.args[1]), self.rows)
 
     def fit(self, name, value):
         """Returns the native value, in full shape, of a slot's new value or (name None) of the change."""

@@ -1,0 +1,88 @@
+"""`MissedSteps`, the argument `steps` of `fast_forward`: a number of missed updates, with sums over them."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.engine.curves import quotient_curve
+from everstep.compat.engine.trace import Value
+
+
+class MissedSteps(Value):
+    """The number of missed updates, with sums over them: the argument `steps` of `fast_forward`, which describes it."""
+
+    __slots__ = ("columns", "decays", "pace")
+
+    def __init__(self, columns, decays=(), pace=1):
+        super(MissedSteps, self).__init__(columns.tracer, None, (), {}, columns.dtype, False)
+        self.columns, self.pace = columns, pace
+        self.decays = decays  # ((share, whether after the term is added), ...)
+
+    def product(self, factor):
+        return self.columns.product(factor)
+
+    def decay(self, share):
+        share = share * self.pace
+        if not any(after for _, after in self.decays):
+            return self.columns.lost(share)
+        self.rest_first()
+        return self.columns.slow_sum(share, self.decays, share)
+
+    def sum(self, term, fade=None):
+        if self.columns.has_products(term):
+            return self.columns.fast_sum([term], None, self.decays, self.columns.number(fade))[0]
+        return self.columns.slow_sum(term, self.decays)
+
+    def quotient(self, weight, left, root, epsilon, fade, shrink, scale=1.0):
+        ops, columns, fade = self.tracer, self.columns, self.columns.number(fade)
+        curve = quotient_curve(fade, columns.number(shrink))
+        if curve is None:  # once the row rests, the sum is negligible
+            self.rest_first()
+            return 0.0
+        if isinstance(scale, Value):
+            first = columns.first_value(scale)
+            scale, epsilon = scale / first, epsilon * first
+        coefficients = columns.fast_sum([weight, left, scale], curve, self.decays, fade)
+        divisor = ops.maximum(root + epsilon, 1e-30)
+        of_epsilon, total = epsilon / divisor, coefficients[-1]
+        for coefficient in coefficients[-2::-1]:
+            total = total * of_epsilon + coefficient
+        return total / divisor
+
+    def decayed(self, share, after=False):
+        return MissedSteps(self.columns, self.decays + ((share, after),), self.pace)
+
+    def slowed(self, pace):
+        return MissedSteps(self.columns, self.decays, self.pace * pace)
+
+    def rest_first(self):
+        self.columns.needs_rest = True
+
+    @property
+    def rests_first(self):
+        return self.columns.needs_rest
+
+
+def leaves_of(value):
+    """Returns the leaves that a value depends on. A product or sum is a leaf."""
+    leaves, waiting, seen = [], [value], set()
+    while waiting:
+        node = leaf_of(waiting.pop())
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        waiting.extend(node.args)
+        if node.op is None:
+            leaves.append(node)
+    return leaves
+
+
+def leaf_of(value):
+    """Returns the leaf that stands for a value in a table: of every `MissedSteps` the number of missed updates."""
+    return value.columns.count if isinstance(value, MissedSteps) else value
+
+
+def equal(one, other):
+    """Returns whether two values are the same expression."""
+    if one is other:
+        return True
+    if one.op is None or one.op != other.op or len(one.args) != len(other.args) or one.options != other.options:
+        return False
+    return all(map(equal, one.args, other.args))
