@@ -1,4 +1,4 @@
-"""The interface of a backend: the verbs that the rest of compat/ calls, and the ops that rules use.
+"""The interface of a backend: the verbs that the rest of compat/ calls.
 
 A value is an array or tensor. A predicate is a scalar bool. Operations are graph operations; eager code has none.
 """
@@ -10,45 +10,14 @@ import functools
 import numpy as np
 
 from everstep.compat.backends.gradient_values import numbers_of
-from everstep.errors import UnknownOpError, UnsupportedError
+from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.checks import is_tensor
 
-# The ops that rules may use on every backend, with NumPy's names and meaning.
-NAMES = frozenset(
-    "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
-    "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape".split()
-)
-# The ops that rules write as Python operators.
-OPERATORS = frozenset(
-    "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
-)
-# The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
-END = {"int64": 2**53, "int32": 2**31 - 2**16}
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 REQUIRED = []  # the names of verbs without a default, in order; `required` adds them
-
-
-def unknown_op(name):
-    """Returns the error for an op that does not exist."""
-    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES))))
-
-
-def ops_table(module, renamed, special):
-    """Returns `{op: function}` for all ops, with NumPy's meaning.
-
-    Args:
-        module: the module that has most of the functions.
-        renamed: `{op: the function's name in the module}` for functions with another name.
-        special: `{op: function}` for functions that the module lacks or defines differently.
-    """
-    table = {
-        "cast": lambda x, to: module.cast(x, to),
-        "clip": lambda x, low, high: module.minimum(module.maximum(x, low), high),
-        "reshape": lambda x, to: module.reshape(x, to),
-    }
-    table.update(special)
-    for op in NAMES.union(OPERATORS).difference(table):
-        table[op] = getattr(module, renamed.get(op, op))
-    return table
 
 
 def required(verb):
@@ -63,10 +32,13 @@ def required(verb):
 
 
 # Required verbs that only TensorFlow has.
-GRAPHS = ("failure", "is_since", "operation", "kernel", "cannot_compile", "compile", "part", "write_part")
+GRAPHS = tuple(
+    "failure is_since operation kernel cannot_compile compile compile_values parts from_parts function part "
+    "write_part".split()
+)
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
-    "no_rows gather stack unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
+    "no_rows gather stack concat unique sum_duplicates scatter_to_dense rows_equal largest repeat".split()
 )
 
 
@@ -81,7 +53,9 @@ class Backend(object):
     ops = {}  # type: dict  # `{op: function}` for NAMES and OPERATORS
     eager = True  # whether values exist at once, so that Python can read them
     moves_rows = True  # whether gradients can be sparse
+    adds_in_place = False  # whether `add` to a variable needs no memory of its size
     unsupported = ()  # type: tuple[str, ...]  # required verbs that raise UnsupportedError here
+    lists = None  # the verbs for lists of variables, if it has them: see on_torch.py
 
     # Values and dtypes. A dtype is a name, such as "float32".
 
@@ -104,6 +78,9 @@ class Backend(object):
     def is_traced(self, value):
         """Returns whether a value is of a jitted function of JAX, so that Python can neither read it nor raise."""
         return False
+
+    def separate(self, values):
+        """Returns the values, computed before all that is computed from them; None if there is nothing to gain."""
 
     @required
     def dtype(self, variable):
@@ -173,10 +150,7 @@ class Backend(object):
         return False
 
     def fitting(self, grad, variable, name):
-        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable.
-
-        Args:
-            name: the variable's, for the error.
+        """Returns a checked gradient, or one that fails in a run in which its values do not fit the variable `name`.
 
         Raises:
             GradientError: in eager code, the gradient has rows that the variable lacks.
@@ -220,7 +194,7 @@ class Backend(object):
         """Returns how many rows a variable has, as a number or a value."""
 
     def filled(self, shape, number, dtype, variable):
-        """Returns a value full of a number. A shape that is not known is the variable's."""
+        """Returns a value full of a number, or an array of numbers. A shape that is not known is the variable's."""
         return self.constant(np.full(shape, number), dtype)
 
     @required
@@ -230,6 +204,10 @@ class Backend(object):
     @required
     def stack(self, numbers):
         """Returns some scalars as a vector."""
+
+    @required
+    def concat(self, values, axis):
+        """Returns values of one dtype, concatenated along an axis."""
 
     @required
     def unique(self, rows):
@@ -411,6 +389,30 @@ class Backend(object):
         """Returns `function(variable, slots, grad, outside)`, compiled by XLA."""
 
     @required
+    def compile_values(self, function):
+        """Returns `function(natives)`, which returns a list of natives and writes nothing, compiled by XLA."""
+
+    def sum_of_squares(self, value):
+        """Returns the sum of the squares of all elements."""
+        return self.ops["sum"](self.ops["square"](value))
+
+    def keeps_functions(self):
+        """Returns whether eager steps may run as functions that are kept for the next call."""
+        return False
+
+    @required
+    def parts(self, grad):
+        """Returns the natives that make up a gradient, as a tuple."""
+
+    @required
+    def from_parts(self, natives, variable):
+        """Returns the gradient that `parts` took apart."""
+
+    @required
+    def function(self, function, parts):
+        """Returns `function(parts)` as a function of the framework. `parts` are tuples of natives like later ones."""
+
+    @required
     def part(self, value, place):
         """Returns the rows place[0] to place[1] - 1 of a variable or value."""
 
@@ -436,12 +438,12 @@ class Backend(object):
         """Returns the session for the variables: this one, the default one or `default(variables)`; None if eager."""
 
     @required
-    def value(self, variable, session):
-        """Returns a copy of a variable's value, a NumPy array. Raises StateError if there is none."""
+    def values(self, variables, session):
+        """Returns copies of variables' values, a list of NumPy arrays. Raises StateError if one has no value."""
 
     def start(self, variables, session):
         """Initializes new variables in a session."""
 
     @required
-    def put(self, variable, value, session):
-        """Sets a variable to a NumPy array, cast to its dtype."""
+    def put(self, writes, session):
+        """Sets variables. `writes` yields (variable, array to cast to its dtype, True if others hold the array)."""

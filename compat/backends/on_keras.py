@@ -5,8 +5,15 @@ import sys
 
 import numpy as np
 
-from everstep.compat.backends.base import END, GRAPHS, ROWS, Backend, ops_table
+from everstep.compat.backends.arrays_in_memory import as_own, to_give
+from everstep.compat.backends.base import GRAPHS, ROWS, Backend
+from everstep.compat.backends.on_torch import TorchLists
+from everstep.compat.backends.ops import END, add_pairs, ops_table
 from everstep.optimizers.contract import SIXTEEN_BITS
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 
 
 class KerasBackend(Backend):
@@ -20,15 +27,18 @@ class KerasBackend(Backend):
     """
 
     moves_rows = False
+    lists = None  # type: Any
 
     def __init__(self, keras, variable):
         self.keras, self.variable = keras, variable
         self.name = keras.backend.backend()
+        self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
-        self.unsupported = GRAPHS + ROWS + ("all_or_nothing",)
-        if self.name != "torch":
-            self.unsupported += ("concat_flat", "split")
+        add_pairs(self.ops, getattr(keras.ops, "qr", None), getattr(keras.ops, "eigh", None), keras.ops.diagonal)
+        self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
+        if self.name == "torch":
+            self.lists = TorchLists(variable)
 
     def constant(self, number, dtype):
         return self.keras.ops.convert_to_tensor(number, dtype)
@@ -53,6 +63,13 @@ class KerasBackend(Backend):
 
         return isinstance(value, jax.core.Tracer)
 
+    def separate(self, values):
+        if not any(self.is_traced(value) for value in values):
+            return None
+        if self._barrier is None:
+            self._barrier = _optimization_barrier() or False
+        return self._barrier(values) if self._barrier else None
+
     def dtype(self, variable):
         return self.keras.backend.standardize_dtype(variable.dtype)
 
@@ -67,7 +84,7 @@ class KerasBackend(Backend):
 
     def add(self, variable, value):
         total, dtype = self.read(variable) + value, self.dtype(variable)
-        if self.is_traced(total):  # a counter stands still at its end, where an eager step raises
+        if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
             total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))
         self.write(variable, total)
 
@@ -76,6 +93,9 @@ class KerasBackend(Backend):
 
     def copy(self, value, variable):
         return self.keras.ops.copy(value)
+
+    def surely_fits(self, grad, variable):
+        return self.lists is not None and self.lists.surely_fits(grad, variable)
 
     def dense(self, grad):
         if self.name == "jax":
@@ -126,31 +146,21 @@ class KerasBackend(Backend):
         return torch.no_grad()
 
     def lowers(self, strategy):
-        return strategy == "flattened" and self.name == "torch"  # a jitted step on JAX is fused by XLA anyway
+        return self.lists is not None and strategy in ("kernel", "flattened")  # XLA fuses a jitted step on JAX anyway
 
     def device(self, variable):
         native = self.read(variable)
         devices = getattr(native, "devices", None)  # of JAX, whose arrays have no `device` before 0.4.31
         return str(sorted(map(str, devices()))) if devices else str(native.device)
 
-    def concat_flat(self, values):
-        if self.name != "torch":
-            return super(KerasBackend, self).concat_flat(values)
-        import torch  # its own operations take a fifth of the time of keras.ops
+    def values(self, variables, session):
+        return [as_own(self.keras.ops.convert_to_numpy(self.read(variable))) for variable in variables]
 
-        return torch.cat([value.reshape(-1) for value in values])
-
-    def split(self, value, shapes):
-        if self.name != "torch":
-            return super(KerasBackend, self).split(value, shapes)
-        parts = value.split([int(np.prod(shape)) for shape in shapes])
-        return [part.reshape(shape) for part, shape in zip(parts, shapes)]
-
-    def value(self, variable, session):
-        return np.array(self.keras.ops.convert_to_numpy(self.read(variable)))
-
-    def put(self, variable, value, session):
-        variable.assign(self.constant(value, self.dtype(variable)))
+    def put(self, writes, session):
+        for variable, value, is_shared in writes:
+            value = to_give(value, np.asarray(value).dtype, is_shared)  # JAX keeps it; NumPy has no bfloat16
+            variable.assign(self.constant(value, self.dtype(variable)))
+            del value  # before the next one is read
 
 
 def _rounded(value, dtype):
@@ -166,3 +176,17 @@ def _rounded(value, dtype):
         return rounded
     smallest = 2.0**-24  # float16 holds its multiples up to 2^-14
     return jax.numpy.where(abs(value) < 2.0**-14, jax.numpy.round(value / smallest) * smallest, rounded)
+
+
+def _optimization_barrier():
+    """Returns JAX's optimization_barrier where it pays: on processors. Devices compute all in one pass without it."""
+    import jax
+
+    barrier = getattr(jax.lax, "optimization_barrier", None)
+    if barrier is None or jax.default_backend() != "cpu":
+        return None
+    try:  # it had no gradient before JAX 0.5, and no batches in 0.4.30
+        jax.eval_shape(jax.vmap(jax.grad(barrier)), jax.numpy.ones(1))
+    except NotImplementedError:
+        return None
+    return barrier

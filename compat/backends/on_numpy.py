@@ -2,11 +2,13 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import functools
 
 import numpy as np
 
-from everstep.compat.backends.base import GRAPHS, NAMES, Backend, ops_table, unknown_op
+from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
+from everstep.compat.backends.ops import COMPOSED, NAMES, PAIRS, add_pairs, ops_table, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -58,13 +60,20 @@ NUMPY = ops_table(
     {"pow": "power", "divide": "true_divide"},
     {"rsqrt": lambda x: 1 / np.sqrt(x), "cast": lambda x, to: np.asarray(x).astype(to), "sigmoid": _sigmoid},
 )
+add_pairs(NUMPY, np.linalg.qr, np.linalg.eigh, np.diagonal)
 
 
 class _NumpyOps(object):
     """The ops on plain arrays, as attributes. A schedule that is called, and oracles in tests, run a rule with them."""
 
+    def update_of(self, definition, *arguments):
+        """Returns what `definition.update` returns, as `Tracer.update_of` does."""
+        return definition.update(self, *arguments)
+
     def __getattr__(self, name):
-        if name not in NAMES:
+        if name in COMPOSED:
+            return functools.partial(COMPOSED[name], self)
+        if name not in NAMES and name not in PAIRS:
             raise unknown_op(name)
         return NUMPY[name]
 
@@ -160,6 +169,9 @@ class NumpyBackend(Backend):
     def stack(self, numbers):
         return np.stack(numbers)
 
+    def concat(self, values, axis):
+        return np.concatenate(values, axis)
+
     def unique(self, rows):
         return np.unique(rows)
 
@@ -188,8 +200,10 @@ class NumpyBackend(Backend):
     def choose(self, predicate, yes, no):
         return yes if predicate else no
 
-    def value(self, variable, session):
-        return np.array(variable)
+    def values(self, variables, session):
+        return [np.array(variable) for variable in variables]
 
-    def put(self, variable, value, session):
-        variable[Ellipsis] = value
+    def put(self, writes, session):
+        for variable, value, _ in writes:
+            variable[Ellipsis] = value
+            del value  # before the next one is read

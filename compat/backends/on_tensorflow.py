@@ -3,17 +3,22 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 
-import numpy as np
 from packaging.version import Version
 
-from everstep.compat.backends.base import ops_table
+from everstep.compat.backends.ops import add_pairs, ops_table
 from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing
-from everstep.errors import StateError, VariableError
+from everstep.compat.backends.tensorflow_values import TensorFlowValues
+from everstep.errors import VariableError
 
 
-class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlacing):
+def with_names_of_tf1(tf):
+    """Returns the module with the names of TF 1. From 1.13 on that is compat.v1, where they do not warn."""
+    return getattr(getattr(tf, "compat", None), "v1", None) or tf
+
+
+class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlacing, TensorFlowValues):
     """TensorFlow 1.4 and newer: graphs and eager code, ref and resource variables.
 
     Args:
@@ -24,10 +29,10 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
 
     name = "TensorFlow"
     unsupported = ("all_or_nothing",)
+    adds_in_place = True
 
     def __init__(self, tf, use_locking=None):
-        # From 1.13 on, compat.v1 has the TF 1 names, and they give no deprecation warnings there.
-        self.tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
+        self.tf = with_names_of_tf1(tf)
         self.use_locking = use_locking
         self._v2 = getattr(getattr(tf, "compat", None), "v2", None)
         self._xla = getattr(getattr(tf, "xla", None), "experimental", None)  # from 1.14 on
@@ -159,6 +164,8 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         """Returns a value full of a number. A shape that is not known is the variable's."""
         if shape is None or None in shape:
             shape = self.tf.shape(self.start_value(variable, self.dtype(variable)))
+        elif not isinstance(number, (int, float)):
+            return super(TensorFlowBackend, self).filled(shape, number, dtype, variable)
         return self.tf.fill(shape, self.tf.cast(number, dtype))
 
     def iota(self, count):
@@ -166,6 +173,9 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
 
     def stack(self, numbers):
         return self.tf.stack(numbers)
+
+    def concat(self, values, axis):
+        return self.tf.concat(values, axis)
 
     def unique(self, rows):
         return self.tf.unique(self.tf.reshape(self.tf.convert_to_tensor(rows), [-1]))[0]
@@ -265,7 +275,10 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
             return self.tf.no_op()
 
     def group(self, operations):
-        return None if self.eager else self.tf.group(*operations)
+        if self.eager:
+            return None
+        tensors = self.tf.Tensor  # in a branch, TF 2.0 to 2.4 hash what it waits for, which tensors forbid
+        return self.tf.group(*[each.op if isinstance(each, tensors) else each for each in operations])
 
     def failure(self, message):
         return self.tf.Assert(False, [message])
@@ -283,48 +296,6 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         with graphs[0].as_default() if graphs else self.after(()):
             with self.scope_of(variables[0]) if variables else self.after(()):
                 yield
-
-    def session_for(self, variables, session, default):
-        graph_variables = [variable for variable in variables if self._in_graph(variable)]
-        if not graph_variables:
-            if variables and not self.eager:
-                raise StateError("values are read and written between steps, not inside of a tf.function")
-            return None
-        session = session or self.tf.get_default_session() or default(graph_variables)
-        if session is None:
-            raise StateError(
-                "the variables live in a graph, and only a session has their values: give session=, or call this "
-                "where one is the default (with session.as_default())"
-            )
-        raw_session = getattr(session, "_tf_sess", None)  # of a MonitoredSession, whose hooks would count these runs
-        session = raw_session() if raw_session else session
-        if getattr(session, "graph", None) is not graph_variables[0].graph:
-            raise StateError("{!r} is not a session of the graph of {}".format(session, graph_variables[0].name))
-        return session
-
-    def value(self, variable, session):
-        try:
-            if hasattr(variable, "read_value") and not self._in_graph(variable):
-                return np.array(self.tf.convert_to_tensor(variable.read_value()).numpy())
-            return np.array(session.run(variable) if session else variable.numpy())
-        except Exception as error:  # not initialized, a closed session, or a placeholder without a value
-            raise StateError("{} has no value: {}".format(variable.name, str(error).split("\n")[0]))
-
-    def start(self, variables, session):
-        if session:
-            session.run([variable.initializer for variable in variables])
-
-    def put(self, variable, value, session):
-        value = np.asarray(value).astype(variable.dtype.base_dtype.as_numpy_dtype)
-        if self._in_graph(variable):  # feeds the initializer, which works in a finalized graph too
-            session.run(variable.initializer, {variable.initializer.inputs[1]: value})
-            variable._keras_initialized = True  # Keras 2.0.8 initializes all others at its next run
-        else:
-            variable.assign(value)
-
-    @staticmethod
-    def _in_graph(variable):
-        return getattr(variable, "_in_graph_mode", True)
 
 
 def _tensorflow_table(tf, select):
@@ -349,4 +320,6 @@ def _tensorflow_table(tf, select):
 
     special = {op: reduce(getattr(tf, "reduce_" + op)) for op in ("sum", "mean", "max", "min", "any", "all")}
     special["where"] = where
-    return ops_table(tf, {"isfinite": "is_finite", "floor_divide": "floordiv", "remainder": "floormod"}, special)
+    table = ops_table(tf, {"isfinite": "is_finite", "floor_divide": "floordiv", "remainder": "floormod"}, special)
+    add_pairs(table, tf.linalg.qr, tf.linalg.eigh, tf.linalg.diag_part)
+    return table

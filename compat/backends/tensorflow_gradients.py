@@ -97,8 +97,11 @@ class TensorFlowGradients(Backend):
         if not any(shape is None or None in shape for shape in shapes):
             return grad
         shape = self.tf.shape(variable)
-        # With `reshape`, TensorFlow cannot infer the shape from the kernel that uses it, and fold the check away.
-        return self.tf.reshape(self._if_equal(grad, self.tf.shape(grad), shape, name), shape)
+        # Without `slice`, which gets all, TensorFlow infers the shape from the kernel that uses it, and folds the check
+        # away. TF 2.3 infers through a `reshape` too.
+        whole = self.tf.slice(self._if_equal(grad, self.tf.shape(grad), shape, name), self.tf.zeros_like(shape), shape)
+        whole.set_shape(self.shape(variable))
+        return whole
 
     def _if_equal(self, value, actual, expected, name):
         """Returns a value that fails if two shapes differ."""

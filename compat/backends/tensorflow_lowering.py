@@ -1,6 +1,8 @@
 """TensorFlow's verbs for compat/engine/lowering.py: fused operations, compiled functions, parts of variables."""
 from __future__ import absolute_import, division, print_function
 
+import itertools
+
 import numpy as np
 from packaging.version import Version
 
@@ -14,7 +16,7 @@ if MYPY:  # Python 2.7 has no typing
 class TensorFlowLowering(Backend):
     """The verbs of TensorFlowBackend for lowering strategies."""
 
-    tf = _version = _xla = _shares_compiled = use_locking = None  # type: Any  # TensorFlowBackend sets them
+    tf = _v2 = _version = _xla = _shares_compiled = use_locking = None  # type: Any  # TensorFlowBackend sets them
 
     def lowers(self, strategy):
         return strategy != "compiled" or self._shares_compiled or self._xla is not None
@@ -52,27 +54,80 @@ class TensorFlowLowering(Backend):
         return run
 
     def cannot_compile(self, variable, forced):
-        if self.is_ref(variable):
-            return "not compiled: ref variables have no compiled functions"
         if not self.without_strategy():
             return "not compiled: under a tf.distribute strategy"
         if self.eager and not self._shares_compiled:
             return "not compiled: TensorFlow before 2.5 compiles in graphs only"
-        if not forced and not self._shares_compiled:
-            return "not compiled: TensorFlow before 2.5 compiles only if forced, each variable by itself"
-        return "not compiled: in a session only if forced" if self.in_session() and not forced else ""
+        if not self.in_session():
+            if self.is_ref(variable):
+                return "not compiled: a ref variable in a function"
+            if not forced and not self._shares_compiled:
+                return "not compiled: TensorFlow before 2.5 compiles functions only if forced"
+            return ""
+        return "" if forced else self._cannot_compile_in_session(variable)
+
+    def _cannot_compile_in_session(self, variable):
+        if self.use_locking:
+            return "not compiled: it takes no locks, which use_locking=True asks for"
+        if variable.device:
+            return "not compiled: the variable has a device"
+        if self.tf.get_default_graph()._get_control_flow_context() is not None:
+            return "not compiled: in a loop or branch of a session"
+        return "" if self._runs_on_processors() else "not compiled: there are other devices than processors"
+
+    def _runs_on_processors(self):
+        """Returns whether TensorFlow sees processors alone, and has an XLA that compiles for them."""
+        config = self.tf.config
+        config = config if hasattr(config, "list_physical_devices") else config.experimental
+        kinds = {each.device_type for each in config.list_physical_devices()}
+        has_xla = getattr(self.tf.test, "is_built_with_xla", lambda: "XLA_CPU" in kinds)  # before TF 2.2 a device
+        return has_xla() and not kinds - {"CPU", "XLA_CPU"}
 
     def compile(self, function):
         if self._shares_compiled:
             return self.tf.function(function, jit_compile=True, autograph=False)
+        return lambda variable, slots, grad, outside: self._compiled_here(
+            lambda grad, *outside: function(variable, slots, grad, outside), [grad] + outside)[0]
 
-        def run(variable, slots, grad, outside):
-            # Compiled operations lose some control dependencies; these copies keep them.
-            inputs = [self.tf.identity(value) for value in [grad] + outside]
-            done = self._xla.compile(lambda grad, *outside: function(variable, slots, grad, outside), inputs)
-            return done[0] if isinstance(done, (list, tuple)) else done
+    def compile_values(self, function):
+        if self._shares_compiled:
+            return self.tf.function(function, jit_compile=True, autograph=False)
+        return lambda natives: self._compiled_here(lambda *natives: function(natives), natives)
 
-        return run
+    def _compiled_here(self, function, natives):
+        """Returns the results of a function that is compiled for this place of a graph."""
+        # Compiled operations lose some control dependencies; these copies keep them.
+        done = self._xla.compile(function, [self.tf.identity(value) for value in natives])
+        return done if isinstance(done, (list, tuple)) else [done]
+
+    def sum_of_squares(self, value):
+        return 2 * self.tf.nn.l2_loss(value)  # makes no squares in memory
+
+    def keeps_functions(self):
+        tf_2 = self._v2 if hasattr(self._v2, "function") else None  # from 1.14 on
+        run_eagerly = getattr(getattr(tf_2, "config", None), "functions_run_eagerly", lambda: False)
+        return bool(tf_2) and self.eager and self.without_strategy() and not run_eagerly()
+
+    def parts(self, grad):
+        return (grad.values, grad.indices) if isinstance(grad, self.tf.IndexedSlices) else (self.tensor(grad),)
+
+    def from_parts(self, natives, variable):
+        return natives[0] if len(natives) == 1 else self.tf.IndexedSlices(natives[0], natives[1], variable.shape)
+
+    def function(self, function, parts):
+        specs, counts = [], [len(natives) for natives in parts]
+        for natives in parts:
+            for native in natives:
+                shape = native.shape.as_list()
+                specs.append(self._v2.TensorSpec([None] + shape[1:] if len(natives) > 1 else shape, native.dtype))
+
+        def run(*flat):
+            natives = iter(flat)
+            function([tuple(itertools.islice(natives, count)) for count in counts])
+            return self.constant(True, "bool")
+
+        concrete = self._v2.function(run, input_signature=specs, autograph=False).get_concrete_function()
+        return lambda parts: concrete(*[native for natives in parts for native in natives])
 
     def part(self, value, place):
         value = self.read(value) if hasattr(value, "read_value") else value

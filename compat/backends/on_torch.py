@@ -1,0 +1,262 @@
+"""The verbs of the Keras backend on torch for lists of variables: see compat/engine/grouped.py.
+
+They write the tensors of variables in place. A verb takes and returns lists of tensors, one for each variable.
+"""
+from __future__ import absolute_import, division, print_function
+
+import functools
+import importlib
+import math
+
+from everstep.compat.backends.ops import ops_table
+
+BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
+JOIN = 2**14  # elements; joining a larger tensor with others takes longer than computing it alone
+LAUNCH = 2**24  # elements of a block on other devices, where launching an operation costs more than moving memory
+
+
+class TorchLists(object):
+    """Computes on blocks: parts of a large tensor, or several small tensors joined.
+
+    Args:
+        variable: the class of all Keras variables.
+    """
+
+    # Ops with results in new memory, or in that of an operand.
+    fresh = frozenset(
+        "add subtract multiply divide negative abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum "
+        "sigmoid tanh add_product subtract_product add_quotient".split()
+    )
+
+    def __init__(self, variable):
+        import torch
+
+        self.torch = torch
+        self._in_stateless_scope = getattr(importlib.import_module(variable.__module__), "in_stateless_scope", None)
+        special = {"cast": lambda x, to: x.to(getattr(torch, to)), "equal": torch.eq, "where": self._where}
+        special["transpose"] = lambda x, axes=None: x.permute(axes or tuple(range(x.dim()))[::-1])
+        self.ops = ops_table(torch, {}, special)
+        self.ops.update(
+            add_product=torch.addcmul,
+            subtract_product=functools.partial(torch.addcmul, value=-1),
+            add_quotient=torch.addcdiv,
+        )
+        self._constants = {}
+        self._kernels = {
+            operation: getattr(self, "_" + operation)
+            for operation, function in _NEEDED.items()
+            if hasattr(torch, function)
+        }
+
+    # What lowering strategies compute with: raw operations, which take a tenth of the time of those of keras.ops.
+
+    def constant(self, number, dtype):
+        key = number, dtype, str(number)  # 0.0 and -0.0 are equal
+        if key not in self._constants:
+            self._constants[key] = self.torch.tensor(number, dtype=getattr(self.torch, dtype))
+        return self._constants[key]
+
+    def compute(self, op, values, options, spare):
+        """Returns the result of an op, in the memory of `spare` if that is given. See `Program.steps`."""
+        function = self.ops[op]
+        return function(*values, **options) if spare is None or not spare.dim() else function(*values, out=spare)
+
+    def _where(self, condition, yes, no):
+        if condition.dim() or condition.device.type != "cpu":
+            return self.torch.where(condition, yes, no)
+        return yes if bool(condition) else no  # torch.where takes five times as long as a copy
+
+    # Blocks.
+
+    def blocks(self, tensors, whole=False):
+        """Divides tensors of one device into blocks. `whole`: each tensor is one.
+
+        Returns:
+            A list of blocks. A block is a list of (place in `tensors`, first element, number of elements).
+        """
+        limit = LAUNCH if tensors[0].device.type != "cpu" else BLOCK * self.torch.get_num_threads()
+        if whole:
+            return [[(place, 0, tensor.numel())] for place, tensor in enumerate(tensors)]
+        blocks, joined, room = [], [], 0  # type: tuple[list, list, int]
+        for place, tensor in enumerate(tensors):
+            size = tensor.numel()
+            length = -(-size // max(1, -(-size // limit)))
+            for start in range(0, size, length or 1):
+                count = min(length, size - start)
+                if size > min(JOIN, limit):
+                    blocks.append([(place, start, count)])
+                    continue
+                if count > room:
+                    joined, room = [], limit
+                    blocks.append(joined)
+                joined.append((place, start, count))
+                room -= count
+        return blocks
+
+    @staticmethod
+    def flat(tensors):
+        """Returns the tensors as vectors that share their memory."""
+        plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
+        return [tensor if tensor.dim() == 1 else tensor.view(-1) for tensor in plain]
+
+    @staticmethod
+    def cut(vectors, block):
+        """Returns the parts of the vectors in a block, which share their memory."""
+        whole = [(vectors[place], start, count) for place, start, count in block]
+        return [x if count == x.numel() else x.narrow(0, start, count) for x, start, count in whole]
+
+    def join(self, parts):
+        """Returns the values of parts as one vector. It may share the memory of a single part."""
+        return parts[0] if len(parts) == 1 else self.torch.cat(parts)
+
+    def write(self, parts, value):
+        """Writes a vector to parts."""
+        if len(parts) == 1:
+            parts[0].copy_(value)
+        else:
+            self.torch._foreach_copy_(parts, self._split(parts, value))
+
+    def subtract(self, parts, value):
+        """Subtracts a vector from parts."""
+        self.torch._foreach_sub_(parts, self._split(parts, value))
+
+    def _split(self, parts, value):
+        """Splits a vector, or repeats a single value, as long as the parts are."""
+        sizes = [part.numel() for part in parts]
+        if value.dtype is not parts[0].dtype or value.dim() == 0:
+            value = value.to(parts[0].dtype).expand(sum(sizes))
+        return [value] if len(parts) == 1 else list(value.split(sizes))
+
+    def copy(self, value):
+        return value.clone()
+
+    def decay(self, tensors, share):
+        """Subtracts a share of each tensor from it."""
+        self.torch._foreach_mul_(tensors, 1 - share)
+
+    # Tensors of variables.
+
+    def tensors(self, variables):
+        """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""
+        if self._in_stateless_scope is None or self._in_stateless_scope():
+            return None
+        tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
+        return None if any(tensor is None for tensor in tensors) else tensors
+
+    def surely_fits(self, grad, variable):
+        """Returns whether this is the usual gradient of a variable, which needs no other check."""
+        value = getattr(variable, "_value", None)
+        if value is None or type(grad) is not self.torch.Tensor:
+            return False
+        like = grad.dtype is value.dtype and grad.layout is value.layout and grad.shape == value.shape
+        return like and grad.is_floating_point()
+
+    @staticmethod
+    def places(tensors):
+        """Returns where tensors are in memory. Equal places: the same memory, in the same order of elements."""
+        return [(tensor.data_ptr(), tensor.is_contiguous()) for tensor in tensors]
+
+    def are_separate(self, tensors):
+        """Returns whether each of the tensors is contiguous, and none shares memory with another."""
+        if not all(tensor.layout is self.torch.strided and tensor.is_contiguous() for tensor in tensors):
+            return False
+        spans = sorted((t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors if t.numel())
+        return all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
+
+    @staticmethod
+    def memory(tensors):
+        """Returns the set of the memory that tensors lie in."""
+        return {tensor.untyped_storage().data_ptr() for tensor in tensors}
+
+    def gradients(self, grads, tensors, written):
+        """Returns gradients like the tensors, which stay as they are while the memory `written` is written."""
+        of_torch, lasting = self.torch.Tensor, []
+        for grad, tensor in zip(grads, tensors):
+            if not isinstance(grad, of_torch):
+                grad = self.torch.as_tensor(grad)
+            if grad.dtype is not tensor.dtype or grad.device != tensor.device:
+                grad = grad.to(tensor)
+            grad = self.lasting(grad, written)
+            lasting.append(grad if grad.is_contiguous() else grad.contiguous())
+        return lasting
+
+    @staticmethod
+    def lasting(grad, written):
+        """Returns a gradient that stays as it is while the memory `written` is written."""
+        return grad.clone() if grad.untyped_storage().data_ptr() in written else grad
+
+    # Kernels. The names and the arguments are those of TensorFlow's, which engine/fused.py maps rules to.
+
+    def kernel(self, operation, settings, tensors):
+        """Returns a kernel for tensors as a function of (tensors, gradients, `{argument: number or tensors}`), or None.
+
+        Args:
+            operation, settings: of a `Kernel` of engine/fused.py.
+        """
+        function = self._kernels.get(operation)
+        if function is None or tensors[0].device.type != "cpu":  # elsewhere, to read a hyper is to wait
+            return None
+        return None if settings.get("use_nesterov") and operation == "apply_adam" else function  # it has no such form
+
+    def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, beta1_power, beta2_power, vhat=()):
+        late = [self.constant(math.inf, "float32")] * len(tensors)  # as with powers of 0: no bias is left to correct
+        self.torch._fused_adam_(
+            tensors, grads, m, v, list(vhat), late, lr=lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
+            amsgrad=bool(vhat), maximize=False,
+        )
+
+    _apply_adam_with_amsgrad = _apply_adam
+
+    def _apply_gradient_descent(self, tensors, grads, alpha):
+        if self._are_small(tensors):
+            self.torch._foreach_add_(tensors, grads, alpha=-alpha)
+        else:
+            self._descend(tensors, grads, [], alpha, 0.0)
+
+    def _apply_momentum(self, tensors, grads, accum, lr, momentum, use_nesterov):
+        if momentum and not self._are_small(tensors):
+            self._descend(tensors, grads, accum, lr, momentum, nesterov=use_nesterov)
+            return
+        self.torch._foreach_mul_(accum, momentum)
+        self.torch._foreach_add_(accum, grads)
+        self.torch._foreach_add_(tensors, accum, alpha=-lr * momentum if use_nesterov else -lr)
+        if use_nesterov:
+            self.torch._foreach_add_(tensors, grads, alpha=-lr)
+
+    def _apply_keras_momentum(self, tensors, grads, accum, lr, momentum, use_nesterov):
+        # accum = momentum * accum - lr * grad; tensor += accum, or with nesterov momentum * accum - lr * grad
+        if momentum and not use_nesterov and not self._are_small(tensors):
+            self._descend(tensors, grads, accum, -1.0, momentum, dampening=1 + lr)
+            return
+        self.torch._foreach_mul_(accum, momentum)
+        self.torch._foreach_add_(accum, grads, alpha=-lr)
+        self.torch._foreach_add_(tensors, accum, alpha=momentum if use_nesterov else 1.0)
+        if use_nesterov:
+            self.torch._foreach_add_(tensors, grads, alpha=-lr)
+
+    @staticmethod
+    def _are_small(tensors):
+        """Returns whether several passes over all tensors take less than a fused one: that has 9 us a tensor."""
+        return sum(tensor.numel() for tensor in tensors) < JOIN * len(tensors)
+
+    def _descend(self, tensors, grads, accum, lr, momentum, dampening=0.0, nesterov=False):
+        self.torch._fused_sgd_(
+            tensors, grads, accum, weight_decay=0.0, momentum=momentum, lr=lr, dampening=dampening, nesterov=nesterov,
+            maximize=False, is_first_step=False,
+        )
+
+    def _apply_adagrad(self, tensors, grads, accum, lr, epsilon=0.0):
+        first = [self.constant(1, "float32")] * len(tensors)
+        self.torch._fused_adagrad_(
+            tensors, grads, accum, first, lr=lr, lr_decay=0.0, weight_decay=0.0, eps=epsilon, maximize=False
+        )
+
+    _apply_adagrad_v2 = _apply_adagrad
+
+
+# {operation: the function of torch that it needs}
+_NEEDED = dict(
+    apply_adam="_fused_adam_", apply_adam_with_amsgrad="_fused_adam_", apply_gradient_descent="_fused_sgd_",
+    apply_momentum="_fused_sgd_", apply_keras_momentum="_fused_sgd_", apply_adagrad="_fused_adagrad_",
+    apply_adagrad_v2="_fused_adagrad_",
+)
