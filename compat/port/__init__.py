@@ -1,0 +1,1 @@
+"""Foreign optimizers, traced and written down as definitions."""

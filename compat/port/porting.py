@@ -1,0 +1,337 @@
+"""Ports one optimizer: reads its rules, writes a definition, and trains both."""
+from __future__ import absolute_import, division, print_function
+
+import itertools
+import linecache
+import re
+import textwrap
+import time
+from collections import OrderedDict
+
+from everstep.compat.port import comparing, writing
+from everstep.compat.port.arguments import check_given, given_and_defaults
+from everstep.compat.port.averages import average_of
+from everstep.compat.port.choices import choices_of, condition
+from everstep.compat.port.comparing import Unread, check_close, compare, is_close, sparse_mode
+from everstep.compat.port.originals import FunctionOriginal, Setting
+from everstep.compat.port.report import Port, Report, original_name
+from everstep.compat.port.ruling import BASE, Rule
+from everstep.compat.port.spelling import declared_name
+from everstep.compat.port.storing import stored_as_by
+from everstep.compat.port.variables import flags_of
+from everstep.compat.port.writing import Choice, Leaf, Parts, class_name
+from everstep.errors import EverstepError, PortError
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
+STEPS, FEW_STEPS = 100, 20
+MOST_RULES = 8  # of all options together
+
+
+class Porting(object):
+    """One port, from the rules of each set of options to the definition."""
+
+    def __init__(self, kind, arguments, sparse=None, steps=STEPS, progress=None):
+        self.kind, self.sparse, self.steps = kind, sparse, steps
+        self.progress = progress or (lambda text: None)
+        self.started, self.notes, self.comparisons, self.schedules = time.time(), [], [], {}
+        self.arguments = given_and_defaults(kind.factory, arguments)
+        check_given(kind.cls, self.arguments)
+        for name, value in list(self.arguments.items()):
+            if name in ("epsilon", "eps") and value is None and kind.target != "tf_train":
+                self.arguments[name] = 1e-7  # what every Keras takes for None
+            elif not isinstance(value, (bool, int, float, str, type(None), list, tuple)) and callable(value):
+                if hasattr(value, "get_config") and "rate" in name:
+                    self.schedules[declared_name(name)], self.arguments[name] = value, 0.01
+        self.rules = OrderedDict()  # {values of the options: Rule}
+
+    def port(self):
+        """Returns the Port, or raises PortError."""
+        try:
+            return self._port()
+        finally:
+            for rule in self.rules.values():
+                rule.close()
+
+    def _port(self):
+        self.progress("reading the rule")
+        first = self._rule(())
+        self.patterns = self._patterns(first)
+        self._options(first)
+        self.stored_as = stored_as_by(list(self._used_rules().values()))
+        tree = self._tree(list(self.options), {})
+        self.progress("writing the definition")
+        cls, source = self._written(tree, "exact", None)
+        self.progress("comparing")
+        self._compare(cls)
+        self.progress("comparing with sparse gradients")
+        sparse, comparisons, notes = sparse_mode(
+            self.kind, self.arguments, lambda mode: cls(sparse=mode), self.comparisons, self.sparse, self.steps,
+            self._moves_counter())
+        self.comparisons += comparisons
+        self.notes += notes
+        self.report = Report(original_name(self.kind), self.comparisons, sparse, self.notes, 0.0)
+        self.report.arguments, self.report.counts_itself = self.arguments, self._moves_counter()
+        mode = self.sparse or (sparse if sparse in comparing.MODES else "exact")
+        cls, source = self._written(tree, mode, self.report)
+        self.report.seconds = time.time() - self.started
+        return Port(cls(**self.schedules), source, self.report)
+
+    # Options.
+
+    def _rule(self, values, names=("theta",)):
+        """Returns the rule with some options set. values: ((argument, value), ...)."""
+        key = tuple(sorted(values)), names
+        if key not in self.rules:
+            self.rules[key] = Rule(self.kind, dict(self.arguments, **dict(values)), names)
+        return self.rules[key]
+
+    def _options(self, first):
+        """Returns {argument: its values} of the arguments whose choice changes the rule."""
+        options = OrderedDict()
+        for name, value in sorted(self.arguments.items()):
+            others = []
+            for other in choices_of(self.kind.cls, name, value):
+                if other == value:
+                    continue
+                self.progress("reading the rule with {}={}".format(name, other))
+                try:
+                    if _differ(first, self._rule([(name, other)])):
+                        others.append(other)
+                except PortError as error:
+                    self.notes.append("{}={} is not ported: {}".format(name, other, error))
+            if others:
+                options[name] = (True, False) if isinstance(value, bool) else (value,) + tuple(others)
+        self.options, count = OrderedDict(), 1
+        for name, values in options.items():
+            count *= len(values)
+            if count > MOST_RULES:
+                left = [name for name in options if name not in self.options]
+                self.notes.append("options stay as given: " + ", ".join(left))
+                break
+            self.options[name] = values
+        try:
+            for values in self._combinations():
+                self._check_scalars(first, self._rule(self._chosen(values)))
+        except PortError as error:
+            self.notes.append("{} are not ported together: {}".format(" and ".join(self.options), error))
+            one = list(self.options.items())[:1] if len(self.options) > 1 else []
+            self.options = OrderedDict(one)
+
+    def _combinations(self):
+        return itertools.product(*self.options.values())
+
+    def _chosen(self, values):
+        """Returns ((argument, value), ...) of the options that are not as given. values: of all options, in order."""
+        return [pair for pair in zip(self.options, values) if self.arguments[pair[0]] != pair[1]]
+
+    @staticmethod
+    def _check_scalars(first, other):
+        if [scalar.name for scalar in first.scalars] != [scalar.name for scalar in other.scalars]:
+            raise PortError("they differ in what they count")
+
+    def _patterns(self, first):
+        """Returns (argument, name that it matches) of a list of name patterns; None if there is none."""
+        for name, value in sorted(self.arguments.items()):
+            if isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):
+                matched = re.sub(r"[^0-9A-Za-z_/]", "", value[0]) or "bias"
+                try:
+                    other = self._rule((), (matched,))
+                except PortError as error:
+                    self.notes.append("variables called {} are not ported: {}".format(matched, error))
+                    continue
+                if _differ(first, other):
+                    if any(re.escape(each) != each for each in value):
+                        self.notes.append(name + " are regular expressions here, looked for in the variable's name")
+                    return name, matched
+        return None
+
+    def _tree(self, options, values):
+        if options:
+            name, tree = options[0], None
+            for value in reversed(self.options[name]):
+                branch = self._tree(options[1:], dict(values, **{name: value}))
+                tree = branch if tree is None else Choice(condition("self", declared_name(name), value), branch, tree)
+            return tree
+        chosen = [(name, value) for name, value in values.items() if self.arguments[name] != value]
+        plain = self._of_ranks(self._rule(chosen))
+        if self.patterns is None:
+            return plain
+        return Choice("self.is_excluded", self._of_ranks(self._rule(chosen, (self.patterns[1],))), plain)
+
+    @staticmethod
+    def _of_ranks(rule):
+        tree = Leaf(rule.var, rule.news, rule.hints)  # type: Any
+        for rank, (var, news) in rule.ranks.items():
+            test = "grad.ndim < 2" if rank == 1 else "grad.ndim > 2"
+            tree = Choice(test, Leaf(var, news, rule.hints), tree)
+        return tree
+
+    # The definition.
+
+    def _written(self, tree, sparse, report):
+        """Returns (class, source)."""
+        first = self._rule(())
+        hypers, options, slots = OrderedDict(), OrderedDict(), OrderedDict()
+        rules = self._used_rules()
+        for rule in rules.values():
+            for name in rule.given:  # the original's order
+                if name in rule.hypers:
+                    hypers.setdefault(name, first.hypers.get(name, rule.hypers[name]))
+            for name, value in rule.hypers.items():
+                hypers.setdefault(name, value)
+            for slot in rule.slots.values():
+                slots.setdefault(slot.name, slot)
+                if isinstance(slot.start, str) and slot.start != "VARIABLE":
+                    options[slot.start] = first.given[slot.start]
+        clash = set(hypers).intersection(options)
+        if clash:
+            raise PortError("{} is a hyper with one option, and the first value of a slot with another".format(
+                ", ".join(sorted(clash))))
+        options.update((declared_name(name), self.arguments[name]) for name in self.options)
+        extra, imports = [], []
+        if self.patterns:
+            argument = declared_name(self.patterns[0])
+            imports = ["import re"]
+            options[argument] = tuple(self.arguments[self.patterns[0]])
+            options["is_excluded"] = False
+            extra = [
+                "", "    def specialize(self, variable):",
+                "        matches = any(re.search(pattern, variable.name) for pattern in self.{})".format(argument),
+                "        return self.replace(is_excluded=bool(matches))",
+            ]
+        averages = set(average_of(rule) for rule in rules.values())
+        if len(averages) == 1 and averages != {None}:
+            extra += ["", "    def evaluation_value(self, ops, var, slots, hyper):",
+                      "        return slots." + averages.pop()]
+        placed = [(slot, self._when(slot.name, rules)) for slot in slots.values()]
+        saved = OrderedDict((slot.name, slot.saved) for slot in slots.values() if slot.saved)
+        parts = Parts(
+            class_name(self.kind.cls.__name__), self._docstring(report), hypers, options, placed, first.scalars, tree,
+            sparse, saved if len(saved) == len(slots) else {}, extra, imports,
+            {declared_name(name): values for name, values in self.options.items() if isinstance(values[0], str)},
+            self.stored_as)
+        source = writing.source_of(parts)
+        return self._class_of(source, parts.name), source
+
+    def _used_rules(self):
+        """Returns {values of the options: rule} of all that the definition has, the given values first."""
+        used = [(values, self._rule(self._chosen(values))) for values in self._combinations()]
+        return OrderedDict(sorted(used, key=lambda item: bool(self._chosen(item[0]))))
+
+    def _when(self, slot, rules):
+        """Returns the text of `when` of a slot; None if it always exists."""
+        having = [values for values, rule in rules.items() if slot in rule.slots]
+        if len(having) == len(rules):
+            return None
+        for place, name in enumerate(self.options):
+            present = [value for value in self.options[name] if any(values[place] == value for values in having)]
+            if len(having) * len(self.options[name]) == len(rules) * len(present):  # it depends on this option alone
+                if present == [True]:
+                    return '"{}"'.format(declared_name(name))
+                having, names = [(value,) for value in present], [name]
+                break
+        else:
+            names = list(self.options)
+        terms = [" and ".join(condition("definition", declared_name(name), value) for name, value in zip(names, values))
+                 for values in sorted(having)]
+        return "lambda definition: " + " or ".join(terms)
+
+    @staticmethod
+    def _class_of(source, name):
+        path = "<everstep.port {} {}>".format(name, abs(hash(source)))
+        linecache.cache[path] = len(source), None, source.splitlines(True), path
+        namespace = {"__name__": "ported"}  # type: dict[str, Any]
+        try:
+            exec(compile(source, path, "exec"), namespace)
+            cls = namespace[name]
+            cls()
+        except EverstepError as error:
+            raise PortError("what was written down is no definition: {}\n{}".format(error, source))
+        return cls
+
+    def _docstring(self, report):
+        lines = ["Ported from {}.".format(original_name(self.kind)), ""]
+        if report is not None:
+            lines += ["Compared with it on {}; largest distance of weights and slots:".format(report.versions), ""]
+            for each in report.comparisons:
+                slots = "" if each.slots is None else ", {:.0e}".format(each.slots)
+                lines.append("    {}, {} steps: {:.0e}{}".format(each.what, each.steps, each.distance, slots))
+            if report.sparse in ("none", "other"):
+                lines += ["", {
+                    "none": "The original takes no sparse gradients.",
+                    "other": "Sparse gradients: the original does something else, see the notes.",
+                }[report.sparse]]
+            for note in report.notes:
+                lines += [""] + _filled("Note: " + note)
+        return [line.replace('"""', "'''").replace("\\", "/") for line in lines]
+
+    # The comparison.
+
+    def _compare(self, cls):
+        for values, rule in self._used_rules().items():
+            options = OrderedDict(zip(map(declared_name, self.options), values))
+            chosen = self._chosen(values)
+            suffix = ", " + ", ".join("{}={}".format(*item) for item in options.items()) if chosen else ""
+            self._compare_rule(cls, rule, options, suffix)
+            if self.patterns:
+                other = self._rule(chosen, (self.patterns[1],))
+                excluded = dict(options, is_excluded=True)
+                excluded[declared_name(self.patterns[0])] = (".",)  # the name of a NumPy array
+                self._compare_rule(cls, other, excluded, suffix + ", named " + self.patterns[1], first_only=True)
+        if not self.kind.in_graph:
+            self._compare_eagerly(cls)
+        for rule in self._used_rules().values():
+            self.notes += [note for note in rule.notes if note not in self.notes]
+            for _, reading, _ in rule.readings:
+                for read, write in reading.original.unordered[:1]:
+                    text = "the original leaves open whether {} reads before or after {} writes; here it reads before"
+                    note = text.format(read.name, write.name)
+                    if not any(old.startswith("the original leaves open") for old in self.notes):
+                        self.notes.append(note)
+
+    def _compare_rule(self, cls, rule, options, suffix, first_only=False):
+        for what, reading, arguments in rule.readings:
+            if first_only and what == "two variables":
+                continue  # only one of them has a name that matches
+            known = cls.argument_names()
+            given = {name: value for name, value in rule.hypers_of(reading, arguments).items() if name in known}
+            definition = cls(**dict(given, **options))
+            title = (what or "shape {}".format(BASE)) + suffix
+            is_first = reading is self._rule(()).base
+            self._add(compare(title, reading, definition, self.steps if is_first else min(self.steps, FEW_STEPS)))
+
+    def _compare_eagerly(self, cls):
+        """Compares the original outside of `tf.function`, where Python runs at every step."""
+        original = FunctionOriginal(self.kind, Setting(self.arguments), eagerly=True)
+        self._add(compare("eager", Unread(original), cls(), min(self.steps, FEW_STEPS)))
+
+    def _add(self, comparison):
+        self.comparisons.append(comparison)
+        original = self._rule(()).base.original
+        for name, value in flags_of(original.optimizer).items():
+            if not is_close(comparison) and original.flags.get(name) not in (None, value):
+                raise PortError(
+                    "{} keeps state in a Python attribute: {} was {}, and is {} after a step, and what it computes "
+                    "depends on that ({}). Keep it in a variable, or compute it from the count of updates".format(
+                        self.kind.cls.__name__, name, original.flags[name], value, comparison.what))
+        check_close(self.kind, comparison)
+
+    def _moves_counter(self):
+        first = self._rule(()).base
+        return any(first.roles[key].kind == "counter" for key in first.machine.written)
+
+
+def _filled(text):
+    return textwrap.wrap(text, 108)
+
+
+def _differ(one, other):
+    """Returns whether two rules differ in more than their numbers."""
+    if one.var is not other.var or set(one.news) != set(other.news) or set(one.ranks) != set(other.ranks):
+        return True
+    if any(one.news[name] is not other.news[name] for name in one.news):
+        return True
+    return [slot[:3] for slot in one.slots.values()] != [slot[:3] for slot in other.slots.values()]

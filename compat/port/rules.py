@@ -1,0 +1,417 @@
+"""What each TensorFlow op does, in expressions. Each rule takes the machine and the op, and returns its outputs."""
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+
+from everstep.compat.port.expressions import ONE, TWO, ZERO, Node, build, constant, is_bool, node, reduction, value_of
+from everstep.compat.port.kernels import KERNELS
+from everstep.compat.port.machine import Array, Reference, Unknown
+from everstep.errors import PortError
+
+_UNARY = dict(
+    Neg="negative", Sqrt="sqrt", Rsqrt="rsqrt", Square="square", Exp="exp", Log="log", Sin="sin", Cos="cos",
+    Sign="sign", Floor="floor", Abs="abs", LogicalNot="logical_not", IsFinite="isfinite", Sigmoid="sigmoid",
+    Tanh="tanh",
+)
+_BINARY = dict(
+    Add="add", AddV2="add", Sub="subtract", Mul="multiply", RealDiv="divide", Div="divide", Pow="pow",
+    FloorDiv="floor_divide", FloorMod="remainder", Mod="remainder", TruncateMod="remainder", Maximum="maximum",
+    Minimum="minimum", Equal="equal", Less="less", LessEqual="less_equal", Greater="greater",
+    GreaterEqual="greater_equal", LogicalAnd="logical_and", LogicalOr="logical_or",
+)
+_REDUCTIONS = dict(Sum="sum", Mean="mean", Max="max", Min="min", Any="any", All="all")
+_SAME = (
+    "Identity ReadVariableOp StopGradient PreventGradient CheckNumerics EnsureShape RefIdentity DeepCopy Snapshot "
+    "PlaceholderWithDefault"
+).split()
+_NOTHING = (
+    "NoOp Assert ControlTrigger PrintV2 Print VarIsInitializedOp IsVariableInitialized LogicalAssert".split()
+)
+_SHAPES = (
+    "Shape Rank Size Prod Range StridedSlice Slice ConcatV2 Concat VariableShape ListDiff BroadcastArgs "
+    "DynamicStitch GatherV2 Gather SplitV ShapeN"
+).split()
+RULES = {}
+
+
+def rule(*types):
+    def add(function):
+        RULES.update((each, function) for each in types)
+        return function
+
+    return add
+
+
+def tensor_util():
+    from tensorflow.python.framework import tensor_util  # has MakeNdarray and constant_value in every version
+
+    return tensor_util
+
+
+def fixed(tensor):
+    """Returns the value of a tensor that depends on no number, as an Array or node; None if it has none."""
+    value = tensor_util().constant_value(tensor)
+    if value is None:
+        return None
+    value = np.asarray(value)
+    return constant(value.item()) if value.ndim == 0 and value.dtype.kind in "biuf" else Array(value)
+
+
+def static_shape(tensor):
+    """Returns a tensor's shape as a list; None if it is not known."""
+    shape = tensor.get_shape()
+    return [int(size) for size in shape.as_list()] if shape.is_fully_defined() else None
+
+
+def _elementwise(name):
+    def apply(machine, op):
+        values = [machine.value(tensor) for tensor in op.inputs]
+        if any(isinstance(value, Unknown) for value in values):
+            return [fixed(op.outputs[0]) or next(value for value in values if isinstance(value, Unknown))]
+        if any(isinstance(value, Array) for value in values) and not any(
+            isinstance(value, Node) and value.leaves for value in values
+        ):
+            value = fixed(op.outputs[0])
+            if value is not None:
+                return [value]
+        return [build(name, *[machine.node(value) for value in values])]
+
+    return apply
+
+
+RULES.update((kind, _elementwise(name)) for kind, name in list(_UNARY.items()) + list(_BINARY.items()))
+
+
+def _of_nodes(function):
+    """Returns a rule for an op that takes numbers: function of nodes -> node."""
+    return lambda machine, op: [function(*[machine.node(machine.value(tensor)) for tensor in op.inputs])]
+
+
+def _uniform(machine, op):
+    """Returns the value of an op that repeats its input, if it is one number."""
+    value = machine.value(op.inputs[0])
+    if isinstance(value, Node) and not _is_whole(value):
+        return value
+    raise PortError("it repeats a value along an axis")
+
+
+def _divide_no_nan(a, b):
+    zero = build("equal", b, ZERO)
+    return build("where", zero, ZERO, build("divide", a, build("where", zero, ONE, b)))
+
+
+RULES.update(
+    NotEqual=_of_nodes(lambda a, b: build("logical_not", build("equal", a, b))),
+    DivNoNan=_of_nodes(_divide_no_nan),
+    MulNoNan=_of_nodes(lambda a, b: build("where", build("equal", b, ZERO), ZERO, build("multiply", a, b))),
+    Reciprocal=_of_nodes(lambda a: build("divide", ONE, a)),
+    Inv=_of_nodes(lambda a: build("divide", ONE, a)),
+    SquaredDifference=_of_nodes(lambda a, b: build("square", build("subtract", a, b))),
+    Log1p=_of_nodes(lambda a: build("log", build("add", ONE, a))),
+    Expm1=_of_nodes(lambda a: build("subtract", build("exp", a), ONE)),
+    Softplus=_of_nodes(lambda a: build("log", build("add", ONE, build("exp", a)))),
+    Relu=_of_nodes(lambda a: build("maximum", a, ZERO)),
+    Ceil=_of_nodes(lambda a: build("negative", build("floor", build("negative", a)))),
+    IsNan=_of_nodes(lambda a: build("logical_not", build("equal", a, a))),
+    Select=_of_nodes(lambda a, b, c: build("where", a, b, c)),
+    SelectV2=_of_nodes(lambda a, b, c: build("where", a, b, c)),
+    ClipByValue=_of_nodes(lambda a, low, high: build("clip", a, low, high)),
+    ZerosLike=lambda machine, op: [constant(False) if op.outputs[0].dtype.is_bool else ZERO],
+    OnesLike=lambda machine, op: [ONE],
+    Fill=lambda machine, op: [machine.value(op.inputs[1])],
+    BroadcastTo=lambda machine, op: [machine.value(op.inputs[0])],
+    Tile=lambda machine, op: [_uniform(machine, op)],
+)
+
+
+@rule("AddN")
+def add_n(machine, op):
+    total = machine.node(machine.value(op.inputs[0]))
+    for tensor in list(op.inputs)[1:]:
+        total = build("add", total, machine.node(machine.value(tensor)))
+    return [total]
+
+
+@rule("VarHandleOp", "VariableV2", "Variable")
+def variable(machine, op):
+    return [Reference(op.name)]
+
+
+@rule("Const")
+def const(machine, op):
+    value = tensor_util().MakeNdarray(op.get_attr("value"))
+    if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
+        return [Unknown("a text")]
+    if value.dtype.kind == "b" or not value.size or not (value == value.flat[0]).all():
+        return [constant(value.item()) if value.ndim == 0 else Array(value)]
+    if value.ndim and value.dtype.kind != "f":
+        return [Array(value)]
+    return [machine.note_constant(op, float(value.flat[0]))]
+
+
+@rule(*_NOTHING)
+def nothing(machine, op):
+    return [constant(True) for _ in op.outputs]
+
+
+@rule("Placeholder")
+def placeholder(machine, op):
+    raise PortError("it needs a value that is fed from outside")
+
+
+@rule("Switch", "RefSwitch")
+def switch(machine, op):
+    value = machine.get(op.inputs[0])
+    return [value, value]
+
+
+@rule("Merge", "RefMerge")
+def merge(machine, op):
+    """The end of `tf.cond` in graphs of TF 1: chooses by the predicate of the Switch or context of either input."""
+    for place, tensor in enumerate(op.inputs):
+        context = tensor.op._get_control_flow_context()
+        other = op.inputs[1 - place]
+        if context is not None and type(context).__name__ == "CondContext" and context is not (
+            op._get_control_flow_context()
+        ):
+            predicate, is_true = context.pred, bool(context.branch)
+        elif tensor.op.type in ("Switch", "RefSwitch"):
+            predicate, is_true = tensor.op.inputs[1], bool(tensor.value_index)
+        else:
+            continue
+        yes, no = (tensor, other) if is_true else (other, tensor)
+        yes, no = machine.value(yes), machine.value(no)
+        if yes is no or not isinstance(yes, Node) or not isinstance(no, Node):
+            return [yes, ZERO]
+        return [build("where", machine.node(machine.value(predicate)), yes, no), ZERO]
+    raise PortError("its branches cannot be told apart")
+
+
+@rule("If", "StatelessIf")
+def branches(machine, op):
+    predicate = machine.node(machine.value(op.inputs[0]))
+    arguments = [machine.get(tensor) for tensor in list(op.inputs)[1:]]
+    results = []
+    for name in ("then_branch", "else_branch"):
+        attribute = op.get_attr(name)
+        results.append(machine.call(getattr(attribute, "name", attribute), arguments))
+    (yes, yes_writes), (no, no_writes) = results
+    before = {key: machine.read(key) for key in list(yes_writes) + list(no_writes)}
+    for key in before:
+        machine.write(key, build("where", predicate, yes_writes.get(key, before[key]), no_writes.get(key, before[key])))
+    merged = []
+    for a, b in zip(yes, no):
+        a, b = (machine.read(each.key) if isinstance(each, Reference) else each for each in (a, b))
+        merged.append(build("where", predicate, a, b) if isinstance(a, Node) and isinstance(b, Node) else a)
+    return merged
+
+
+@rule("PartitionedCall", "StatefulPartitionedCall")
+def call(machine, op):
+    attribute = op.get_attr("f")
+    arguments = [machine.get(tensor) for tensor in op.inputs]
+    results, written = machine.call(getattr(attribute, "name", attribute), arguments)
+    for key, value in written.items():
+        machine.write(key, value)
+    return results
+
+
+@rule("IdentityN")
+def identities(machine, op):
+    return [machine.get(tensor) if "resource" in str(tensor.dtype) else machine.value(tensor) for tensor in op.inputs]
+
+
+@rule(*_SAME)
+def same(machine, op):
+    if "resource" in str(op.inputs[0].dtype) and op.type != "ReadVariableOp":
+        return [machine.get(op.inputs[0])]
+    return [machine.value(op.inputs[0])]
+
+
+@rule("Reshape", "ExpandDims", "Squeeze")
+def reshape(machine, op):
+    value = machine.value(op.inputs[0])
+    if not isinstance(value, Node) or not value.leaves:
+        return [value]
+    before, after = static_shape(op.inputs[0]), static_shape(op.outputs[0])
+    source = op.inputs[0].op
+    if before is None and source.type == "Sum":
+        axes = machine.get(source.inputs[1])
+        if isinstance(axes, Array) and not axes.value.size:  # of gradients in TF 1.4
+            before = static_shape(source.inputs[0])
+    if before is None or after is None:
+        if _is_whole(value):
+            raise PortError("it needs a shape that is not known before the step")
+        return [value]
+    if before == after or not before or not after or max(before) == 1 and len(after) <= 1:
+        return [value]
+    if max(before) == 1 and not _is_whole(value):
+        return [value]
+    return [node("reshape", (value,), repr((-1,) if after == [int(np.prod(before))] else tuple(after)))]
+
+
+def _is_whole(value):
+    return any(name in ("grad", "var") or name.startswith("slots.") for name in value.leaves)
+
+
+@rule("Cast")
+def cast(machine, op):
+    value = machine.value(op.inputs[0])
+    if not isinstance(value, Node):
+        return [value]
+    before, after = op.inputs[0].dtype.base_dtype, op.outputs[0].dtype.base_dtype
+    if after.is_bool:
+        return [value if is_bool(value) else build("logical_not", build("equal", value, ZERO))]
+    if before.is_bool or is_bool(value):
+        return [build("to_float", value)]
+    if before.is_floating and after.is_integer:
+        return [build("floor", value)]  # the same as truncation for counts, which are never negative
+    return [value]
+
+
+@rule("L2Loss")
+def l2_loss(machine, op):
+    value = machine.node(machine.value(op.inputs[0]))
+    return [build("divide", reduction("sum", build("square", value), None, False), TWO)]
+
+
+@rule(*_REDUCTIONS)
+def reduce(machine, op):
+    name, value = _REDUCTIONS[op.type], machine.value(op.inputs[0])
+    if isinstance(value, (Array, Unknown)):
+        return [fixed(op.outputs[0]) or Unknown("the result of " + op.type)]
+    if isinstance(value, list):
+        return [_of_list(name, value)]
+    if op.inputs[0].get_shape().ndims is None:
+        raise PortError("it needs a shape that is not known before the step")
+    rank = int(op.inputs[0].get_shape().ndims)
+    axes = machine.value(op.inputs[1])
+    if isinstance(axes, Node) and value_of(axes) is not None:
+        axes = [int(value_of(axes))]
+    elif isinstance(axes, Array):
+        axes = np.ravel(axes.value)
+    else:
+        raise PortError("its axes are not known before the step")
+    axes = sorted(set(int(axis) % rank for axis in axes)) if rank else []
+    if not axes:
+        return [value]
+    keepdims = bool(op.get_attr("keep_dims"))
+    if len(axes) == rank:
+        return [reduction(name, value, None, keepdims and rank > 1)]
+    return [reduction(name, value, _axes(axes, rank, machine.axes), keepdims)]
+
+
+def _axes(axes, rank, style):
+    """Returns axes in a form that holds for every rank. With rank 2 it may be read in two ways: see `style`."""
+    forms = {"trailing": list(range(1, rank)), "leading": list(range(rank - 1)), "last": [rank - 1], "first": [0]}
+    for form in ("trailing", "leading", "last", "first") if style == "trailing" else ("last", "first", "trailing"):
+        if axes == forms[form]:
+            return form
+    return tuple(axes)
+
+
+def _of_list(name, values):
+    """Returns the reduction of numbers that were packed into a vector."""
+    pairs = {"sum": "add", "max": "maximum", "min": "minimum", "all": "logical_and", "any": "logical_or"}
+    if name not in pairs:
+        raise PortError("it takes the {} of several numbers".format(name))
+    result = values[0]
+    for value in values[1:]:
+        result = build(pairs[name], result, value)
+    return result
+
+
+@rule("Pack", "Stack")
+def pack(machine, op):
+    values = [machine.value(tensor) for tensor in op.inputs]
+    numbers = [value_of(value) if isinstance(value, Node) else None for value in values]
+    if None not in numbers:
+        return [Array(np.array(numbers))]
+    if not all(isinstance(value, Node) for value in values):
+        return [fixed(op.outputs[0]) or Unknown("a shape that is not known before the step")]
+    return [values]
+
+
+@rule(*_SHAPES)
+def shape(machine, op):
+    values = [fixed(output) for output in op.outputs]
+    why = Unknown("the result of {}, such as a part of a value".format(op.type))
+    return [why if value is None else value for value in values]
+
+
+@rule("BroadcastGradientArgs")
+def broadcast_gradient_axes(machine, op):
+    """The axes over which a gradient of two factors is summed: none if they have the same shape."""
+    shapes = [fixed(tensor) for tensor in op.inputs]
+    if all(isinstance(each, Array) for each in shapes) and np.array_equal(shapes[0].value, shapes[1].value):
+        return [Array([]), Array([])]
+    return [Unknown("axes that are not known before the step") for _ in op.outputs]
+
+
+@rule("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def matmul(machine, op):
+    factors = []
+    for place, (plain, batched) in enumerate((("transpose_a", "adj_x"), ("transpose_b", "adj_y"))):
+        value = machine.node(machine.value(op.inputs[place]))
+        if op.get_attr(plain if op.type == "MatMul" else batched):
+            rank = int(op.inputs[place].get_shape().ndims)
+            axes = None if rank == 2 else tuple(range(rank - 2)) + (rank - 1, rank - 2)
+            value = node("transpose", (value,), axes)
+        factors.append(value)
+    return [node("matmul", factors)]
+
+
+@rule("Transpose")
+def transpose(machine, op):
+    axes = machine.get(op.inputs[1])
+    axes = tuple(int(axis) for axis in axes.value) if isinstance(axes, Array) else None
+    if axes is None:
+        raise PortError("its axes are not known before the step")
+    value = machine.node(machine.value(op.inputs[0]))
+    if axes == tuple(range(len(axes))):
+        return [value]
+    return [node("transpose", (value,), None if axes == tuple(reversed(range(len(axes)))) else axes)]
+
+
+@rule("Assign", "AssignVariableOp")
+def assign(machine, op):
+    key = machine.key(op.inputs[0])
+    machine.write(key, machine.value(op.inputs[1]))
+    return [Reference(key)]
+
+
+def _assign_by(name):
+    def apply(machine, op):
+        key = machine.key(op.inputs[0])
+        machine.write(key, build(name, machine.read(key), machine.node(machine.value(op.inputs[1]))))
+        return [Reference(key)]
+
+    return apply
+
+
+RULES.update(
+    AssignAdd=_assign_by("add"), AssignAddVariableOp=_assign_by("add"), AssignSub=_assign_by("subtract"),
+    AssignSubVariableOp=_assign_by("subtract"),
+)
+
+
+def _kernel(formula, count):
+    def apply(machine, op):
+        keys = [machine.key(op.inputs[place]) for place in range(count)]
+
+        def settings(name):
+            return op.get_attr(name) if name in op.node_def.attr else None
+
+        if settings("multiply_linear_by_lr"):
+            raise PortError("its setting multiply_linear_by_lr has no formula here")
+        old = [machine.read(key) for key in keys]
+        values = formula(old.__getitem__, lambda place: machine.node(machine.value(op.inputs[place])), settings)
+        for place in sorted(values, reverse=True):
+            machine.write(keys[place], values[place])
+        return [Reference(keys[0])]
+
+    return apply
+
+
+for _name, (_formula, _count) in KERNELS.items():
+    RULES["Apply" + _name] = RULES["ResourceApply" + _name] = _kernel(_formula, _count)

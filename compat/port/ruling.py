@@ -1,0 +1,386 @@
+"""Finds the rule of an original for one set of options: hypers, slots, scalars and expressions, for any shape."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+from everstep.compat.port.arguments import as_hypers, explain, is_number, moved
+from everstep.compat.port.expressions import ONE, build, constant, evaluate, leaf, substitute
+from everstep.compat.port.originals import Setting
+from everstep.compat.port.reading import Reading
+from everstep.compat.port.spelling import declared_name
+from everstep.errors import PortError
+
+BASE, OTHER_SHAPE, DEEP, FLAT = (4, 3), (7, 5), (2, 3, 4), (5,)
+# A slot of a definition. start: "VARIABLE", a number, or the name of an argument. shape: None, "()" or "row".
+Slot = namedtuple("Slot", "name start shape saved")
+# A scalar. new: its next value, in leaves `scalars.NAME`.
+Scalar = namedtuple("Scalar", "name start new")
+
+
+class Rule(object):
+    """The rule of an original for one set of options.
+
+    Attributes:
+        hypers: {name: default} in order.
+        slots: {name: Slot}; scalars: [Scalar].
+        var: the node of the variable's new value; news: {slot: node}.
+        ranks: {rank: (var, news)} where the maths differs with the number of dimensions.
+        hints: {node: name of a local variable}.
+        readings: [(what differs from the first, Reading, changed arguments)], for the comparison.
+        notes: sentences for the report.
+    """
+
+    def __init__(self, kind, arguments, names=("theta",)):
+        self.kind, self.arguments, self.names = kind, arguments, names
+        self.notes, self.readings, self.frozen = [], [], set()
+        self.numbers = [name for name in arguments if is_number(arguments[name])]
+        self.given = as_hypers(arguments, self.numbers)
+        self.axes = "trailing"
+        self.base = self._read("", arguments, check_state=True)
+        self.base.run()
+        self.patches = self._explained()
+        self.base.run(self.patches)
+        for role in self.base.roles.values():
+            if role.kind == "slot":
+                self._slot_shape(role.name, tuple(int(size) for size in role.native.shape.as_list()))
+        self._freeze_zeros()
+        self._check_shapes()
+        self._check_coupling()
+        self._make()
+
+    def _read(self, what, arguments, shapes=(BASE,), check_state=False):
+        reading = Reading(self.kind, Setting(arguments, shapes, self.names, check_state=check_state), self.given)
+        self.readings.append((what, reading, arguments))
+        return reading
+
+    def close(self):
+        for _, reading, _ in self.readings:
+            reading.close()
+
+    # Hypers.
+
+    def _explained(self):
+        """Returns {place of a constant: node of hypers}, from a graph with other arguments."""
+        names = [name for name in self.numbers if moved(self.arguments, [name])[name] != self.arguments[name]]
+        other, arguments = self._changed(names)
+        if other is None:  # an argument changes the graph, not a number in it
+            for name in list(names):
+                reading, _ = self._changed([name])
+                if reading is None:
+                    names.remove(name)
+                    self.frozen.add(name)
+                    self.notes.append("{}={!r} shapes the rule, and stays as given".format(name, self.arguments[name]))
+                else:
+                    reading.close()
+            other, arguments = self._changed(names)
+        if other is None:
+            self.notes.append("the numbers given shape the rule together, and stay as given")
+            return {}
+        self.readings.append(("altered hypers", other, arguments))
+        self.altered = other
+        changed, patches = as_hypers(arguments, self.numbers), {}
+        pairs = zip(self.base.machine.constants, other.machine.constants)
+        for place, ((name, before), (_, after)) in enumerate(pairs):
+            if before != after:
+                found = explain(before, after, self.given, changed)
+                if found is None:
+                    raise PortError(
+                        "the constant {} ({} in the graph) depends on the arguments in a way that is not recognised: "
+                        "it is {} with other ones. Port with these numbers as defaults of the class, in a function "
+                        "that takes no arguments, to keep them fixed".format(before, name, after))
+                patches[place] = found
+        return patches
+
+    def _changed(self, names):
+        """Returns (the reading with some arguments changed, those arguments); None if the graph is another."""
+        arguments = moved(self.arguments, names)
+        try:
+            reading = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
+        except PortError:
+            return None, arguments
+        if reading.machine.types != self.base.machine.types:
+            reading.close()
+            return None, arguments
+        return reading, arguments
+
+    def _freeze_zeros(self):
+        """Keeps hypers of 0 that switch a part of the rule off, and tells which others it finds."""
+        for name in self.numbers:
+            hyper = "hyper." + declared_name(name)
+            if self.arguments[name] != 0:
+                continue
+            used = any(hyper in value.leaves for value in self.base.outputs.values())
+            arguments = dict(self.arguments, **{name: 0.01})
+            try:
+                other = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
+            except PortError:
+                continue
+            if used and self._same(other.outputs, self.base.outputs):
+                self.readings.append(("{}=0.01".format(name), other, arguments))
+                continue
+            other.close()
+            if used:
+                self.frozen.add(name)
+                table = {leaf(hyper): constant(0)}
+                self.base.outputs = OrderedDict(
+                    (output, substitute(value, table)) for output, value in self.base.outputs.items())
+            if other.machine.types != self.base.machine.types:
+                self.notes.append("{}=0 leaves out a part of the rule: give the number that you use".format(name))
+
+    @staticmethod
+    def _same(one, two):
+        return set(one) == set(two) and all(one[name] is two[name] for name in one)
+
+    # Shapes and other variables.
+
+    def _check_shapes(self):
+        """Compares the rule of other shapes. Finds frozen sizes, axes, and rules that differ with the rank."""
+        other = self._read("shape {}".format(OTHER_SHAPE), self.arguments, (OTHER_SHAPE,)).run(self.patches)
+        if not self._same(self._of(other), self.base.outputs):
+            self._refuse_frozen(other)
+        self.ranks = OrderedDict()
+        deep = self._at_rank(DEEP)
+        if deep is not None and not self._same(deep, self.base.outputs):
+            self.axes = "last"
+            base, again = self.base.run(self.patches, "last").outputs, self._at_rank(DEEP)
+            self.base.outputs = self._of(self.base)
+            if not self._same(again, self.base.outputs):
+                self.axes = "trailing"
+                self.base.run(self.patches)
+                self.base.outputs = self._of(self.base)
+                self.ranks[3] = deep
+            del base
+        flat = self._at_rank(FLAT)
+        if flat is not None and not self._same(flat, self.base.outputs):
+            self.ranks[1] = flat
+
+    def _of(self, reading):
+        table = {leaf("hyper." + declared_name(name)): constant(0) for name in self.frozen if not self.arguments[name]}
+        return OrderedDict((name, substitute(value, table)) for name, value in reading.outputs.items())
+
+    def _at_rank(self, shape):
+        """Returns the outputs for a shape of another rank; None if the original does not train such variables."""
+        what = "shape {}".format(shape)
+        known = [reading for name, reading, _ in self.readings if name == what]
+        try:
+            reading = known[0] if known else self._read(what, self.arguments, (shape,))
+            outputs = self._of(reading.run(self._patches_of(reading), self.axes))
+        except PortError as error:
+            self.readings[:] = [each for each in self.readings if each[0] != what]
+            self.notes.append("variables of {} dimension{} are not ported: {}".format(
+                len(shape), "" if len(shape) == 1 else "s", error))
+            return None
+        return outputs
+
+    def _patches_of(self, reading):
+        """Returns the patches of another graph: by place if it has the same ops, else found anew."""
+        if not hasattr(reading, "machine"):
+            reading.run((), self.axes)
+        if reading.machine.types == self.base.machine.types:
+            return self.patches
+        other = Reading(self.kind, Setting(self._altered_arguments(), reading.setting.shapes, self.names), self.given)
+        other.run()
+        changed, patches = as_hypers(other.setting.arguments, self.numbers), {}
+        pairs = zip(reading.machine.constants, other.machine.constants)
+        for place, ((_, before), (_, after)) in enumerate(pairs):
+            found = explain(before, after, self.given, changed) if before != after else None
+            if found is not None:
+                patches[place] = found
+        other.close()
+        return patches
+
+    def _altered_arguments(self):
+        return next((arguments for what, _, arguments in self.readings if what == "altered hypers"), self.arguments)
+
+    def _refuse_frozen(self, other):
+        for (name, before), (_, after) in zip(self.base.machine.constants, other.machine.constants):
+            if before != after:
+                raise PortError(
+                    "the shape of the variable is frozen in the rule: the constant {} ({} in the graph) is {} for a "
+                    "variable of shape {}. Definitions have no sizes; use a mean in place of a sum divided by a "
+                    "count".format(before, name, after, OTHER_SHAPE))
+        raise PortError("the rule differs between variables of shapes {} and {}".format(BASE, OTHER_SHAPE))
+
+    def _check_coupling(self):
+        """Refuses terms of other variables."""
+        two = self._read("two variables", self.arguments, (BASE, (6,))).run()
+        for name, value in two.outputs.items():
+            mixed = sorted(each for each in value.leaves if each.startswith("other."))
+            if mixed and not name.startswith("number."):
+                raise PortError(
+                    "what {} becomes depends on the {} of another variable. Such terms are sums over all variables: "
+                    "port without them, and use everstep.clip(definition, global_norm=...), or write `measure` with "
+                    "everstep.total".format(name, "gradient" if "other.grad" in mixed else "value"))
+
+    # The parts of the definition.
+
+    def _make(self):
+        for _, reading, _ in self.readings:
+            reading.start()
+        base = self.base
+        table = self._numbers_table(base)
+        outputs = OrderedDict((name, self._replaced(value, table)) for name, value in base.outputs.items())
+        self._make_scalars(outputs)
+        self.var = outputs["var"]
+        if self.var is leaf("var"):
+            raise PortError("its graph never writes the variable")
+        all_slots = [name[len("slots."):] for name in outputs if name.startswith("slots.")]
+        self.news = OrderedDict((name, outputs["slots." + name]) for name in all_slots)
+        for rank, found in list(self.ranks.items()):
+            pairs = [(name, found.get("slots." + name, leaf("slots." + name))) for name in all_slots]
+            news = OrderedDict((name, self._replaced(new, table)) for name, new in pairs)
+            self.ranks[rank] = self._replaced(found["var"], table), news
+        forms = [(self.var, self.news)] + list(self.ranks.values())
+        for name in all_slots:
+            own = leaf("slots." + name)
+            still = all(news[name] is own for _, news in forms)
+            read = any(own.settings in value.leaves for var, news in forms
+                       for value in [var] + [new for slot, new in news.items() if slot != name])
+            if still and not read:
+                for _, news in forms:
+                    del news[name]
+        self.slots = OrderedDict((name, self._slot(name)) for name in self.news)
+        self.hints = {}
+        for expression, name in base.machine.hints.items():
+            self.hints.setdefault(self._replaced(expression, table), name)
+        self._make_hypers(forms)
+
+    def _replaced(self, expression, table):
+        for _ in range(2):  # what replaces a leaf has leaves too
+            expression = substitute(expression, table)
+        return expression
+
+    def _numbers_table(self, base):
+        """Returns {leaf: node} of the optimizer's own numbers: powers, counts and hypers. Collects the scalars."""
+        table, self._left = OrderedDict(), []
+        for name in [name[len("number."):] for name in base.outputs if name.startswith("number.")]:
+            old, new = leaf("number." + name), base.outputs["number." + name]
+            start = float(base.initial["number", name])
+            factor = [each for each in new.args if each is not old] if new.op == "multiply" and old in new.args else []
+            if new is old:
+                table[old] = leaf("hyper." + name)
+            elif factor and all(each.startswith(("hyper.", "number.")) for each in factor[0].leaves):
+                power = leaf("t")
+                if start == 1:
+                    power = build("subtract", leaf("t"), ONE)
+                elif abs(evaluate(factor[0], self._present(base)) - start) > 1e-7:
+                    self._left.append((name, old, new, start))
+                    continue
+                table[old] = build("pow", factor[0], power)
+            elif new is build("add", old, ONE) and start in (0.0, 1.0):
+                table[old] = leaf("t") if start else build("subtract", leaf("t"), ONE)
+            else:
+                self._left.append((name, old, new, start))
+        for name, old, _, _ in self._left:
+            table[old] = leaf("hyper." + name)
+        return table
+
+    def _present(self, base):
+        values = {"hyper." + name: number for name, number in self.given.items()}
+        for kind, name in base.initial:
+            if kind in ("number", "hyper"):
+                values[kind + "." + name] = float(base.initial[kind, name])
+                values.setdefault("hyper." + name, float(base.initial[kind, name]))
+        return values
+
+    def _make_scalars(self, outputs):
+        """Makes scalars of numbers that change. `update` reads the new one, or, if need be, the one before too."""
+        self.scalars = []
+        news = {}
+        for name, _, _, _ in self._left:
+            new = outputs["number." + name]
+            if any(each in ("var", "grad") or each.startswith(("slots.", "other.")) for each in new.leaves):
+                raise PortError(
+                    "{} is one number for all variables, made of their values. Write `measure` with everstep.total, "
+                    "and read it in `advance`".format(name))
+            news[name] = new
+        for place in list(outputs):
+            if not place.startswith("number."):
+                for name, new in news.items():
+                    outputs[place] = substitute(outputs[place], {new: leaf("hyper.new " + name)})
+        places = [place for place in outputs if not place.startswith("number.")]
+        held = {}  # {number: the scalar that has its new value}
+        for name in news:
+            old = "hyper." + name
+            needs_old = any(old in outputs[place].leaves for place in places) or any(
+                old in news[other].leaves for other in news if other != name)
+            held[name] = "next_" + name if needs_old else name
+        before = {leaf("hyper." + name): leaf("scalars." + held[name]) for name in news}
+        for name, _, _, start in self._left:
+            for place in places:
+                outputs[place] = substitute(outputs[place], {leaf("hyper.new " + name): leaf("hyper." + held[name])})
+            self.scalars.append(Scalar(held[name], start, substitute(news[name], before)))
+            if held[name] != name:
+                self.scalars.append(Scalar(name, start, leaf("scalars." + held[name])))
+
+    def _slot(self, name):
+        """Returns the Slot for a name: its first value and its shape."""
+        value = self.base.initial["slot", name]
+        shape, expected = value.shape, self.base.setting.shapes[0]
+        kind = self._slot_shape(name, shape)
+        role = next(role for role in self.base.roles.values() if (role.kind, role.name) == ("slot", name))
+        if shape == expected and np.array_equal(value, self.base.setting.start()[0]):
+            return Slot(name, "VARIABLE", kind, role.saved)
+        if not (value == value.flat[0]).all():
+            raise PortError(
+                "slot {} starts at random: its values are neither all the same nor the variable's. No two runs would "
+                "agree".format(name))
+        return Slot(name, self._first(name, float(value.flat[0])), kind, role.saved)
+
+    def _slot_shape(self, name, shape):
+        """Returns the shape of a slot as a declaration has it."""
+        expected = self.base.setting.shapes[0]
+        if shape == expected:
+            return None
+        if int(np.prod(shape)) == 1:
+            return "()"
+        if shape == expected[:1] + (1,) * (len(expected) - 1):
+            return "row"
+        raise PortError(
+            "slot {} has the shape {} for a variable of shape {}; a definition's slot has the variable's, one number "
+            "for each row, or one".format(name, shape, expected))
+
+    def _first(self, name, value):
+        """Returns the first number of a slot: a number, or the name of the argument that gives it."""
+        for what, reading, arguments in self.readings:
+            if what not in ("altered hypers",) and not what.startswith("shape"):
+                continue
+            other = reading.start().initial.get(("slot", name))
+            other = value if other is None else float(other.flat[0])
+            if other == value:
+                continue
+            changed = as_hypers(arguments, self.numbers)
+            found = explain(value, other, self.given, changed) if what == "altered hypers" else None
+            if found is None or found.op != "leaf":
+                raise PortError(
+                    "slot {} starts at {}, and at {} in another run: at random, or in a way that is not "
+                    "recognised".format(name, value, other))
+            return found.settings[len("hyper."):]
+        return value
+
+    def _make_hypers(self, forms):
+        """Finds the hypers that the rule uses, in the order of the original's arguments."""
+        leaves = set()
+        for var, news in forms:
+            leaves.update(*[value.leaves for value in [var] + list(news.values())])
+        leaves.update(*[scalar.new.leaves for scalar in self.scalars])
+        scalars = {scalar.name for scalar in self.scalars}
+        names = list(self.given) + [name for kind, name in self.base.initial if kind in ("hyper", "number")]
+        values = self._present(self.base)
+        self.starts = [slot.start for slot in self.slots.values() if isinstance(slot.start, str)]
+        self.hypers = OrderedDict()
+        for name in names:
+            if "hyper." + name in leaves and name not in scalars and name not in self.hypers:
+                self.hypers[name] = values["hyper." + name]
+        both = [name for name in self.starts if name in self.hypers]
+        if both:
+            raise PortError("{} is both a hyper and the first value of a slot; keep two arguments".format(both[0]))
+
+    def hypers_of(self, reading, arguments):
+        """Returns the definition's arguments for a reading: its numbers as given, or as its variables hold them."""
+        given = as_hypers(arguments, self.numbers)
+        held = {name: float(value) for (kind, name), value in reading.initial.items() if kind in ("hyper", "number")}
+        names = [name for name in list(self.hypers) + self.starts if name != "VARIABLE"]
+        return {name: held.get(name, given.get(name)) for name in names}
