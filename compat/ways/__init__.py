@@ -1,0 +1,1 @@
+"""Trains any bound or stock optimizer of any API in a uniform way, on gradients that are passed in."""
