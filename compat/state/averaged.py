@@ -47,19 +47,16 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
         with open_access(*self._arguments) as access:
             if access.optimizer.is_averaged:
                 raise StateError("the averages of {} are in its variables already".format(access.owner))
-            averages = _averages(access)
-            self._before = [
-                (whole, None, _Value(name, access.read_whole(whole))) for name, whole in access.wholes.items()
-            ]
+            averages, self._before = _averages(access)
             self._updates = _updates(access)
-            _assign(access, averages)
+            access.write(access.assignments(averages))
             access.optimizer.__dict__["is_averaged"] = True
         return self
 
     def __exit__(self, kind, error, trace):
         with open_access(*self._arguments) as access:
             access.optimizer.__dict__["is_averaged"] = False
-            _assign(access, self._before)
+            access.write(access.assignments(self._before))
             if kind is None and _updates(access) != self._updates:
                 raise StateError(
                     "{} has trained inside of everstep.averaged. Its variables have their old values again, without "
@@ -87,11 +84,23 @@ def assign_averages(optimizer, variables, session=None):
                 "inside of everstep.averaged the variables already have averages, and the end of its block would undo "
                 "this"
             )
-        _assign(access, _averages(access))
+        access.write(access.assignments(_averages(access)[0]))
+
+
+def check_averages(optimizer):
+    """Raises StateError unless the optimizer keeps averages."""
+    definition = getattr(unwrapped(optimizer), "definition", None)
+    if definition is None or not defines(definition, "evaluation_value"):
+        name = repr(optimizer) if definition is None else definition._short()
+        raise StateError(
+            "{} keeps no averages; bind everstep.moving_average(definition) or another that does".format(name)
+        )
 
 
 class _Value(object):
     """The value of a whole variable, as `_Access.assignments` takes it."""
+
+    is_shared = True  # an average can be the value itself, which has to outlast it
 
     def __init__(self, name, value):
         self.name, self.value, self.shape = name, value, value.shape
@@ -109,38 +118,29 @@ def _updates(access):
 
 
 def _averages(access):
-    """Returns [(whole variable, None, its average)], the form that `_Access.assignments` takes."""
+    """Returns ([(whole variable, None, its average)], [(whole variable, None, its value)])."""
     optimizer = access.optimizer
-    if not defines(optimizer.definition, "evaluation_value"):
-        raise StateError(
-            "{} keeps no averages; bind everstep.moving_average(definition) or another that does".format(
-                optimizer.definition._short()
-            )
-        )
+    check_averages(optimizer)
     optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
-    hypers = {name: _current_hyper(access, name) for name in flat(optimizer.definition, "hyper")}
-    averages = []
-    for name, whole in access.wholes.items():
+    updates = int(access.read_counters().get("updates", 0))
+    hypers = {name: _current_hyper(access, name, updates) for name in flat(optimizer.definition, "hyper")}
+    averages, values = [], []
+    for whole, slots, value in access.read_wholes():
+        values.append((whole, None, _Value(whole.name, value)))
         rule = optimizer.rule(whole.first)
         if not defines(rule, "evaluation_value"):  # a branch of a partition that does not average
             continue
-        slots = {slot: access.read_slot(whole, slot) for slot in whole.slot_names}
         if fast_forward.ROWS in slots and np.any(slots[fast_forward.ROWS] != slots[fast_forward.UPDATES]):
             raise StateError(
-                "{} has rows with steps that they have yet to take: call optimizer.flush() first".format(name)
+                "{} has rows with steps that they have yet to take: call optimizer.flush() first".format(whole.name)
             )
-        value = access.read_whole(whole)
         node = tree(rule)
         average = rule.evaluation_value(numpy_ops, value, Names(node, slots), Names(node, hypers))
-        averages.append((whole, None, _Value(name, np.asarray(average, value.dtype))))
-    return averages
+        averages.append((whole, None, _Value(whole.name, np.asarray(average, value.dtype))))
+    return averages, values
 
 
-def _current_hyper(access, name):
+def _current_hyper(access, name, updates):
     value = access.hyper(name)
-    return value(_updates(access)) if isinstance(value, Schedule) else value
+    return value(updates) if isinstance(value, Schedule) else value
 
-
-def _assign(access, values):
-    for variable, value in access.assignments(values):
-        access.write(variable, value())

@@ -12,6 +12,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.backends.on_tensorflow import with_names_of_tf1
 from everstep.compat.state.bundle_index import check_index, fields, last
 from everstep.compat.state.native_file import Handle, NativeFile, as_file_errors, numbered
 from everstep.compat.state.open_file import ProcessLock
@@ -32,7 +33,7 @@ def tensorflow_for(path):
             "installed. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
                 path, path)
         )
-    return getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    return with_names_of_tf1(tensorflow)
 
 
 class Tensors(object):

@@ -7,10 +7,11 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS
+from everstep.compat.state.by_pattern import by_pattern
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.identify import likely_optimizers
 from everstep.compat.state.native_file import saver_slots, variable_of
-from everstep.compat.stock.lookup import entry_for
+from everstep.compat.stock.lookup import entries_for, entry_for
 from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, UnsupportedError
 from everstep.optimizers.contract.trees import flat
@@ -50,7 +51,11 @@ def by_saver_name(native, definition):
     try:
         entry = entry_for("tf_train", definition)
     except UnsupportedError as error:
+        if getattr(definition, "saved_as", None):  # everstep.port writes it down
+            return by_pattern(native, definition, definition.saved_as)
         raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
+    present = [each for each in entries_for("tf_train", definition) if saver_slots(native, each.op)]
+    entry = present[0] if present else entry  # RegAdagrad's slots have another name than Adagrad's
     numbers, used = saver_slots(native, entry.op), set(flat(definition, "slot"))
     expected_slots = [slot for slot in entry.slots if slot.always or slot.name in used]
     if expected_slots and not numbers:

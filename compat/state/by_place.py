@@ -6,7 +6,8 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.compat.engine.fast_forward import HISTORY
+from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
+from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.native_file import Handle
@@ -48,6 +49,8 @@ def _everstep_layouts(target, definition):
     # Some backends of Keras 3 have no sparse gradients, and no slots for them.
     if target == "keras3" and engine_variants[0] != engine_slot_names(definition, False):
         engine_variants.append(engine_slot_names(definition, False))
+    if SUMS in engine_variants[0] and HISTORY not in engine_variants[0]:  # of an everstep that kept a history instead
+        engine_variants.append([HISTORY if name == SUMS else name for name in engine_variants[0]])
     vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
     slots = [Slot(name, name, False, "" if name in vectors else "matrix") for name in matrices]
     slots += [Slot(name, name, False, "vector") for name in vectors if name not in matrices]
@@ -56,13 +59,19 @@ def _everstep_layouts(target, definition):
         yield Layout(head, [block] if block else [], [])
 
 
-def slots_of_rank(definition, rank):
-    """Returns the flat names of the slots of a variable of that rank, whatever its name."""
+def slots_of_rank(definition, rank, name=""):
+    """Returns the flat names of the slots of a variable of that rank and name."""
     rule = definition
     if definition.base.locality == "variable":  # a factored rule has different slots for vectors and matrices
-        record = Variable("", (2,) * rank, "float32", 0, (), None)
+        record = Variable(name, (2,) * rank, "float32", 0, (), None)
         rule = definition.specialize(record)
     return list(flat(rule, "slot"))
+
+
+def optional_slots(definition):
+    """Returns the slots that a matrix has or has not by its name: those that vectors have beside a matrix's."""
+    vectors, matrices = set(slots_of_rank(definition, 1)), set(slots_of_rank(definition, 2))
+    return vectors - matrices if matrices < vectors else set()
 
 
 def _stock_layouts(entry, definition):
@@ -91,8 +100,12 @@ def _stock_layouts(entry, definition):
                 yield Layout(head, blocks, tail)
 
 
-def _fits(entries, layout, definition):
-    """Yields ({name: handle} of the head and tail, [_VariableSlots]) for each way in which the arrays fit a layout."""
+def _fits(entries, layout, definition, known):
+    """Yields ({name: handle} of the head and tail, [_VariableSlots]) for each way in which the arrays fit a layout.
+
+    Args:
+        known: `{name: shape}` of the model's variables, in order; a shape may be None.
+    """
     outside = layout.head + layout.tail
     if len(entries) < len(outside):
         return
@@ -103,9 +116,49 @@ def _fits(entries, layout, definition):
         is_count = name in ("updates", "pending", "steps")
         if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != is_count:
             return
-    for variables in _split_into_variables(slot_arrays, layout.blocks):
+    for variables in _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
+        slot_arrays, layout.blocks
+    ):
         if all(map(_consistent, variables)):
             yield optimizer_values, [_used_slots(slots, definition) for slots in variables]
+
+
+def _split_by_name(arrays, blocks, definition, known):
+    """Returns [[{slot: (name, handle)} of each variable]] of a rule that chooses slots by the variables' names, or [].
+
+    Muon does: an embedding has more slots than another matrix of its shape. If the names in the file are not those that
+    the rule looks at, the variables' shapes say it, unless neighbours have the same shape.
+    """
+    optional = optional_slots(definition)
+    if len(blocks) != 1 or not optional:
+        return []
+    shapes = [tuple(shape) if shape is not None else None for shape in known.values()]
+    by_name = [set(slots_of_rank(definition, 1 if shape is None else len(shape), name))
+               for name, shape in zip(known, shapes)]
+    every, fewer = blocks[0], [slot for slot in blocks[0] if slot.name not in optional]
+    for others in ([fewer], [fewer, every]):
+        choices = [[every] if optional <= names else others for names in by_name]
+        splits = {(len(shapes), len(arrays)): [[]]}  # {(variable, place): at most two splits of the rest}
+        for number in reversed(range(len(shapes))):
+            for place in range(len(arrays) + 1):
+                splits[number, place] = _splits_from(arrays, shapes[number], choices[number], number, place, splits)
+        if len(splits.get((0, 0), ())) == 1 and splits[0, 0][0]:
+            return [splits[0, 0][0]]
+    return []
+
+
+def _splits_from(arrays, shape, choices, number, place, splits):
+    """Returns at most two splits of the arrays from a place on, which begin with a variable or go without it."""
+    here = []
+    if place == len(arrays) or shape is not None and tuple(arrays[place][1].shape) != shape:
+        here += splits.get((number + 1, place), [])  # it is not trained
+    for slots in choices:
+        taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
+        if len(taken) == len(slots) and _consistent(taken):
+            if shape is None or all(handle.shape == shape for slot, (_, handle) in taken.items()
+                                    if slot.name not in ENGINE_SLOTS):
+                here += [[taken] + rest for rest in splits.get((number + 1, place + len(slots)), [])]
+    return here[:2]
 
 
 def _split_into_variables(arrays, blocks):
@@ -149,7 +202,7 @@ def _chains(arrays, block):
     there would be 2**n ways to read n of them.
     """
     chains = []
-    for ranks_of_vector in (("", "vector"), ("", "matrix")):
+    for ranks_of_vector in (("", "vector"), ("", "matrix"))[: 1 + any(slot.rank == "matrix" for slot in block)]:
         chain = {len(arrays): ({}, len(arrays), 0)}
         for place in reversed(range(len(arrays))):
             taken = _variable_at(arrays, place, block, ranks_of_vector)
@@ -187,8 +240,15 @@ def _variable_shape(stored_slots):
 def _consistent(stored_slots):
     """Returns True if the slots can be of one variable. An unused slot may be a placeholder of shape (1,)."""
     counts = [handle for slot, (_, handle) in stored_slots.items()
-              if slot.name in ENGINE_SLOTS and slot.name != HISTORY]
+              if slot.name in ENGINE_SLOTS and slot.name not in (HISTORY, SUMS)]
     if any(np.dtype(handle.dtype).kind not in "iu" for handle in counts):
+        return False
+    tables = {slot.name: handle for slot, (_, handle) in stored_slots.items() if slot.name in (HISTORY, SUMS)}
+    if any(len(handle.shape) != 2 for handle in tables.values()):
+        return False
+    if HISTORY in tables and tables[HISTORY].shape[0] != LENGTH:
+        return False
+    if SUMS in tables and (tables[SUMS].shape[0] <= BLOCKS or np.dtype(tables[SUMS].dtype) != np.float64):
         return False
     variable_shape = _variable_shape(stored_slots)
     for slot, (_, handle) in stored_slots.items():
@@ -235,9 +295,12 @@ def by_place(native, definition, by_everstep, variables):
         StateError: there is more than one way to read them, or the variables' names are unknown.
     """
     fits, tried, name_errors = [], [], []
+    known = OrderedDict((name, handle.shape) for name, handle in native.variables.items())
+    if variables is not None:
+        known = OrderedDict((name, known.get(name)) for name in variables)
     for layout, entry in _layouts(native, definition, by_everstep):
         tried.append(layout)
-        for optimizer_values, per_variable in _fits(native.entries, layout, definition):
+        for optimizer_values, per_variable in _fits(native.entries, layout, definition, known):
             try:
                 names = list(native.variables)
                 if per_variable:

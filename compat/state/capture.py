@@ -50,9 +50,7 @@ def capture(optimizer, variables, session=None, weights=False):
         return stock_live.capture_stock(optimizer, variables, session, weights, scale)
     with open_access(optimizer, variables, session) as access:
         optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
-        optimizer_values = OrderedDict(
-            (name, access.read(variable)) for name, variable in access.optimizer_variables().items()
-        )
+        optimizer_values = access.read_counters()
         counts = {name: int(optimizer_values.get(name, 0)) for name in counters(optimizer.definition)}
         outside = optimizer.counted_elsewhere()
         if outside is not None:
@@ -62,10 +60,10 @@ def capture(optimizer, variables, session=None, weights=False):
             for name, (_, declaration) in flat(optimizer.definition, "scalar").items()
         )
         slots, values = OrderedDict(), OrderedDict()
-        for name, whole in access.wholes.items():
-            slots[name] = OrderedDict((slot, access.read_slot(whole, slot)) for slot in whole.slot_names)
+        for whole, slot_values, value in access.read_wholes(weights):
+            slots[whole.name] = slot_values
             if weights:
-                values[name] = access.read_whole(whole)
+                values[whole.name] = value
         updates = counts["updates"] // optimizer.calls_per_update()
         steps, pending = counts.get("steps"), counts.get("pending", 0)
         return State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered,

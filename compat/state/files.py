@@ -94,7 +94,8 @@ def read_checkpoint(
         learning_rate: float, the rate in force, used to rescale momentum.
         variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
         slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
-            the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`.
+            the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`. A definition that
+            `everstep.port` made of a tf.train optimizer has them as its attribute `saved_as`.
         max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
             64 MiB if that is more.
 

@@ -9,6 +9,7 @@ import numpy as np
 from everstep.compat.state.native_file import saver_slots
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
+from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import EverstepError, StateError
@@ -70,14 +71,14 @@ def _definition_of_text(native, text, learning_rate, by_hand):
     if by_hand:
         return _definition_named(name, arguments, learning_rate)
     entries = _entries_of(native)
-    short_name = name.lower().replace("optimizer", "")
-    entry = next((entry for entry in entries if entry.native.lower().replace("optimizer", "") == short_name), None)
-    if entry is None:
+    named = entries_spelled(entries, name)
+    if not named:
         raise StateError(
             "{} has no stock optimizer {}; known are {}. For an optimizer of your own, give its definition".format(
                 native.target, name, ", ".join(sorted(set(entry.native for entry in entries)))
             )
         )
+    entry = named[0]
     unknown = sorted(set(arguments) - set(entry.names) - set(BESIDE if entry.target != "tf_train" else ()))
     if unknown:
         raise StateError("{} has no argument {}; it has {}".format(
@@ -89,7 +90,7 @@ def _definition_of_text(native, text, learning_rate, by_hand):
 
 def _definition_named(name, arguments, learning_rate):
     """Returns a definition by the name of its class."""
-    classes = {each.__name__: each for each in Definition.registered() if each.family != "wrappers"}
+    classes = {name: same[-1] for name, same in definition_classes().items()}
     if name not in classes:
         raise StateError("there is no definition {}; known are {}".format(name, ", ".join(sorted(classes))))
     if learning_rate is not None and "learning_rate" in classes[name].declarations:
@@ -157,7 +158,9 @@ def candidates(native):
     for entry in entries_of(native.target):
         names = set(entry.slot_names)
         if native.format == "tf-saver" and names:
-            if saver_slots(native, entry.op):
+            # AdamGS and LazyAdamGS have Adam's slots, without its powers.
+            other = entry.op == "Adam" and not entry.head and any("beta1_power" in key for key, _ in native.entries)
+            if saver_slots(native, entry.op) and not other:
                 matches.append(entry.native)
         elif native.slots:
             stored_names = set(name for slots in native.slots.values() for name in slots)

@@ -156,7 +156,7 @@ def _read_model(contents):
         return native
     native.entries = [(name, contents.array(group, name)) for name in _names(group, "weight_names")]
     if native.scaling is not None and native.target == "keras3":
-        native.entries = without_loss_scale(native, native.entries, len(native.entries) - _LOSS_SCALE_VARIABLES)
+        native.entries = without_loss_scale(native, native.entries, len(native.entries) - _LOSS_SCALE_VARIABLES[-1])
     if native.target == "optimizer_v2" and native.entries and "/iterations" in native.entries[0][0]:
         native.target = "get_updates"  # everstep's Keras 2 optimizers have a name in their config too
     return native
@@ -223,7 +223,9 @@ def _read_weights(contents):
 
 
 _ROOTS = ("layers", "_layer_checkpoint_dependencies", "_functional")  # groups of a model that hold its layers
-_LOSS_SCALE_VARIABLES = 4  # of Keras 3: iteration, learning_rate, step_counter, dynamic_scale
+# How many variables of its own a LossScaleOptimizer stores: none in tf.keras; in Keras 3 iteration and learning_rate,
+# and once it is built step_counter and dynamic_scale.
+_LOSS_SCALE_VARIABLES = (0, 2, 4)
 
 
 def without_loss_scale(native, entries, count):
@@ -232,12 +234,13 @@ def without_loss_scale(native, entries, count):
     They are the last `count` entries. Keras 3 stores the LossScaleOptimizer's own variables before them; tf.keras
     stores none.
     """
-    own = entries[: len(entries) - count]
-    if count < 0 or len(own) not in (0, _LOSS_SCALE_VARIABLES) or any(handle.shape != () for _, handle in own):
-        raise FileError("{} has a LossScaleOptimizer with {} variables around {}".format(native.path, len(own), count))
-    if own:
+    before = len(entries) - count
+    own = entries[: max(before, 0)]
+    if count < 0 or before not in _LOSS_SCALE_VARIABLES or any(handle.shape != () for _, handle in own):
+        raise FileError("{} has a LossScaleOptimizer with {} variables around {}".format(native.path, before, count))
+    if before == _LOSS_SCALE_VARIABLES[-1]:
         native.loss_scale = {"good_steps": own[2][1], "scale": own[3][1]}
-    return entries[len(own):]
+    return entries[before:]
 
 
 def numbered_arrays(group, contents):

@@ -47,7 +47,7 @@ def read(path, max_bytes=None):
         elif optimizer is not None:  # up to Keras 3.0 at least, a file of compile("adam") has this text alone
             target = "keras3" if version[:1] >= "3" else "update_step"
             native.class_name, native.config, native.target = str(optimizer), {}, target
-        elif not native.missing:
+        elif not native.missing and not native.entries:  # it has the arrays of a class whose config Keras left out
             native.missing.append("a model that was saved without compiling it")
         if native.target == "optimizer_v2" and not native.entries:
             native.missing[:] = ["the config of a legacy optimizer, {}, but not its state, which this format never "

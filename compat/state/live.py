@@ -14,6 +14,8 @@ from everstep.compat.targets.base import Target
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 
+GROUP_SIZE = 1 << 24  # numbers that are read at once
+
 
 @contextlib.contextmanager
 def open_access(optimizer, variables, session):
@@ -129,6 +131,7 @@ class _Access(object):
     def __init__(self, optimizer, wholes, session, ordered=True):
         self.optimizer, self.wholes, self.session, self.ordered = optimizer, wholes, session, ordered
         self.backend, self.owner = optimizer.backend, type(optimizer).__name__
+        self._ahead = {}  # {id: (variable, value)}
         self.variables = [part for whole in wholes.values() for part in whole.parts]
         self.optimizer_variables = optimizer.own_variables
         obstacle = optimizer.not_carried()
@@ -144,11 +147,53 @@ class _Access(object):
                 )
             )
 
-    def read(self, variable):
-        return bfloat16_to_float32(self.backend.value(self.optimizer.unwrap(variable), self.session))
+    def read_ahead(self, variables):
+        """Reads variables at once, for `read` to return their values, each one time."""
+        values = self.backend.values([self.optimizer.unwrap(variable) for variable in variables], self.session)
+        self._ahead.update((id(variable), (variable, value)) for variable, value in zip(variables, values))
 
-    def write(self, variable, value):
-        self.backend.put(self.optimizer.unwrap(variable), value, self.session)
+    def read(self, variable):
+        if id(variable) not in self._ahead:
+            self.read_ahead([variable])
+        return bfloat16_to_float32(self._ahead.pop(id(variable))[1])
+
+    def read_counters(self):
+        """Returns {name: value} of the counters and scalars. Reads the hypers ahead, if they all have values."""
+        variables = self.optimizer.own_variables()
+        self.read_ahead(list(variables.values()))
+        hypers = [self.optimizer.read_hyper(name) for name in self.optimizer.hyper_declarations()]
+        try:
+            self.read_ahead([hyper for hyper in hypers if hasattr(hyper, "assign")])
+        except EverstepError:
+            pass
+        return OrderedDict((name, self.read(variable)) for name, variable in variables.items())
+
+    def read_wholes(self, weights=True):
+        """Yields (whole variable, {slot: value}, value of the variable or None). Reads about GROUP_SIZE at once."""
+        for group in self._groups(weights):
+            self.read_ahead([variable for _, variables in group for variable in variables])
+            for whole, _ in group:
+                slots = OrderedDict((slot, self.read_slot(whole, slot)) for slot in whole.slot_names)
+                yield whole, slots, self.read_whole(whole) if weights else None
+
+    def _groups(self, weights):
+        """Yields lists of (whole variable, [all variables that hold its values])."""
+        group, room = [], GROUP_SIZE
+        for whole in self.wholes.values():
+            variables = [self.optimizer.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
+            variables = [slot for slot in variables if slot is not None] + (whole.parts if weights else [])
+            size = _size([length or 1 for length in whole.shape or ()]) * (len(variables) // len(whole.parts))
+            if group and size > room:
+                yield group
+                group, room = [], GROUP_SIZE
+            group.append((whole, variables))
+            room -= size
+        yield group
+
+    def write(self, writes):
+        """Sets variables. `writes` is as `assignments` returns it."""
+        unwrap = self.optimizer.unwrap
+        self.backend.put(((unwrap(variable), read(), is_shared) for variable, read, is_shared in writes), self.session)
 
     def read_whole(self, whole):
         """Returns the value of a variable, joined from its parts if it is partitioned."""
@@ -189,11 +234,10 @@ class _Access(object):
         return whole.initial_slot(slot)
 
     def assignments(self, values):
-        """Returns [(variable, function that returns its value)].
+        """Returns [(variable, function that returns its value, True if others hold that array)].
 
         Args:
-            values: [(whole variable, slot or None for the variable itself, value with `name`, `shape` and
-                `part(place)`)].
+            values: [(whole variable, slot or None for the variable itself, value as `Checked` is one)].
         """
         writes = []
         for whole, slot, value in values:
@@ -209,7 +253,8 @@ class _Access(object):
                             value.name
                         )
                     )
-                writes.append((variable, value if place is None else lambda v=value, p=place: v.part(p)))
+                read = value if place is None else lambda v=value, p=place: v.part(p)
+                writes.append((variable, read, value.is_shared))
         return writes
 
     def _check_initial_value(self, whole, slot, value):
@@ -224,7 +269,7 @@ class _Access(object):
         """Sets a hyper, in its variable if it has one."""
         variable = self.optimizer.read_hyper(name)
         if hasattr(variable, "assign"):
-            self.write(variable, np.float32(value))
+            self.write([(variable, lambda: np.float32(value), False)])
         else:
             self.optimizer.set_hyper(name, value)
 

@@ -14,12 +14,15 @@ from collections import namedtuple
 
 import numpy as np
 
-from everstep.compat.state.open_file import CHUNK_BYTES, OpenFile, select
+from everstep.compat.backends.arrays_in_memory import aligned_empty
+from everstep.compat.state.native_file import chunks
+from everstep.compat.state.open_file import OpenFile, select
 from everstep.compat.state.replacing import replacing
 from everstep.errors import StateError
 
 HEADER_NAME = "everstep.json"
 MAX_HEADER = 1 << 24
+BLOCK_BYTES = 1 << 18  # they stay in the processor's cache between the checksum and the file
 
 # Every member has ZIP64 sizes and offsets, so that large and small files have the same layout.
 _LOCAL = struct.Struct("<4s5H3L2H")
@@ -45,9 +48,9 @@ def write(path, text, arrays):
         for member, start, (entry, handle) in zip(members[1:], starts, arrays):
             file.write(_local(member, 0) + start)
             crc = binascii.crc32(start)
-            for chunk in _chunks(handle, entry):
-                file.write(chunk)
-                crc = binascii.crc32(chunk, crc)
+            for block in _blocks(handle, entry):
+                crc = binascii.crc32(block, crc)
+                file.write(block)
             crcs.append(crc & _LARGE)
             if file.tell() != member.offset + member.size:
                 raise StateError("{} of the state does not have the size that it says".format(member.name))
@@ -62,6 +65,8 @@ class StoredArray(object):
 
     It has `shape` and `dtype`. `stored[a:b]` reads rows, `numpy.asarray(stored)` reads all of it.
     """
+
+    reads_new_arrays = True  # so that whoever reads it may keep what it gets
 
     def __init__(self, file, name, shape, dtype):
         self.shape, self.dtype = shape, dtype
@@ -88,17 +93,32 @@ class StoredArray(object):
         return "<{} of {}: {} {}>".format(self._name, self._file.path, self.shape, self.dtype)
 
     def _rows(self, start, stop):
-        self._check()
+        shape = (stop - start,) + self.shape[1:]
+        if not self._checked and shape in (self.shape, (1,) + self.shape):  # all of it: one read is enough
+            array = aligned_empty(shape, self.dtype)
+            self._verify(array.reshape(-1).view(np.uint8))
+            return array
+        self.verify()
         row = self.dtype.itemsize * _product(self.shape[1:])
-        return self._file.read_array(self._place[0] + start * row, (stop - start,) + self.shape[1:], self.dtype)
+        return self._file.read_array(self._place[0] + start * row, shape, self.dtype)
 
-    def _check(self):
-        """Compares the checksum before the first read: it covers the whole array, so single rows cannot be checked."""
-        if self._checked:
-            return
+    def verify(self):
+        """Compares the checksum, once: it covers the whole array, so single rows cannot be checked.
+
+        Raises:
+            FileError: the array is damaged.
+        """
+        if not self._checked:
+            self._verify()
+
+    def _verify(self, data=None):
+        """Compares the checksum. Reads the numbers into `data`, or forgets them."""
         (place, size), crc = self._place, self._start_crc
-        for offset in range(0, size, CHUNK_BYTES):
-            crc = binascii.crc32(self._file.read(place + offset, min(CHUNK_BYTES, size - offset)), crc)
+        buffer = np.empty(min(size, BLOCK_BYTES), np.uint8)
+        for offset in range(0, size, BLOCK_BYTES):
+            block = buffer[: size - offset] if data is None else data[offset : offset + BLOCK_BYTES]
+            self._file.read_into(block, place + offset)
+            crc = binascii.crc32(block.data, crc)
         if crc & _LARGE != self._crc:
             raise self._file.error("{} is damaged: its checksum does not match".format(self._name))
         self._checked = True
@@ -184,20 +204,17 @@ def _npy_start(entry):
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
-def _chunks(handle, entry):
-    """Yields the bytes of an array, some rows at a time."""
+def _blocks(handle, entry):
+    """Yields the bytes of an array, some at a time."""
     shape, dtype = tuple(entry["shape"]), np.dtype(str(entry["dtype"]))
     if 0 in shape:  # the other axes can be very long
         return
-    if not shape:
-        yield np.asarray(handle).astype(dtype).tobytes()
-        return
-    rows = max(1, CHUNK_BYTES // max(1, _product(shape[1:]) * dtype.itemsize))
-    for start in range(0, shape[0], rows):
-        values = np.asarray(handle[start : start + rows])
+    for _, values in chunks(handle if shape else np.asarray(handle)):
         if values.shape[1:] != shape[1:]:
             raise StateError("{} has rows of another shape than its entry says".format(entry["member"]))
-        yield np.ascontiguousarray(values, dtype).tobytes()
+        data = np.asarray(values, dtype, order="C").reshape(-1).view(np.uint8)
+        for start in range(0, data.size, BLOCK_BYTES):
+            yield data[start : start + BLOCK_BYTES].data
 
 
 def _layout(sizes):

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 
+from everstep.compat.backends.arrays_in_memory import aligned_empty
 from everstep.errors import FileError
 
 CHUNK_BYTES = 1 << 24  # read or written at once
@@ -93,28 +94,31 @@ class OpenFile(object):
         """Returns `size` bytes from `offset`, or raises FileError if the file does not have them."""
         if offset + size > self.size:
             raise self.error("the file is truncated, or the sizes in it are wrong")
-        chunks = []
+        data = np.empty(size, np.uint8)
+        self.read_into(data, offset)
+        return data.tobytes()
+
+    def read_array(self, offset, shape, dtype):
+        """Returns the array that is stored at an offset, in C order and at an address that frameworks like."""
+        array = aligned_empty(shape, dtype)
+        self.read_into(array.reshape(-1).view(np.uint8), offset)
+        return array
+
+    def read_into(self, data, offset):
+        """Fills an array of bytes from an offset, or raises FileError if the file does not have them."""
+        if offset + data.size > self.size:
+            raise self.error("the file is truncated, or the sizes in it are wrong")
+        start = 0
         try:
             if self._state_of(self._file) != self._status:
                 raise self.error("the file was changed after it was opened; open it again")
-            while size:
-                chunk = self._read_at(offset, min(size, CHUNK_BYTES))
-                if not chunk:
+            while start < data.size:
+                count = self._read_at(offset + start, data[start : start + CHUNK_BYTES])
+                if not count:
                     raise self.error("the file became shorter while it was read")
-                chunks.append(chunk)
-                offset, size = offset + len(chunk), size - len(chunk)
+                start += count
         except (OSError, IOError) as error:
             raise self.error("cannot be read: {}".format(error))
-        return b"".join(chunks)
-
-    def read_array(self, offset, shape, dtype):
-        """Returns the array that is stored at an offset, in C order."""
-        array = np.empty(shape, dtype)
-        data = array.reshape(-1).view(np.uint8)
-        for start in range(0, data.size, CHUNK_BYTES):
-            size = min(CHUNK_BYTES, data.size - start)
-            data[start : start + size] = np.frombuffer(self.read(offset + start, size), np.uint8)
-        return array
 
     @staticmethod
     def _state_of(file):
@@ -122,16 +126,16 @@ class OpenFile(object):
         status = os.fstat(file.fileno())
         return status.st_size, status.st_mtime
 
-    def _read_at(self, offset, size):
-        """Returns at most `size` bytes from an offset. Seeking and reading in two calls is safe in one thread only."""
-        if hasattr(os, "pread"):
-            return os.pread(self._file.fileno(), size, offset)
-        with self._lock:
+    def _read_at(self, offset, data):
+        """Fills the start of an array of bytes. Returns the number of bytes read; 0 at the end of the file."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [data], offset)
+        with self._lock:  # seeking and reading in two calls is safe in one thread only
             if os.getpid() not in self._files:
                 self._files[os.getpid()] = self._opened_again()
             file = self._files[os.getpid()]
             file.seek(offset)
-            return file.read(size)
+            return file.readinto(data)
 
     def _opened_again(self):
         """Opens the same file once more, for a forked process: it shares the old position with its parent."""

@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.state.by_name import by_saver_name, by_slot_name
 from everstep.compat.state.by_pattern import by_pattern, count_in
-from everstep.compat.state.by_place import by_place, slots_of_rank
+from everstep.compat.state.by_place import by_place, optional_slots, slots_of_rank
 from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.native_file import check_floats, check_has_state
@@ -18,6 +18,7 @@ from everstep.compat.state.values import TEXT
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
+from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
@@ -25,6 +26,7 @@ from everstep.optimizers.wrappers.loss_scale import LossScale
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
+_COUNTED.add(AdagradDA)  # global_step is its count
 
 
 def to_state(
@@ -58,10 +60,13 @@ def to_state(
     if needed and not slots:
         raise FileError("{} has no slots of {}, which needs {}".format(
             native.path, definition._short(), ", ".join(needed)))
+    optional = optional_slots(definition)
     unused_slots = {slot.name for slot in entry.slots if slot.always} if entry else set()
     for name, variable_slots in slots.items():
         known = name in native.variables
-        needed_slots = slots_of_rank(definition, len(native.variables[name].shape)) if known else needed
+        needed_slots = slots_of_rank(definition, len(native.variables[name].shape), name) if known else needed
+        if optional and optional == set(variable_slots).difference(needed_slots, ENGINE_SLOTS):
+            needed_slots = needed  # the file has another name for it than the one that the rule looks at
         missing = [slot for slot in needed_slots if slot not in variable_slots]
         if missing:
             raise FileError("{}: {} has no {}; {} needs {}. It has {}".format(

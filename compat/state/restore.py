@@ -1,22 +1,25 @@
 """`everstep.restore`: loads a state into an optimizer."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 import numbers
 from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.backends.base import END
+from everstep.compat.backends.ops import END
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
 from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of, scale_variables, unwrapped
-from everstep.compat.state.values import TEXT, Checked, numeric_array, shape_of
+from everstep.compat.state.values import TEXT, Checked, Room, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
 from everstep.optimizers.wrappers.loss_scale import LossScale
+
+KEPT_BYTES = 1 << 26  # of a file's arrays, kept from their check until they are used; the others are read twice
 
 
 def restore(
@@ -95,11 +98,10 @@ def restore(
         writes = access.assignments(values)
         for name, variable in access.optimizer_variables().items():
             dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
-            writes.append((variable, Checked(name, optimizer_values[name], (), dtype)))
-        for variable, value in writes:
-            access.write(variable, value())
+            writes.append((variable, Checked(name, optimizer_values[name], (), dtype), False))
         for name, variable in scale.items() if state.loss_scale is not None else ():
-            access.write(variable, state.loss_scale[name])
+            writes.append((variable, functools.partial(np.asarray, state.loss_scale[name]), False))
+        access.write(writes)
         for name, value in hyper_values.items():
             access.set_hyper(name, value)
         return matching
@@ -136,44 +138,54 @@ def _slot_values(state, access, rename, by_order, weights, partial):
     for name, slots in state.slots.items():
         state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
     matching = match(state_shapes, given_shapes, rename, by_order, state.ordered and access.ordered, partial)
-    values = []
+    values, room = [], Room(KEPT_BYTES)
     for name, old, _ in matching.matches:
         whole = access.wholes[name]
-        slots = _with_missed_steps(name, state.slots[old], whole)
+        slots = _with_missed_steps(name, state.slots[old], whole, state.updates)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
-            handle, label = slots[slot], "{}/{}".format(name, slot)
-            values.append((whole, slot, Checked(label, handle, whole.slot_shape(slot), whole.slot_dtype(slot))))
+            label, shape, dtype = "{}/{}".format(name, slot), whole.slot_shape(slot), whole.slot_dtype(slot)
+            values.append((whole, slot, Checked(label, slots[slot], shape, dtype, room)))
         if weights:
             if old not in state.variables:
                 raise StateError(
                     "the state has no value of {}; everstep.capture(..., weights=True) takes them".format(old)
                 )
-            values.append((whole, None, Checked(name, state.variables[old], whole.shape, whole.dtype)))
+            values.append((whole, None, Checked(name, state.variables[old], whole.shape, whole.dtype, room)))
     return matching, values
 
 
-def _with_missed_steps(name, slots, whole):
+def _with_missed_steps(name, slots, whole, now):
     """Returns a variable's slots with exactly those of `sparse="catch_up"` that the optimizer needs.
 
-    Missing ones get their initial values, as if no row had missed a step. Ones that the optimizer has no place for are
-    dropped, if no row has missed a step.
+    If no row has missed a step, they get their initial values, or are dropped if the optimizer has no place for them.
+    The table of sums over missed steps is computed from the history that older states have instead.
     """
     needed, present = (set(names).intersection(fast_forward.SLOTS) for names in (whole.slot_names, slots))
-    if needed and not present:
-        return dict(slots, **{slot: whole.initial_slot(slot) for slot in needed})
-    if not present or needed:
+    if needed == present:
         return slots
+    others = {slot: handle for slot, handle in slots.items() if slot not in present}
+    initial = {slot: whole.initial_slot(slot) for slot in needed}
+    if not present:
+        return dict(others, **initial)
     row_updates, updates = [
         numeric_array(slot, slots[slot], np.shape(slots[slot])) if slot in present else None
         for slot in (fast_forward.ROWS, fast_forward.UPDATES)
     ]
-    if row_updates is None or updates is None or np.any(row_updates != updates):
+    if row_updates is not None and updates is not None and not np.any(row_updates != updates):
+        return dict(others, **initial)
+    has_history = row_updates is not None and updates is not None and fast_forward.HISTORY in present
+    if not has_history or needed - present != {fast_forward.SUMS}:
         raise StateError(
             "{}: the state has rows with steps that they have yet to take, which this optimizer cannot hold: call "
             "optimizer.flush() before the capture".format(name)
         )
-    return {slot: handle for slot, handle in slots.items() if slot not in present}
+    history = slots[fast_forward.HISTORY]
+    history = numeric_array(fast_forward.HISTORY, history, np.shape(history))
+    rule = whole.optimizer.rule(whole.first)
+    table = fast_forward.sums_of_history(rule, whole.record, history, row_updates, updates, now)
+    kept = {slot: slots[slot] for slot in needed.intersection(present)}
+    return dict(others, **dict(kept, **{fast_forward.SUMS: table}))
 
 
 def _check_names(kind, state_names, needed_names, needed_by):

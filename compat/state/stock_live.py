@@ -16,6 +16,7 @@ from everstep.compat.state.reading import to_state
 from everstep.compat.state.values import TEXT, bfloat16_to_float32
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
+from everstep.compat.stock.others import other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import StateError, UnsupportedError, VariableError
 
@@ -49,7 +50,8 @@ def _definition(optimizer):
     stock, api = type(optimizer), api_of(optimizer)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "stock ")
-        if stock.__module__.split(".")[0] in FRAMEWORKS or api.name == "tf_train":
+        of_another = reader_of(optimizer) is not None or other_entry(stock) is not None
+        if stock.__module__.split(".")[0] in FRAMEWORKS or api.name == "tf_train" or of_another:
             return from_native(optimizer)
         base = next((each for each in stock.__mro__ if each.__module__.split(".")[0] in FRAMEWORKS), None)
         own = [name for each in stock.__mro__[: stock.__mro__.index(base)] for name in _RULES if name in vars(each)]
@@ -78,7 +80,7 @@ def open_stock(optimizer, variables, session):
     backend = TensorFlowBackend(tensorflow)
     variables = [_unwrap(variable) for variable in named.values()]
     with backend.inside(variables):
-        session = backend.session_for(variables, session, lambda found: _keras_session(optimizer, found))
+        session = backend.session_for(variables, session, lambda found: keras_session(optimizer, found))
         yield _Stock(optimizer, _definition(optimizer), named, api.name, backend, session)
 
 
@@ -87,7 +89,7 @@ def _unwrap(variable):
     return variable.value if hasattr(variable, "path") and hasattr(variable, "value") else variable
 
 
-def _keras_session(optimizer, variables):
+def keras_session(optimizer, variables):
     """Returns Keras's session, if Keras made all the variables; else None."""
     for base in type(optimizer).__mro__:
         module = sys.modules[base.__module__]
@@ -99,12 +101,16 @@ def _keras_session(optimizer, variables):
     return None
 
 
+def names_of(variables):
+    """Returns the names by which a list of variables is called: each once."""
+    return numbered([getattr(each, "path", None) or str(getattr(each, "name", "")).split(":")[0] for each in variables])
+
+
 def _named(variables):
     """Returns {name: variable}."""
     variables = as_variables(variables)
     if not isinstance(variables, dict):
-        names = [getattr(each, "path", None) or str(getattr(each, "name", "")).split(":")[0] for each in variables]
-        variables = OrderedDict(zip(numbered(names), variables))
+        variables = OrderedDict(zip(names_of(variables), variables))
     for name, variable in variables.items():
         if not isinstance(name, TEXT):
             raise VariableError("variables are called by text; got {!r}".format(name))
@@ -131,7 +137,7 @@ class _Stock(object):
         self._backend, self._session, self.definition = backend, session, definition
         self.native = native = NativeFile("the live {}".format(type(stock).__name__), "live")
         native.target, native.class_name = api, type(stock).__name__
-        native.variables = OrderedDict((name, self._handle(variable)) for name, variable in variables.items())
+        native.variables = OrderedDict(zip(variables, self._handles(variables.values())))
         try:
             native.config = None if api == "tf_train" else stock.get_config()
         except AttributeError:  # Ftrl of TF 1.14
@@ -141,40 +147,49 @@ class _Stock(object):
         else:
             self.order = list(variables) if api == "get_updates" else self._order_of_slots()
             weights = stock.weights if api == "get_updates" else stock._variables
-            native.entries = [("", self._handle(variable)) for variable in weights]
+            native.entries = [("", handle) for handle in self._handles(weights)]
             product = getattr(stock, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
-                native.optimizer_values["_u_product"] = self._handle(product)
+                native.optimizer_values["_u_product"] = self._handles([product])[0]
 
     def value(self, variable):
         """Returns the number in a variable."""
-        return float(self._backend.value(_unwrap(variable), self._session))
+        return float(self._backend.values([_unwrap(variable)], self._session)[0])
 
-    def _handle(self, variable):
-        """Returns a handle of a variable's value, read now."""
-        value = bfloat16_to_float32(self._backend.value(_unwrap(variable), self._session))
-        name = str(len(self.places))
-        self.places[name] = variable
-        return Handle(name, value.shape, value.dtype, lambda selection: value[selection])
+    def _handles(self, variables):
+        """Returns handles of variables' values, read now and at once."""
+        variables, handles = list(variables), []
+        values = self._backend.values([_unwrap(variable) for variable in variables], self._session)
+        for variable, value in zip(variables, map(bfloat16_to_float32, values)):
+            name = str(len(self.places))
+            self.places[name] = variable
+            handles.append(Handle(name, value.shape, value.dtype, value.__getitem__))
+        return handles
 
     def _read_named(self, entry):
         """Reads the slots and counters of an API that finds them by name."""
+        wanted = []  # [(dictionary for the handle, its key there, variable)]
         for name, variable in self.variables.items():
             for slot in entry.slots:
                 slot_variable = self._slot(variable, slot.native)
                 if slot_variable is not None:
                     handles = self.native.slots.setdefault(name, OrderedDict())
-                    handles[slot.native] = self._handle(slot_variable)
+                    wanted.append((handles, slot.native, slot_variable))
+        values = self.native.optimizer_values
         for counter in entry.head:
             variable = self._counter(counter.native)
             if variable is not None:
-                self.native.optimizer_values[counter.native] = self._handle(variable)
+                wanted.append((values, counter.native, variable))
         for name, hyper in getattr(self._stock, "_hyper", {}).items():
             if hasattr(hyper, "assign"):  # get_config of a graph gives the value in Keras's session
-                self.native.optimizer_values[name] = self._handle(hyper)
+                wanted.append((values, name, hyper))
         global_step = self._backend.tf.train.get_global_step() if entry.target == "tf_train" else None
+        own_step = getattr(self._stock, "_global_step", None)  # of AdagradDAOptimizer
+        global_step = own_step if hasattr(own_step, "assign") else global_step
         if global_step is not None:
-            self.native.optimizer_values["global_step"] = self._handle(global_step)
+            wanted.append((values, "global_step", global_step))
+        for (dictionary, key, _), handle in zip(wanted, self._handles(variable for _, _, variable in wanted)):
+            dictionary[key] = handle
         if any(slot.always for slot in entry.slots) or self.native.slots:
             missing = [name for name in self.variables if name not in self.native.slots]
             self._check_trained(missing)

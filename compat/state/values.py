@@ -9,27 +9,62 @@ from everstep.errors import StateError
 TEXT = (str, type(u""))
 
 
-class Checked(object):
-    """A value of a state: checked when this is constructed, and read again on each call."""
+class Room(object):
+    """Memory for values that are kept from their check until they are used, so that they are read once.
 
-    def __init__(self, name, handle, shape, dtype):
+    Args:
+        size: bytes.
+    """
+
+    def __init__(self, size):
+        self.size = size
+
+    def takes(self, handle):
+        """Returns True if there is room for the values of a handle, which is then used. Other arrays need none."""
+        if isinstance(handle, np.ndarray) or not isinstance(getattr(handle, "dtype", None), np.dtype):
+            return False
+        size = handle.dtype.itemsize * np.prod(handle.shape, dtype=np.float64)
+        if size > self.size:
+            return False
+        self.size -= size
+        return True
+
+
+class Checked(object):
+    """A value of a state: checked when this is constructed, and read again when it is called, unless it is kept.
+
+    Attributes:
+        is_shared: False if a call returns an array that nobody else holds.
+    """
+
+    def __init__(self, name, handle, shape, dtype, room=None):
         self.name, self.handle, self.shape, self.dtype = name, handle, shape, dtype
-        self()
+        self.is_shared, self._kept = not getattr(handle, "reads_new_arrays", False), None
+        check_shape(name, handle, shape)
+        if room is not None and room.takes(handle):
+            self._kept = self._read()
+        elif self.is_shared or np.dtype(handle.dtype).name != dtype:
+            self._read()
+        else:
+            handle.verify()  # the checksum is all that can be wrong
 
     def __call__(self):
+        value, self._kept = self._kept, None
+        return self._read() if value is None else value
+
+    def _read(self):
         return cast_exactly(self.name, numeric_array(self.name, self.handle, self.shape), self.dtype)
 
     def part(self, place):
         """Returns the slice of the value that belongs to one part of a partitioned variable."""
-        value = np.asarray(self.handle[place.slices[0]])[(slice(None),) + place.slices[1:]]
+        source = self.handle if self._kept is None else self._kept
+        value = np.asarray(source[place.slices[0]])[(slice(None),) + place.slices[1:]]
         return cast_exactly(self.name, bfloat16_to_float32(value), self.dtype)
 
 
 def numeric_array(name, value, shape):
     """Returns the value as a NumPy array of numbers of the given shape, or raises StateError."""
-    actual_shape = shape_of(name, value)
-    if not agree(actual_shape, shape):
-        raise StateError("{}: the state has shape {}; needed is {}".format(name, actual_shape, shape))
+    check_shape(name, value, shape)
     try:
         value = np.asarray(value)
     except StateError:
@@ -42,6 +77,13 @@ def numeric_array(name, value, shape):
     return value
 
 
+def check_shape(name, value, shape):
+    """Raises StateError unless an array or handle has the given shape, as far as that is known."""
+    actual_shape = shape_of(name, value)
+    if not agree(actual_shape, shape):
+        raise StateError("{}: the state has shape {}; needed is {}".format(name, actual_shape, shape))
+
+
 def shape_of(name, value):
     """Returns the shape of an array, a handle or a nested list."""
     try:
@@ -51,12 +93,12 @@ def shape_of(name, value):
 
 
 def cast_exactly(name, value, dtype):
-    """Returns the value cast to `dtype`, or raises StateError if the cast loses anything.
+    """Returns the value in `dtype`, the same array if it has it. Raises StateError if the cast loses anything.
 
     NumPy has no bfloat16: for that dtype the result is float32, with values that bfloat16 holds.
     """
     value = np.asarray(value)
-    cast = value.astype("float32" if dtype == "bfloat16" else dtype)
+    cast = value.astype("float32" if dtype == "bfloat16" else dtype, copy=False)
     is_exact = cast.dtype == value.dtype or (
         np.array_equal(cast[cast == cast], value[value == value]) and np.array_equal(cast == cast, value == value)
     )

@@ -16,7 +16,8 @@ HOMES = dict(
 )
 
 # A slot on disk. name: in the definition; native: on disk; always: whether it exists even if it is unused; rank:
-# "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, else "".
+# "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, and those that the
+# definition tells from them by name; else "".
 Slot = namedtuple("Slot", "name native always rank")
 # A number on disk beside the slots. name: in the definition; native: on disk; optional: whether some versions or
 # settings do not save it.
@@ -35,6 +36,7 @@ class Stock(object):
         names: `{stock argument: argument of the definition}`.
         fixed: `{option of the definition: value}`, the options that make the definition compute this API's form.
         refused: `{stock argument: why}` for arguments that no definition supports if they are set.
+        none: `{stock argument: value of the definition}` for arguments that are None if they are off.
         op: the end of the slots' names in files of tf.train.Saver, followed by _1, _2, ... for all but the first slot.
         blocks: the slots on disk, a list of lists of `Slot`; see table.py.
         head, tail: the `Counter`s before and after the slots.
@@ -43,10 +45,10 @@ class Stock(object):
     """
 
     def __init__(self, target, native, definition, arguments, fixed=(), sparse="exact", slots="", counters="",
-                 op="", renamed=(), refused=(), home=None, note="", differs=None):
+                 op="", renamed=(), refused=(), none=(), home=None, note="", differs=None):
         self.target, self.native, self.definition = target, native, definition
         self.home, self.op, self.note, self.differs = home or HOMES[target], op, note, differs
-        self.defaults, self.fixed, self.refused = dict(arguments), dict(fixed), dict(refused)
+        self.defaults, self.fixed, self.refused, self.none = dict(arguments), dict(fixed), dict(refused), dict(none)
         renamed = dict(_RENAMED, **dict(renamed))
         self.names = {theirs: renamed.get(theirs, theirs) for theirs in arguments}
         self._sparse = sparse
@@ -91,11 +93,11 @@ class Stock(object):
 
 
 def _slots(text):
-    """Parses slots in the notation of table.py, such as "m v_hat=vhat velocity* rows=r^"."""
+    """Parses slots in the notation of table.py, such as "m v_hat=vhat velocity* rows=r^ v=velocity-"."""
     slots = []
     for part in text.split():
-        ours, _, theirs = part.rstrip("*^").partition("=")
-        slots.append(Slot(ours, theirs or ours, part.endswith("*"), "matrix" if part.endswith("^") else ""))
+        ours, _, theirs = part.rstrip("*^-").partition("=")
+        slots.append(Slot(ours, theirs or ours, part.endswith("*"), {"^": "matrix", "-": "vector"}.get(part[-1], "")))
     return slots
 
 

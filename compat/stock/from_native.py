@@ -9,7 +9,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.stock.converted_schedules import converted
 from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
+from everstep.compat.stock.others import arranged, converted_schedule, reader_of
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.compat.targets.stock_members import searched
@@ -49,15 +51,26 @@ def from_native(optimizer, api=None):
     >>> import everstep
     >>> config = {"class_name": "Adam", "config": {"learning_rate": 0.01, "epsilon": 1e-3}}
     >>> everstep.from_native(config, "update_step")
-    <everstep definition Adam(learning_rate=0.01, beta_1=0.9, beta_2=0.999, epsilon=0.001, amsgrad=False): ...>
+    <everstep definition Adam(learning_rate=0.01, beta_1=0.9, beta_2=0.999, epsilon=0.001, amsgrad=False, ...): ...>
     """
     if isinstance(optimizer, Target):
         return _of_bound(optimizer)
     if isinstance(optimizer, dict):
-        read = _of_config(optimizer, api)
-    else:
-        read = _of_instance(optimizer)
-    return _Migration(*read).definition()
+        return _Migration(*_of_config(optimizer, api)).definition()
+    return _read(optimizer)
+
+
+def _read(optimizer, entry=None, without=()):
+    """Returns the definition of an instance, read as an entry if one is given, without some arguments of its config."""
+    reader = reader_of(optimizer) if entry is None else None
+    if reader is None:
+        entry, config, optimizer = _of_instance(optimizer, entry)
+        return _Migration(entry, {name: config[name] for name in config if name not in without}, optimizer).definition()
+    rule = reader(optimizer, _read)
+    if not hasattr(optimizer, "_optimizer") or not hasattr(optimizer, "get_config"):
+        return rule
+    wrapper = _Migration(_Bound("optimizer_v2", ()), optimizer.get_config(), optimizer)
+    return wrapper._clipped(rule)  # an Addons wrapper clips for the optimizer inside
 
 
 def to_native_config(definition, module):
@@ -85,7 +98,7 @@ def to_native_config(definition, module):
         if reason is None and "weight_decay" in beside and "weight_decay" in entry.names:
             reason = "has one weight_decay"
         if reason is None:
-            config = dict({theirs: getattr(rule, ours) for theirs, ours in entry.names.items()}, **beside)
+            config = dict({theirs: _or_none(entry, theirs, rule) for theirs in entry.names}, **beside)
             for theirs in _unknown_to(stock, entry):
                 value = config.pop(theirs)
                 if theirs == "learning_rate":
@@ -97,6 +110,22 @@ def to_native_config(definition, module):
             module.__name__, definition._short(), ": " + "; ".join(reasons) if reasons else ""
         )
     )
+
+
+def _or_none(entry, theirs, rule):
+    """Returns the value of a stock argument for a rule."""
+    value = getattr(rule, entry.names[theirs])
+    return None if theirs in entry.none and value == entry.none[theirs] else value
+
+
+def wrapped_as(rule, config, optimizer, target):
+    """Returns a rule in the wrappers that compute what arguments of every Keras do for an optimizer of an API.
+
+    Args:
+        config: {argument: value}, of clipnorm, clipvalue, global_clipnorm, use_ema, gradient_accumulation_steps, ...
+        optimizer: an instance with these arguments: versions of Keras differ.
+    """
+    return _Migration(_Bound(target, ()), config, optimizer).wrapped(rule)
 
 
 def _unwrapped(definition, target):
@@ -152,13 +181,13 @@ def _why_not(entry, definition, unknown):
     return None
 
 
-def _of_instance(optimizer):
+def _of_instance(optimizer, entry=None):
     """Returns (entry, config, the optimizer) of a stock optimizer."""
     stock = type(optimizer)
     for target in TARGETS:
         if not target.speaks(stock):
             continue
-        entry = entry_of_class(stock, target.name)
+        entry = entry or entry_of_class(stock, target.name)
         if target.name == "tf_train":
             return entry, _attributes(optimizer, entry), optimizer
         try:
@@ -205,7 +234,7 @@ def _of_bound(optimizer):
     migration = _Migration(_Bound(optimizer.target, ()), config, optimizer)
     exclude = [(each, 0.0) for each in migration._not_decayed()]
     if exclude and undecayed(rule) is not rule:
-        if isinstance(rule, Decoupled):
+        if Decoupled in type(rule).__bases__:  # a subclass of AdamW may compute something else
             migration.config["weight_decay"] = rule.weight_decay  # type: ignore[attr-defined]
         elif isinstance(rule, DecoupledWeightDecay) and undecayed(rule.inner) is rule.inner:
             rule = rule.replace(factors=tuple(exclude) + rule.factors)
@@ -240,7 +269,8 @@ class _Migration(object):
         self.entry, self.config, self.optimizer = entry, dict(config), optimizer
 
     def definition(self):
-        entry, config = self.entry, self.config
+        entry, config = self.entry, arranged(self.entry, self.config, self.optimizer)
+        self.config = config
         if "lr" in config:  # Keras before 2.3
             config["learning_rate"] = config.pop("lr")
         for theirs, why in sorted(entry.refused.items()):
@@ -252,6 +282,7 @@ class _Migration(object):
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
         # Keras up to 2.2 saves None for a default.
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
+        arguments.update((theirs, entry.none[theirs]) for theirs in entry.none if config.get(theirs, 0) in (None, []))
         arguments["learning_rate"] = self._rate()
         return self.wrapped(entry.make(arguments, **more))
 
@@ -261,6 +292,9 @@ class _Migration(object):
         decay, exclude = config.get("weight_decay"), self._not_decayed()
         times_rate = getattr(rule, "decay_times_rate", True)
         is_own = isinstance(rule, Decoupled) or "weight_decay" in self.entry.names
+        if exclude and is_own and not isinstance(rule, Decoupled):  # Muon
+            rule, decay = _one_decay(rule), rule.weight_decay
+            is_own = False
         if decay and exclude and isinstance(rule, Decoupled):
             rule, is_own = _without_decay(rule), False
         if decay and not is_own:
@@ -309,7 +343,7 @@ class _Migration(object):
         rate = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
         decay = 0.0 if "decay" in self.entry.names else self.config.get("decay") or 0.0
         if isinstance(rate, dict):
-            rate = _converted(rate) or self._native_schedule()
+            rate = converted(rate) or converted_schedule(self._native_schedule(), converted)
         rate = float(rate) if isinstance(rate, int) else short(rate)
         if not decay:
             return rate
@@ -385,6 +419,16 @@ def _without_decay(rule):
     return inner(**{name: getattr(rule, name) for name in inner.argument_names()})
 
 
+def _one_decay(rule):
+    """Returns a rule that has two numbers for weight decay without them, so that one wrapper does what they do."""
+    if rule.weight_decay != rule.adam_weight_decay:
+        raise UnsupportedError(
+            "exclude_from_weight_decay with two weight decays: give weight_decay and adam_weight_decay the same value, "
+            "or bind everstep.partition, with the variables that do not decay in a branch of weight_decay=0"
+        )
+    return rule.replace(weight_decay=0.0, adam_weight_decay=0.0)
+
+
 def short(value):
     """Returns a number without the digits that a conversion through float32 added; other values unchanged."""
     if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
@@ -392,28 +436,3 @@ def short(value):
     if isinstance(value, float) and not isinstance(value, bool) and float(np.float32(value)) == value:
         return float(str(np.float32(value)))
     return value
-
-
-def _converted(serialized):
-    """Returns the everstep schedule for the config of a stock schedule, or None."""
-    config = serialized["config"]
-    initial = config.get("initial_learning_rate")
-    steps = config.get("decay_steps")
-    kind = serialized["class_name"].split(">")[-1]
-    if kind == "ExponentialDecay":
-        return schedules.ExponentialDecay(initial, float(steps), config["decay_rate"], config["staircase"])
-    if kind == "InverseTimeDecay" and not config["staircase"]:
-        return schedules.InverseTimeDecay(initial, config["decay_rate"] / steps)
-    if kind == "PolynomialDecay":
-        end, power = config["end_learning_rate"], config["power"]
-        return schedules.PolynomialDecay(initial, float(steps), end, power, config["cycle"])
-    if kind == "PiecewiseConstantDecay":
-        return schedules.PiecewiseConstantDecay(tuple(config["boundaries"]), tuple(config["values"]))
-    if kind == "CosineDecay":
-        return schedules.CosineDecay(
-            initial, float(steps), config["alpha"], config.get("warmup_target"), float(config.get("warmup_steps") or 0)
-        )
-    if kind == "CosineDecayRestarts":
-        first = float(config["first_decay_steps"])
-        return schedules.CosineDecayRestarts(initial, first, config["t_mul"], config["m_mul"], config["alpha"])
-    return None

@@ -1,6 +1,8 @@
 """Finds entries of the stock table by class, by name or by definition."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.compat.stock.entry import Stock
+from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.errors import UnsupportedError
 from everstep.optimizers.contract.trees import flat
@@ -32,6 +34,8 @@ def entry_of_class(stock, target):
             for entry in entries_of(target):
                 if entry.native == base.__name__:
                     return entry
+    if target == "optimizer_v2" and other_entry(stock):
+        return other_entry(stock)
     known = ", ".join(sorted(entry.native for entry in entries_of(target)))
     raise UnsupportedError(
         "{} is not one of the stock optimizers that everstep knows for {}: {}".format(name, target, known)
@@ -47,18 +51,30 @@ def entry_named(target, name):
     return entries[0]
 
 
+def entries_for(target, definition):
+    """Returns the entries of an API with a definition's class and all the slots that the definition uses."""
+    used = set(flat(definition.base, "slot"))
+    others = list(OTHERS.values()) if target == "optimizer_v2" else []
+    return [entry for entry in entries_of(target) + others
+            if entry.definition is type(definition.base) and used <= {slot.name for slot in entry.slots}]
+
+
 def entry_for(target, definition):
     """Returns the entry of the API's stock optimizer that stores what a definition stores.
 
-    That is the first one with the definition's class and all the slots that the definition uses.
+    That is the first one with the definition's class and all the slots that the definition uses; for a definition that
+    was ported from this API, its original.
 
     Raises:
         UnsupportedError: the API has no such optimizer.
     """
-    used = set(flat(definition.base, "slot"))
-    for entry in entries_of(target):
-        if entry.definition is type(definition.base) and used <= {slot.name for slot in entry.slots}:
-            return entry
+    entries = entries_for(target, definition)
+    if entries:
+        return entries[0]
+    stored_as = getattr(definition.base, "stored_as", (None,))  # everstep.port writes it down
+    if stored_as[0] == target:
+        rule = type(definition.base)
+        return Stock(target, rule.__name__, rule, {}, slots=stored_as[1], counters=stored_as[2])
     raise UnsupportedError(
         "{} has no stock optimizer with the slots of {}".format(target or "no API", definition.base._short())
     )

@@ -7,7 +7,7 @@ definitions. tests/test_stock_table.py compares it with the classes of each fram
 
 Slots are in the order of the file. `a b | c d` are two blocks; in each block, the slots of one variable come before
 those of the next. `name=native` means that the API has another name for the slot. `*` marks a slot that exists even if
-it is unused, `^` one that only variables of rank 2 or more have.
+it is unused, `^` one that only variables of rank 2 or more have, `-` one that they do not have.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -17,6 +17,7 @@ from everstep.compat.stock.entry import Stock
 from everstep.optimizers.adadelta import Adadelta
 from everstep.optimizers.adafactor import Adafactor
 from everstep.optimizers.adagrad import Adagrad
+from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.adamax import Adamax
 from everstep.optimizers.adamw import AdamW
@@ -26,9 +27,11 @@ from everstep.optimizers.ftrl import Ftrl
 from everstep.optimizers.lamb import LAMB
 from everstep.optimizers.lars import LARS
 from everstep.optimizers.lion import Lion
+from everstep.optimizers.muon import Muon
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.powersign import PowerSign
 from everstep.optimizers.proximal_adagrad import ProximalAdagrad
+from everstep.optimizers.proximal_gradient_descent import ProximalGradientDescent
 from everstep.optimizers.rmsprop import RMSprop
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.sgd import SGD
@@ -89,8 +92,37 @@ def _tf_train():
         arguments=dict(_PROXIMAL, learning_rate=REQUIRED), sparse="rows",
     )
     yield _train(
+        ProximalGradientDescent, "ProximalGradientDescentOptimizer", "ProximalGradientDescent", sparse="rows",
+        arguments=dict(
+            learning_rate=REQUIRED, l1_regularization_strength=0.0, l2_regularization_strength=0.0
+        ),
+    )
+    yield _train(
+        AdagradDA, "AdagradDAOptimizer", "AdagradDA",
+        "gradient_sum=gradient_accumulator accumulator=gradient_squared_accumulator",
+        arguments=dict(
+            learning_rate=REQUIRED, initial_gradient_squared_accumulator_value=0.1, l1_regularization_strength=0.0,
+            l2_regularization_strength=0.0,
+        ),
+        renamed={"initial_gradient_squared_accumulator_value": "initial_accumulator_value"}, sparse="rows",
+        note="its global_step is the count of updates",
+    )
+    yield _train(
         Adam, "LazyAdamOptimizer", "Adam", "m v", contrib, counters=powers, arguments=betas, fixed={"amsgrad": False},
         sparse="rows",
+    )
+    counted = "its global_step is the count of updates"
+    yield _train(
+        Adam, "AdamGSOptimizer", "Adam", "m v", contrib, arguments=betas, fixed={"amsgrad": False}, note=counted
+    )
+    yield _train(
+        Adam, "LazyAdamGSOptimizer", "Adam", "m v", contrib, arguments=betas, fixed={"amsgrad": False}, sparse="rows",
+        note=counted,
+    )
+    yield _train(
+        Adagrad, "RegAdagradOptimizer", "RegAdagrad", "accumulator", contrib,
+        arguments=dict(learning_rate=REQUIRED, initial_accumulator_value=0.1), fixed={"epsilon": 0.0},
+        note="it can leave its accumulator alone in some steps, which Adagrad cannot",
     )
     yield _train(
         Adamax, "AdaMaxOptimizer", "AdaMax", "m u=v", contrib, counters="beta1_power", arguments=betas, sparse="rows",
@@ -232,6 +264,19 @@ def _new_style(target):
             note="its weight_decay= is not part of the trust ratio",
         )
         yield entry(
+            Muon, "m v-",
+            arguments=dict(
+                learning_rate=0.001, adam_beta_1=0.9, adam_beta_2=0.999, adam_weight_decay=0.004, epsilon=1e-7,
+                weight_decay=0.004, exclude_layers=(), exclude_embeddings=True, muon_a=3.4445, muon_b=-4.775,
+                muon_c=2.0315, adam_lr_ratio=1.0, momentum=0.95, ns_steps=5, nesterov=True, rms_rate=0.2,
+            ),
+            renamed=dict(
+                exclude_layers="exclude", muon_a="ns_a", muon_b="ns_b", muon_c="ns_c", adam_lr_ratio="adam_rate_ratio"
+            ),
+            none=dict(weight_decay=0.0, adam_weight_decay=0.0, exclude_layers=(), rms_rate=0.0),
+            note="its exclude_layers are exclude, its muon_a, _b, _c ns_a, _b, _c",
+        )
+        yield entry(
             ScheduleFreeAdamW, "z v",
             arguments=dict(learning_rate=0.0025, beta_1=0.9, beta_2=0.999, epsilon=1e-8, warmup_steps=0),
             fixed={"weight_decay": 0.0, "averaging_power": 0.0, "rate_power": 0.0, "correction_in_rate": False},
@@ -243,37 +288,33 @@ def _new_style(target):
 _APIS = _tf_train(), _optimizer_v2(), _get_updates(), _new_style("update_step"), _new_style("keras3")
 STOCK = tuple(entry for entries in _APIS for entry in entries)
 
-_WRAPS_ANOTHER = "it changes what another optimizer does; bind that one, with an everstep wrapper"
-_MATRICES = "it needs products or roots of matrices, for which definitions have no ops"
+_TAKES_ANOTHER = "it wraps any optimizer of tf.train: give it a bound definition"
+_MATRICES = "it takes roots of a matrix for each dimension of a variable; no definition computes it"
+_WORKERS = "it exchanges weights between workers, around any optimizer of tf.train: give it a bound definition"
 _LOSS_SCALE = "it scales the loss for another optimizer; read that one, and see everstep.loss_scale"
 # {class name: why} of stock optimizers without a definition. For classes in `contrib.optimizer_v2`, see
 # UNSUPPORTED_MODULES.
 UNSUPPORTED = {
-    "AdagradDAOptimizer": "its rule reads global_step, which a definition does not see",
-    "AdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
-    "LazyAdamGSOptimizer": "its t is the graph's global_step, not its count of updates",
-    "ProximalGradientDescentOptimizer": "no definition computes it yet",
-    "RegAdagradOptimizer": "some of its steps do not change the accumulator",
-    "GGTOptimizer": "it decomposes the last gradients of all variables together, for which definitions have no ops",
-    "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES, "Muon": _MATRICES,
+    "GGTOptimizer": "it decomposes the last gradients of all variables together; a definition sees one variable",
+    "ShampooOptimizer": _MATRICES, "ShampooWOptimizer": _MATRICES,
     "SGLDOptimizer": "its noise depends on the rate and on the squares of gradients; no definition computes it yet",
     "VariationalSGDOptimizer": "its rates come from the variance of each gradient; no definition computes it yet",
     "KfacOptimizer": "it needs the layers of the model, not gradients alone",
     "NonFusedAdam": "it divides by sqrt(v) - epsilon in TF 2.8 to 2.10; use Adam",
-    "AGNOptimizer": "it exchanges weights between workers",
-    "ElasticAverageOptimizer": "it exchanges weights between workers",
-    "ModelAverageOptimizer": "it exchanges weights between workers",
-    "DropStaleGradientOptimizer": _WRAPS_ANOTHER,
+    "AGNOptimizer": _WORKERS,
+    "ElasticAverageOptimizer": _WORKERS,
+    "ModelAverageOptimizer": _WORKERS,
+    "DropStaleGradientOptimizer": _TAKES_ANOTHER,
     "ExternalOptimizerInterface": "it runs another library's minimizer over the whole loss",
     "MovingAverageOptimizer": "everstep.moving_average around the inner definition does the same",
-    "MultitaskOptimizerWrapper": _WRAPS_ANOTHER,
+    "MultitaskOptimizerWrapper": "it replaces methods that a bound optimizer does not use; see docs/wrappers.md",
     "MultiOptimizer": "everstep.partition of the inner definitions does the same",
-    "VariableClippingOptimizer": _WRAPS_ANOTHER,
+    "VariableClippingOptimizer": _TAKES_ANOTHER,
     "SyncReplicasOptimizer": "it collects gradients of workers for another optimizer; it takes a bound definition",
     "CrossShardOptimizer": "it sums gradients of TPU cores for another optimizer; it takes a bound definition",
     "KerasCrossShardOptimizer": "it sums gradients of TPU cores for another optimizer",
     "TowerOptimizer": "it sums gradients of towers for another optimizer",
-    "_TransformGradients": _WRAPS_ANOTHER,
+    "_TransformGradients": _TAKES_ANOTHER,
     "LossScaleOptimizer": _LOSS_SCALE,
     "LossScaleOptimizerV1": _LOSS_SCALE,
     "LossScaleOptimizerV3": _LOSS_SCALE,

@@ -41,6 +41,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         is_fused: True if this API's own optimizers run fused kernels.
         definition, native_base: the bound definition; the native base class. Set by `bind`.
         lowerings: the engine's plans for this optimizer. Set by `bind`.
+        eager_steps: the functions of its eager steps. Set by `bind`.
         is_averaged: True while everstep.averaged has put averages into the variables.
         backend: the backend that computes. Set by `start`.
 
@@ -57,6 +58,7 @@ class Target(Copying, Construction, Checking, Stepping, NativeOptimizer):
         check_hyper(name, value): returns the float to set, or raises HyperValueError.
         given_hyper(name): returns the value that the definition was given.
         hyper_declarations(): returns `{name: (owner, declaration)}`.
+        rates_of_branches(): returns the names of the branches' learning rates; [] if the definition has no branches.
 
     Counters and scalars:
         counter(name): returns the native variable of a counter, a scalar int64.

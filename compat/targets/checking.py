@@ -55,6 +55,7 @@ class Checking(Hypers):
             for key in [key for key, known in self._rules.items() if known.record.index >= first_new]:
                 del self._rules[key]
             self._seen.clear()
+            self.lowerings.checked = ()
             self._calls.clear()
             self._calls.update(calls)
             self.__dict__.update(_made=made, _checked=checked)

@@ -6,6 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.targets.hypers import Hypers, attribute, attribute_names, is_off, options
 from everstep.compat.targets.native_classes import native_class, stock_class, target_class_of
@@ -100,6 +101,7 @@ class Construction(Hypers):
         self.__dict__.update(
             definition=definition,
             lowerings=lowerings,
+            eager_steps=EagerSteps(self),
             is_averaged=False,  # True inside everstep.averaged, while the variables hold averages
             _scales=False,  # True once a loss was scaled
             takes_stages=False,  # True if the caller takes all gradients of a batch, for definitions that need several

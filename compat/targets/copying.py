@@ -9,8 +9,7 @@ from __future__ import absolute_import, division, print_function
 import copy
 from collections import OrderedDict
 
-import numpy as np
-
+from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.targets.hypers import Hypers
 from everstep.compat.targets.native_classes import native_class, target_class_of
@@ -28,7 +27,7 @@ class Copying(Hypers):
         """Returns an optimizer that shares slots and counters, as a shallow copy of a stock optimizer does."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.__dict__["lowerings"] = Lowerings(twin, self._native.get("lowering"))
+        twin.__dict__.update(lowerings=Lowerings(twin, self._native.get("lowering")), eager_steps=EagerSteps(twin))
         return twin
 
     def __deepcopy__(self, memo):
@@ -139,7 +138,7 @@ class Copying(Hypers):
         return shared, slots
 
     def _array(self, variable):
-        return np.array(self.backend.value(self.unwrap(variable), None))
+        return self.backend.values([self.unwrap(variable)], None)[0]
 
     def keep_state(self, state):
         """Keeps a state, or None, for the variables of the first step. Counters that exist get their values now."""
@@ -172,12 +171,12 @@ class Copying(Hypers):
             self.make_state(variables)
             self._set_shared(shared)
             for variable, (_, arrays) in zip(variables, slots):
-                for name, array in arrays.items():
-                    self.backend.put(self.unwrap(self.find_slot(variable, name)), array, None)
+                slots = [(self.unwrap(self.find_slot(variable, name)), array, True) for name, array in arrays.items()]
+                self.backend.put(slots, None)
 
     def _set_shared(self, shared):
-        for name, variable in self.own_variables().items():
-            self.backend.put(self.unwrap(variable), shared[name], None)
+        variables = self.own_variables()
+        self.backend.put([(self.unwrap(variables[name]), shared[name], True) for name in variables], None)
 
     def __repr__(self):
         try:

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import importlib
 import platform
+import sys
 from collections import OrderedDict, namedtuple
 
 from everstep import optimizers
@@ -32,6 +33,11 @@ def packages():
         except Exception as error:  # a broken installation raises anything; the doctor reports it
             absent = isinstance(error, ImportError) and _missing(error) == name
             yield Package(name, None, None if absent else "{}: {}".format(type(error).__name__, error))
+
+
+def can_drive_tox():
+    """Returns whether `everstep matrix` runs on this Python. Delete it when everstep needs 3.8."""
+    return sys.version_info >= (3, 8)
 
 
 def _missing(error):

@@ -8,13 +8,13 @@ import numpy as np
 from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.step import Step
-from everstep.compat.engine.trace import REDUCTIONS
+from everstep.compat.engine.trace import MIXING
 from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.targets.arrays import ArraysTarget, Optimizer
 from everstep.errors import RuleError
 from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
-from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.verbs import overrides
 
 _passed = set()  # forms that passed: a definition that differs only in its numbers is not run again
 _reading = {}  # {form: whether its rule reads the count of updates}
@@ -62,9 +62,7 @@ def reads_updates(definition):
 
 def _reads_updates(definition):
     for node in walk(tree(definition)):
-        cls = type(node.definition)
-        owner = next(base for base in cls.__mro__ if "specialize" in vars(base))
-        if not cls.dry_run or owner not in (Definition, Composite):
+        if not type(node.definition).dry_run or overrides(node.definition, "specialize"):
             return True
     _running.now = True
     try:
@@ -175,10 +173,10 @@ def _check_locality(definition, values):
             continue
         seen.add(id(value))
         pending.extend(value.args)
-        if value.op in REDUCTIONS and not (definition.locality == "row" and _within_rows(value.options.get("axis"))):
+        if value.op in MIXING and not (definition.locality == "row" and _within_rows(value.options.get("axis"))):
             raise RuleError(
-                '{0}.update reduces with ops.{1}, but its locality is "{2}": it may get only some rows or a part of a '
-                'variable. Return the sum from `measure`, or declare locality = "variable"{3}'.format(
+                '{0}.update mixes elements with ops.{1}, but its locality is "{2}": it may get only some rows, or a '
+                'part of a variable. Return the sum from `measure`, or declare locality = "variable"{3}'.format(
                     type(definition).__name__,
                     value.op,
                     definition.locality,

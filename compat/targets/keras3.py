@@ -38,9 +38,9 @@ import copy
 
 import numpy as np
 
-from everstep.compat.backends.base import END
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.backends.ops import END
 from everstep.compat.engine.pairs import as_list, as_pairs, check_rows
 from everstep.compat.engine.step import Step, counters, skips
 from everstep.compat.engine.variable_view import is_known
@@ -242,7 +242,7 @@ class Keras3Target(NewStyleTarget):
 
     def not_carried(self):
         steps = self.gradient_accumulation_steps
-        if steps and int(self.backend.value(self.unwrap(self._variables[0]), None)) % steps:
+        if steps and int(self.backend.values([self.unwrap(self._variables[0])], None)[0]) % steps:
             return (
                 "it is in the middle of its {} gradient_accumulation_steps, and a state cannot hold their sums; train "
                 "until the next update first".format(steps)
@@ -341,8 +341,11 @@ class Keras3Target(NewStyleTarget):
         self._take_list(grads_and_vars)
 
     def _take_list(self, pairs):
-        """Runs the engine's step on all pairs."""
-        step = Step(self, list(pairs), checked=False)  # `apply` checked them
+        """Runs the engine's step on all pairs, which `apply` checked."""
+        if not skips(self.definition):
+            self.take_step(list(pairs), checked=False)
+            return
+        step = Step(self, list(pairs))
         step.run()
         self.__dict__["_applied"] = step.predicate
 
@@ -357,7 +360,8 @@ class Keras3Target(NewStyleTarget):
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
-        self.take_step(check_rows(self.backend, [(gradient, self.unwrap(variable))]), count=False)
+        with self.backend.computing():
+            self.take_step(check_rows(self.backend, [(gradient, self.unwrap(variable))]), count=False)
 
     def _clip_gradients(self, grads):
         return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates

@@ -7,9 +7,12 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.fast_forward import ROWS, Missed, catches_up
-from everstep.compat.engine.step import Flush, LossScale, Step, counters, engine_slots, holds, remembers_rows, skips
+from everstep.compat.engine.other_steps import Flush, LossScale
+from everstep.compat.engine.pairs import check_pairs
+from everstep.compat.engine.step import Step, counters, engine_slots, holds, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets.hypers import Hypers
+from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import Definition, Variable, changed_hypers, defines, flat, is_tensor
 from everstep.optimizers.contract.checks import TEXT
@@ -136,14 +139,14 @@ class Stepping(Hypers):
     def slot_names(self, variable):
         return self._known(variable).slot_names
 
-    def slot_declaration(self, variable, name, record=None):
-        """Returns (initial value or VARIABLE, shape, dtype) of a slot; `record` overrides the variable's own record."""
-        rule, record = self.rule(variable), record or self.record(variable)
+    def slot_declaration(self, variable, name, whole=None):
+        """Returns (initial value or VARIABLE, shape, dtype) of a slot; `whole`: the record of all parts together."""
+        rule, record = self.rule(variable), whole or self.record(variable)
         declared_by_engine = engine_slots(self.backend, rule, record)
         if name in declared_by_engine:
             return declared_by_engine[name]
-        owner, slot = flat(rule, "slot")[name]
-        return slot.initial_value(owner), slot.shape_for(record), slot.dtype_for(record)
+        (owner, slot), place = flat(rule, "slot")[name], None if record is whole else self.place(variable)
+        return initial_value(owner, slot, record, place), slot.shape_for(record), slot.dtype_for(record)
 
     def slot(self, variable, name):
         """Returns the native variable of an existing slot."""
@@ -219,8 +222,6 @@ class Stepping(Hypers):
     def not_carried(self):
         """Returns the reason why a State would be incomplete now, or None."""
 
-    # The step.
-
     def scale_loss(self, loss):
         """Returns the loss to differentiate: multiplied by the loss scale if the definition has one.
 
@@ -257,18 +258,18 @@ class Stepping(Hypers):
         self.__dict__["_by_hand"] = True
         grads, variables = list(self._gradients(loss, variables)), list(variables)
         if len(grads) != len(variables):
+            names = ", ".join(str(getattr(variable, "name", variable)) for variable in variables)
             raise GradientError(
                 "{!r} gave {} gradients for {} variables ({}); give one for each, or None".format(
-                    self._gradients,
-                    len(grads),
-                    len(variables),
-                    ", ".join(str(getattr(variable, "name", variable)) for variable in variables),
+                    self._gradients, len(grads), len(variables), names
                 )
             )
         return list(zip(self.backend.wait_for_loss(grads, loss), variables))
 
     def take_step(self, pairs, count=True, before=(), checked=True):
-        return Step(self, pairs, before, checked).run(count)
+        pairs = check_pairs(self.backend, pairs, self.casts_gradients) if checked else pairs
+        eager = count and self.backend.keeps_functions() and not self.is_averaged
+        return self.eager_steps.run(pairs) if eager else Step(self, pairs, before).run(count)
 
     def flush(self, variables=None):
         """Finishes the pending work of earlier steps. Call it before evaluation or a checkpoint.
@@ -345,7 +346,7 @@ class Stepping(Hypers):
             with self.backend.at(self.unwrap(variable)):
                 unique = None if rows is None else self._existing(rows, variable)
                 missed = Missed(self, variable, None if rows is None else lambda unique=unique: unique)
-                operations.extend(missed.take())
+                operations.extend(missed.take_all() if rows is None else missed.take())
         return operations
 
     def _existing(self, rows, variable):

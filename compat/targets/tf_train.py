@@ -188,7 +188,8 @@ class TrainTarget(Target):
             start = self.backend.filled(shape, initial, dtype, variable)
             slot = self._get_or_make_slot(variable, start, name, op_name)
         else:
-            start = tf.constant_initializer(initial)
+            plain = isinstance(initial, (int, float))
+            start = tf.constant_initializer(initial if plain else np.full(shape, initial, dtype))
             slot = self._get_or_make_slot_with_initializer(
                 variable, start, tf.TensorShape(shape), tf.as_dtype(dtype), name, op_name
             )
