@@ -12,20 +12,27 @@ from __future__ import absolute_import, division, print_function
 from everstep import errors, optimizers
 from everstep.compat.backends.on_numpy import IndexedSlices, numpy_ops
 from everstep.compat.engine import fast_forward
+from everstep.compat.port.entry import port
+from everstep.compat.state.average_checkpoint import average_checkpoint
 from everstep.compat.state.averaged import assign_averages, averaged
 from everstep.compat.state.capture import capture
 from everstep.compat.state.files import read_checkpoint, write_checkpoint
+from everstep.compat.state.rate import current_rate
 from everstep.compat.state.restore import restore
 from everstep.compat.state.state import State
+from everstep.compat.state.training_log import log_hook, log_training
 from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.compat.stock.from_native import from_native, to_native_config
 from everstep.compat.stock.patched import patched
+from everstep.compat.stock.registry import get, names
 from everstep.compat.targets import native_classes
 from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
+from everstep.compat.targets.lazy_embeddings import lazy_embeddings
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
+from everstep.optimizers.contract.counted_random import random_normal, random_uniform
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
 from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel_names import kernel
@@ -42,10 +49,12 @@ from everstep.optimizers.contract.schedule import (
 from everstep.optimizers.contract.types import HyperValue, NativeOptimizer
 from everstep.optimizers.contract.undecayed import Undecayed
 from everstep.optimizers.wrappers.accumulate import accumulate
+from everstep.optimizers.wrappers.cautious import cautious
 from everstep.optimizers.wrappers.centralize import centralize
 from everstep.optimizers.wrappers.clip import clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import decoupled_weight_decay
 from everstep.optimizers.wrappers.gradient_noise import gradient_noise
+from everstep.optimizers.wrappers.grokfast import grokfast
 from everstep.optimizers.wrappers.learning_rate_multipliers import learning_rate_multipliers
 from everstep.optimizers.wrappers.lookahead import lookahead
 from everstep.optimizers.wrappers.loss_scale import loss_scale
@@ -53,6 +62,7 @@ from everstep.optimizers.wrappers.master_copies import master_copies
 from everstep.optimizers.wrappers.moving_average import moving_average
 from everstep.optimizers.wrappers.multistage import multistage
 from everstep.optimizers.wrappers.partition import partition
+from everstep.optimizers.wrappers.sharpness_aware import sharpness_aware
 from everstep.optimizers.wrappers.stochastic_weight_averaging import stochastic_weight_averaging
 
 __version__ = "0.1.0"
@@ -125,11 +135,13 @@ def _native_classes(module):
 
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
-    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State", "VARIABLE",
-    "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages", "averaged", "capture",
-    "centralize", "child", "clip", "custom_objects", "decoupled_weight_decay", "disable_multistage",
-    "enable_multistage", "errors", "from_native", "gradient_noise", "hyper", "kernel", "learning_rate_multipliers",
-    "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "optimizers", "option", "partition",
-    "patched", "read_checkpoint", "register", "restore", "scalar", "slot", "stochastic_weight_averaging", "total",
+    "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State",
+    "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
+    "average_checkpoint", "averaged", "capture", "cautious", "centralize", "child", "clip", "current_rate",
+    "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
+    "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",
+    "log_hook", "log_training", "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "names",
+    "optimizers", "option", "partition", "patched", "port", "random_normal", "random_uniform", "read_checkpoint",
+    "register", "restore", "scalar", "sharpness_aware", "slot", "stochastic_weight_averaging", "total",
     "warm_start", "write_checkpoint",
 ]

@@ -2,30 +2,69 @@
 from __future__ import absolute_import, division, print_function
 
 import argparse
-import contextlib
-import inspect
-import json
+import errno
 import sys
-import textwrap
-import unicodedata
 
-from everstep import VARIABLE, __version__, optimizers
+try:
+    from typing import Dict  # noqa: F401
+except ImportError:  # Python 2
+    pass
+
+from everstep import __version__, completion, optimizers
+from everstep.compat.port import command
 from everstep.compat.state import files, verify
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
-from everstep.errors import ConfigError, EverstepError, FileError
-from everstep.optimizers.contract import REQUIRED, Composite, Definition
+from everstep.errors import ConfigError, EverstepError, FileError, PortError
+from everstep.matrix_kit import commands as matrix_commands
+from everstep.new import new
+from everstep.plots import plot
+from everstep.show import list_definitions, schedules, show
+from everstep.terminal import RED, leave_closed_pipe, painted, print_json, print_table, printable, progress, status
 
 WRITTEN = ("everstep", "tf-saver", "keras-h5", "keras", "keras-weights-h5")
-LARGE = 1 << 26  # progress is shown for files of at least this many bytes
 
 
 def main(arguments=None):
-    """Runs one command.
+    """Runs one command. Without a command it prints the help.
 
     Returns:
-        The exit code: 0; 1 if `doctor` finds a broken package, or `verify` a damaged file; 2 for a wrong call.
+        The exit code: 0; 1 if `doctor` finds a broken package, `verify` a damaged file, or `port` no definition; 2 for
+        a wrong call; 130 if the user interrupts it. It is 0 too if the reader has enough, as in
+        `everstep list | head -1`.
     """
+    parser = argument_parser()
+    try:
+        try:
+            if not (sys.argv[1:] if arguments is None else arguments):
+                parser.print_help()
+                return 0
+            options = parser.parse_args(arguments)
+            if options.command is None:  # Python 2 refuses this itself
+                parser.error("give a command, such as everstep doctor")
+            return options.run(options)
+        finally:
+            sys.stdout.flush()  # here, because an error that Python meets as it exits is printed
+    except EverstepError as error:
+        complain(error)
+        return 2
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except (IOError, OSError) as error:
+        if error.errno != errno.EPIPE:
+            raise
+        leave_closed_pipe()
+        return 0
+
+
+def complain(error):
+    """Prints an error."""
+    print(painted("everstep:", RED, sys.stderr) + printable(" {}".format(error), sys.stderr), file=sys.stderr)
+
+
+def argument_parser():
+    """Returns the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="everstep", description="Write an optimizer once, run it on every TensorFlow and Keras."
     )
@@ -33,11 +72,17 @@ def main(arguments=None):
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     look = commands.add_parser("doctor", help="show what is installed, and the optimizer API of each module")
     look.add_argument("--verbose", action="store_true", help="also show how updates can run here, see docs/speed.md")
+    add_json(look)
     look.set_defaults(run=show_installed)
-    commands.add_parser("list", help="list all definitions").set_defaults(run=list_definitions)
-    show = commands.add_parser("show", help="show a definition: formula, arguments, slots, how stock optimizers differ")
-    show.add_argument("name", metavar="NAME")
-    show.set_defaults(run=lambda options: show_definition(options.name))
+    look = commands.add_parser("list", help="list all definitions and schedules")
+    add_json(look)
+    look.set_defaults(run=lambda options: list_definitions(options.json))
+    look = commands.add_parser("show", help="show a definition: formula, arguments, slots; or recipes")
+    look.add_argument("name", metavar="NAME", help="of a definition, wrapper, schedule or stock optimizer; or: recipes")
+    drawn = "draw it with matplotlib into FILE, or NAME.png: a descent; of a schedule with arguments its values"
+    look.add_argument("--plot", nargs="?", const="", metavar="FILE", help=drawn)
+    add_json(look)
+    look.set_defaults(run=show_or_plot)
     look = commands.add_parser("inspect", help="show the optimizer state in a file of any format")
     look.add_argument("file", metavar="FILE", help="the file; of a TensorFlow checkpoint the path without .index")
     add_reading(look)
@@ -45,7 +90,7 @@ def main(arguments=None):
     look = commands.add_parser("verify", help="read a file as a whole, and compare its checksums")
     look.add_argument("file", metavar="FILE", help="the file, as for inspect")
     add_max_bytes(look)
-    look.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_json(look)
     look.set_defaults(run=verify_file)
     convert = commands.add_parser("convert", help="write an optimizer state to a file of another format")
     convert.add_argument("source", metavar="SRC", help="the file to read, as for inspect")
@@ -60,23 +105,58 @@ def main(arguments=None):
     convert.add_argument("--by-order", action="store_true", help="match variables by their order if no name matches")
     convert.add_argument("--dry-run", action="store_true", help="read and match, but write nothing")
     convert.set_defaults(run=convert_file)
-    options = parser.parse_args(arguments)
-    if options.command is None:  # Python 2 refuses this itself
-        parser.error("give a command: doctor, list, show, inspect, verify or convert")
-    try:
-        return options.run(options)
-    except EverstepError as error:
-        print(printable("everstep: {}".format(error), sys.stderr), file=sys.stderr)
-        return 2
+    ported = commands.add_parser("port", help="write somebody's optimizer as a definition, and compare both")
+    ported.add_argument("optimizer", metavar="MODULE:CLASS", help="the class, or a function of keywords that makes it")
+    ported.add_argument("--api", help="what it has to be of: tf.train, tf.keras, keras, or a target of doctor")
+    given = "an argument of its constructor, a Python literal or text; numbers become hypers"
+    ported.add_argument("-a", "--argument", action="append", default=[], metavar="NAME=VALUE", help=given)
+    rows = "exact, rows or variable_rows, if it does something else with sparse gradients"
+    ported.add_argument("--sparse", choices=("exact", "rows", "variable_rows"), help=rows)
+    ported.add_argument("-o", "--output", metavar="FILE", help="write the definition to a new file, not to stdout")
+    ported.add_argument("--test", action="store_true", help="write a test of it too, with numbers of the original")
+    ported.set_defaults(run=port_optimizer)
+    cells = commands.add_parser("matrix", help="versions that install together; tests of your project in all of them")
+    matrix_commands.add_commands(cells)
+    package = commands.add_parser("new", help="write a package with an optimizer of yours, tested on every API")
+    package.add_argument("package", metavar="PACKAGE", help="its name, such as my-optimizer")
+    package.set_defaults(run=new_package)
+    shell = commands.add_parser("completion", help="print a script that completes commands in bash, zsh or fish")
+    shell.add_argument("shell", metavar="SHELL", choices=completion.SHELLS, help="bash, zsh or fish")
+    shell.set_defaults(run=print_completion)
+    return parser
+
+
+def show_or_plot(options):
+    """Prints what NAME is, or draws it."""
+    if options.plot is None:
+        return show(options.name, options.json)
+    print(printable(plot(options.name, options.plot), sys.stdout))
+    return 0
+
+
+def add_json(command):
+    """Adds the argument for output that programs read."""
+    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def print_completion(options):
+    """Prints the script for a shell."""
+    words = {"NAME": list(optimizers.__all__) + sorted(schedules()) + ["recipes"], "FORMAT": WRITTEN}
+    print(completion.script(options.shell, argument_parser(), words))
+    return 0
 
 
 def show_installed(options):
     """Prints the installed packages and the optimizer API of each module. Returns 1 if a package is broken, else 0."""
-    packages = list(doctor.packages())
+    with status("importing the installed frameworks ..."):
+        packages, modules = list(doctor.packages()), list(doctor.speaks())
+    if options.json:
+        print_json(installed_facts(packages, modules, options.verbose))
+        return 1 if any(package.broken for package in packages) else 0
     rows = [(package.name, package.version or package.broken or "not installed") for package in packages]
     print_table("INSTALLED VERSION", [("everstep", __version__)] + rows)
     print()
-    print_table("MODULE TARGET WHY", [(row.module, row.target or "none", row.why) for row in doctor.speaks()])
+    print_table("MODULE TARGET WHY", [(row.module, row.target or "none", row.why) for row in modules])
     print("\n{}.".format(WHAT_WORKS))
     if options.verbose:
         print()
@@ -86,39 +166,17 @@ def show_installed(options):
     return 1 if any(package.broken for package in packages) else 0
 
 
-def list_definitions(options):
-    """Prints all definitions with their slots, wrappers last."""
-    rows = []
-    for name in optimizers.__all__:
-        definition = getattr(optimizers, name)
-        slots = ", ".join(
-            slot.name if slot.when is None else "[{}]".format(slot.name) for slot in declared(definition, "slot")
-        )
-        description = inspect.getdoc(sys.modules[definition.__module__]).splitlines()[0]
-        rows.append((definition.family, name, description, slots or "none"))
-    rows.sort(key=lambda row: (row[0] == "wrappers", row[0].lower()))
-    print_table("FAMILY NAME DESCRIPTION SLOTS", rows)
-    print("\nA [slot] exists with some options only, see everstep show NAME.")
-    return 0
-
-
-def show_definition(name):
-    """Prints one definition. Upper and lower case are the same in its name."""
-    definition = {known.lower(): getattr(optimizers, known) for known in optimizers.__all__}.get(name.lower())
-    if definition is None:
-        raise ConfigError(
-            "there is no definition called {!r}; known are {}".format(name, ", ".join(optimizers.__all__))
-        )
-    print("{}\n\n{}\n".format(definition.__name__, inspect.getdoc(definition).split("\nArgs:")[0].rstrip()))
-    arguments = [definition.declarations[argument] for argument in definition.argument_names()]
-    print_table("ARGUMENT KIND DEFAULT TAKES", [(a.name, a.kind, default(a), takes(a)) for a in arguments])
-    slots, scalars = declared(definition, "slot"), declared(definition, "scalar")
-    state = [(slot.name, "slot", starts(slot), shape(slot), when(definition, slot)) for slot in slots]
-    state += [(scalar.name, "scalar", scalar.init, "one for all variables", "always") for scalar in scalars]
-    print()
-    print_table("STATE KIND START SHAPE EXISTS", state or [("none", "", "", "", "")])
-    print("\n" + sparse_behaviour(definition))
-    return 0
+def installed_facts(packages, modules, verbose):
+    """Returns what `doctor --json` prints."""
+    facts = dict(
+        everstep=__version__, packages=[dict(package._asdict()) for package in packages],
+        modules=[dict(row._asdict()) for row in modules],
+    )  # type: Dict[str, object]
+    if verbose:
+        names = "definition operation variables rows".split()
+        facts.update(strategies=dict(doctor.strategies()),
+                     kernels=[dict(zip(names, kernel)) for kernel in doctor.kernels()])
+    return facts
 
 
 def add_reading(command):
@@ -132,7 +190,7 @@ def add_reading(command):
     command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
     command.add_argument("--variables", help="the names of the trained variables in order: A,B,C")
     add_max_bytes(command)
-    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_json(command)
 
 
 def add_max_bytes(command):
@@ -168,7 +226,7 @@ def inspect_file(options):
     """Prints the optimizer state in a file: settings and counts, slots, and why it cannot be read if so."""
     facts = files.inspect(options.file, **reading(options))
     if options.json:
-        print(json.dumps(facts, indent=2, sort_keys=True))
+        print_json(facts)
         return 0
     hypers = {name: value for name, value in (facts["definition"] or {}).items() if name != "module"}
     rows = [(name, facts[name]) for name in ("format", "writer", "api", "optimizer")]
@@ -193,9 +251,9 @@ def verify_file(options):
         format, arrays = verify.stored_arrays(options.file, options.max_bytes)
     except FileError as error:
         if options.json:
-            print(json.dumps(dict(file=options.file, error=str(error)), indent=2, sort_keys=True))
+            print_json(dict(file=options.file, error=str(error)))
         else:
-            print(printable("everstep: {}".format(error), sys.stderr), file=sys.stderr)
+            complain(error)
         return 1
     total = sum(map(verify.size_of, arrays))
     with progress(total) as moved:
@@ -205,7 +263,7 @@ def verify_file(options):
     if options.json:
         facts = dict(file=options.file, format=format, damaged=damaged, bytes=total, notes=notes)
         facts["arrays"] = [dict(result._asdict()) for result in results]
-        print(json.dumps(facts, indent=2, sort_keys=True))
+        print_json(facts)
         return 1 if damaged else 0
     print_table("ARRAY SHAPE DTYPE CHECKSUM RESULT", [result[:-1] for result in results] or [("none", "", "", "", "")])
     state = "is damaged: {} of".format(damaged) if damaged else "was read, without an error:"
@@ -230,7 +288,7 @@ def convert_file(options):
         notes=report.notes,
     )
     if options.json:
-        print(json.dumps(facts, indent=2, sort_keys=True))
+        print_json(facts)
         return 0
     print_table("VARIABLE SOURCE MATCHED-BY", facts["variables"])
     done = "{} {}: {}, {} updates, {} variables, {} bytes".format(
@@ -242,140 +300,27 @@ def convert_file(options):
     return 0
 
 
-@contextlib.contextmanager
-def progress(total):
-    """Gives a function to call with the number of bytes done. It shows a bar on stderr with tqdm, else lines."""
-    if total < LARGE:
-        yield lambda count: None
-        return
+def port_optimizer(options):
+    """Prints or writes the definition that a foreign optimizer becomes. Returns 1 if it cannot be ported, else 0."""
+    names = "api sparse output test".split()
+    keywords = dict({name: getattr(options, name) for name in names}, given=options.argument)
     try:
-        from tqdm import tqdm
-    except ImportError:
-        done = [0, 0]  # bytes, and the tenths of the total that were printed
-
-        def moved(count):
-            done[0] += count
-            if done[0] * 10 // total > done[1]:
-                done[1] = done[0] * 10 // total
-                print("{} of {} MB".format(done[0] >> 20, total >> 20), file=sys.stderr)
-
-        yield moved
-        return
-    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
-        yield bar.update
+        made = command.run(options.optimizer, progress=lambda text: print(text, file=sys.stderr), **keywords)
+    except PortError as error:
+        complain(error)
+        return 1
+    if not options.output:
+        print(made.source)
+    for line in made.report.lines():
+        print(printable(line, sys.stderr), file=sys.stderr)
+    if options.output:
+        print(printable("{} is written".format(options.output), sys.stdout))
+    return 0
 
 
-def declared(definition, kind):
-    """Returns the declarations of a kind, in the order of the class body."""
-    return [d for d in map(definition.declarations.get, definition.declared_order) if d.kind == kind]
-
-
-def default(argument):
-    """Returns the default of an argument, in words."""
-    return "(must be given)" if argument.default is REQUIRED else repr(argument.default)
-
-
-def takes(argument):
-    """Returns the values that an argument takes, in words."""
-    if argument.kind == "child":
-        return "a definition"
-    if getattr(argument, "choices", None):
-        return " or ".join(map(repr, argument.choices))
-    low, high = argument.minimum, argument.maximum
-    if low is not None and high is not None:
-        return "{} to {}".format(low, high)
-    if low is not None or high is not None:
-        return "at least {}".format(low) if high is None else "at most {}".format(high)
-    return "True or False" if isinstance(argument.default, bool) else ""
-
-
-def starts(slot):
-    """Returns the initial value of a slot, in words."""
-    return "the variable's value" if slot.init is VARIABLE else slot.init
-
-
-def shape(slot):
-    """Returns the shape of a slot, in words, and its dtype if it declares one."""
-    if callable(slot.shape):
-        name = "depends on the variable"
-    else:
-        name = {None: "the variable's", "row": "one per row", (): "one number"}.get(slot.shape, slot.shape)
-    return "{}, {}".format(name, slot.dtype) if slot.dtype else str(name)
-
-
-def when(definition, slot):
-    """Returns when a slot exists, in words."""
-    if slot.when is None:
-        return "always"
-    if callable(slot.when):
-        return "depends on options"
-    by_hyper = definition.declarations.get(slot.when) in declared(definition, "hyper")
-    return "unless {} is given as 0".format(slot.when) if by_hyper else "with {}".format(slot.when)
-
-
-def sparse_behaviour(definition):
-    """Describes what a sparse gradient does. `zero_grad_is_noop` may depend on options, which a class does not know."""
-    if issubclass(definition, Composite):
-        return "Sparse gradients: as for the definition inside, except as described above."
-    places = {
-        "element": "each element is updated by itself",
-        "row": "each row is updated by itself",
-        "variable": "the rule needs the whole variable, so sparse gradients are made dense",
-    }
-    costs = {True: "at the cost of the rows present", False: "at the cost of the whole variable"}
-    cost = costs.get(
-        definition.zero_grad_is_noop,
-        "at the cost of the rows present if a zero gradient changes nothing, else of the whole variable",
-    )
-    text = (
-        'Sparse gradients: {}. sparse="exact" does what the dense gradient with zeros elsewhere would do, {}.'.format(
-            places[definition.locality], cost
-        )
-    )
-    if definition.locality != "variable":
-        text += (
-            ' "rows" changes only the rows present. {}. "variable_rows" changes slots as "exact" does, but of the '
-            "variable only the rows present.".format(catching_up(definition))
-        )
-    return textwrap.fill(text, 110)
-
-
-def catching_up(definition):
-    """Describes what `sparse="catch_up"` does. A class alone cannot tell a `max_replay_steps` that is a property."""
-    if "measure" in vars(definition) and definition.without_grad is Definition.without_grad:
-        return '"catch_up" is refused, since the rule measures all rows of a step'
-    steps = definition.max_replay_steps
-    closed = definition.fast_forward is not Definition.fast_forward
-    if steps == 0:
-        how = "at once, by a closed form"
-    else:
-        how = "some one by one" if isinstance(steps, property) else "the first {} one by one".format(steps)
-    if steps != 0 and closed:
-        how += ", the rest by a closed form"
-    return '"catch_up" first takes the updates that a row missed: {}'.format(how)
-
-
-def print_table(header, rows):
-    """Prints rows in columns that are as wide as their longest cell."""
-    rows = [header.split()] + [[printable(cell, sys.stdout).replace("\n", "\\x0a") for cell in row]
-                               for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-
-
-def printable(value, stream):
-    """Returns a value as text that a terminal only prints.
-
-    Names come from files: control characters, which could make a terminal do something, and characters that the stream
-    cannot encode are escaped.
-    """
-    text = str(value)
-    if isinstance(text, bytes):  # Python 2
-        text = text.decode("utf-8", "replace")
-    text = "".join(
-        char if char == "\n" or unicodedata.category(char)[0] != "C" else "\\x%02x" % ord(char) for char in text
-    )
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    encoded = text.encode(encoding, "backslashreplace")
-    return encoded if str is bytes else encoded.decode(encoding)
+def new_package(options):
+    """Writes a package, and prints its files and what to do next."""
+    for path in new(options.package):
+        print(printable(path, sys.stdout))
+    print("\nNext: cd {} && python -m pip install -e .[test] && python -m pytest".format(options.package))
+    return 0

@@ -50,6 +50,14 @@ class UnsupportedError(EverstepError, ValueError):
     """The target, or this version of it, cannot do what was asked."""
 
 
+class PortError(UnsupportedError):
+    """A foreign optimizer cannot be written down as a definition, or what was written down computes something else."""
+
+
+class PortSparseError(PortError):
+    """The dense update of a foreign optimizer was written down, but its sparse update is none that definitions have."""
+
+
 class UnsupportedMemberError(UnsupportedError, AttributeError):
     """The target lacks a method or attribute. `hasattr` returns False for it."""
 
@@ -90,3 +98,7 @@ class StateError(EverstepError, ValueError):
 
 class FileError(StateError):
     """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""
+
+
+class CheckError(EverstepError, AssertionError):
+    """`everstep.testing` found a mistake in a definition, or a difference between optimizers."""
