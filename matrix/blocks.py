@@ -29,7 +29,7 @@ from collections import OrderedDict, namedtuple
 import cells
 
 ROOT = os.path.dirname(cells.HERE)
-FOLDERS = ("", "docs", "examples", "matrix")  # other folders hold environments and data
+FOLDERS = ("", "api", "docs", "examples", "matrix")  # other folders hold environments and data
 SCRIPTS = os.path.join("examples", "")
 CODE, NO_CODE = ("python", "pycon", "console", "sh"), ("text", "mermaid")
 COMMANDS = ("everstep ",)  # the commands that run; others change the machine
@@ -152,7 +152,7 @@ def cells_of(chain, full=False):
     A pattern with * means the cells of the groups quick and full, which run all tests. Others are named in full.
     """
     table = cells.read()
-    names = [name for name in table if name in chain.cells or table[name].kind != "lint"
+    names = [name for name in table if name in chain.cells or not table[name].runs_tools
              and table[name].group in ("quick", "full")
              and any(cells.matches(pattern, name) for pattern in chain.cells)]
     quick = [name for name in names if table[name].group == "quick"]
@@ -184,7 +184,7 @@ def commands(code):
 def faults(root=ROOT, setups=None):
     """Returns what is wrong with the map, a line for each fault. setups: the names of all set-ups, if known."""
     table, wrong, before = cells.read(), [], None
-    quick = [name for name in table if table[name].group == "quick" and table[name].kind != "lint"]
+    quick = [name for name in table if table[name].group == "quick" and not table[name].runs_tools]
     all_blocks = blocks(root)
     for block in all_blocks:
         place = "%s:%d: " % (block.page, block.line)
@@ -198,7 +198,7 @@ def faults(root=ROOT, setups=None):
             claimed.update(range(1, block.code.count("\n") + 2) if each.lines is None else each.lines)
             for pattern in each.cells:
                 if not any(cells.matches(pattern, name) for name in table):
-                    wrong.append(place + "%s is none of the cells in matrix/cells.ini" % pattern)
+                    wrong.append(place + "%s is none of the cells in api/matrix_kit/cells.ini" % pattern)
             if each.cells and not each.because and not any(
                     cells.matches(pattern, name) for pattern in each.cells for name in quick):
                 wrong.append(place + "no quick cell runs it; add one, or the reason: `because: ...`")
@@ -262,7 +262,7 @@ def main():
         return str(error)
     for name in sys.argv[1:]:
         if name not in cells.read():
-            return "there is no cell %s in matrix/cells.ini" % name
+            return "there is no cell %s in api/matrix_kit/cells.ini" % name
     chosen = [(block, each) for chain in chains(all_blocks) for block, each in chain.steps
               if set(sys.argv[1:]).intersection(cells_of(chain))]
     if sys.argv[1:]:

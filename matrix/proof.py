@@ -1,6 +1,8 @@
-"""What every cell of the matrix showed when it last ran: proof.json, and proof.md for people.
+"""What every cell of the matrix showed when it last ran: proof.json, proof.md for people, and proof.svg, a map of it.
 
-`matrix/run.py --full` renews both after each cell. To write proof.md again from proof.json: python matrix/proof.py
+`matrix/run.py --full` renews all after each cell. To write the others again from proof.json, also the short form that
+is installed, api/matrix_kit/proven.json: python matrix/proof.py. With a folder of environments that runs kept, it adds
+versions of packages that cells do not pin: python matrix/proof.py .tox
 """
 import collections
 import hashlib
@@ -8,13 +10,19 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
 import cells
+import parity_map
+import tox_runner
 
-ROOT = os.path.dirname(cells.HERE)
-JSON, PAGE = (os.path.join(cells.HERE, "proof." + ending) for ending in ("json", "md"))
+ROOT = cells.ROOT
+JSON, PAGE, PICTURE = (os.path.join(cells.HERE, "proof." + ending) for ending in ("json", "md", "svg"))
+SHORT = os.path.join(cells.KIT, "proven.json")  # what `everstep matrix list` and `pins` print of it
+IN_SHORT = ("when", "commit", "passed", "failed", "skipped", "versions")
+GENERATED = ("matrix/proof.", "api/matrix_kit/proven.json")  # these differ after a run, so no result depends on them
 HEAD = """# The proof: what each cell showed when it last ran
 
 Generated: do not edit; run `python3 matrix/run.py --full --resume`, which goes on where the last run ended.
@@ -40,11 +48,11 @@ SKIPS = """
 
 
 def tree():
-    """Returns a hash of all tracked files but proof.*, as they are now."""
+    """Returns a hash of all tracked files but the generated ones, as they are now."""
     digest = hashlib.sha256()
     for path in _git("ls-files", "-z").split("\0"):
         full = os.path.join(ROOT, path)
-        if path and not path.startswith("matrix/proof.") and os.path.isfile(full):
+        if path and not path.startswith(GENERATED) and os.path.isfile(full):
             with open(full, "rb") as file:
                 digest.update(("%s\0%s\0" % (path, hashlib.sha256(file.read()).hexdigest())).encode())
     return digest.hexdigest()[:16]
@@ -53,7 +61,7 @@ def tree():
 def commit():
     """Returns the commit that the tracked files are of; None if they were changed since."""
     changed = [line[3:] for line in _git("status", "--porcelain", "--untracked-files=no").splitlines()]
-    return None if any(not path.startswith("matrix/proof.") for path in changed) else _git("rev-parse", "HEAD").strip()
+    return None if any(not path.startswith(GENERATED) for path in changed) else _git("rev-parse", "HEAD").strip()
 
 
 def commits():
@@ -92,7 +100,7 @@ def entry(result, results, tree, commit):
         ("commit", commit[:12]), ("tree", tree), ("when", time.strftime("%Y-%m-%d %H:%M", time.gmtime())),
         ("passed", result.passed), ("failed", result.failed or int(not result.is_green)), ("skipped", result.skipped),
         ("seconds", int(result.seconds)), ("versions", result.versions), ("skips", _skips(path + ".xml")),
-        ("clients", _loaded(path + ".clients.json")), ("worst", _worst(path + ".json")),
+        ("clients", _loaded(path + ".clients.json")), ("worst", _worst(path + ".json", path + ".wrappers.json")),
     ])
 
 
@@ -103,10 +111,10 @@ def _loaded(path):
         return json.load(file)
 
 
-def _worst(path):
+def _worst(*paths):
     """Returns {definition: {kind: the largest difference of any configuration and way}}."""
     worst = {}
-    for label, _, kind, far in _loaded(path):
+    for label, _, kind, far in [row for path in paths for row in _loaded(path)]:
         row = worst.setdefault(label.split(" ")[0], {})
         row[kind] = max(float("%.1e" % far), row.get(kind, 0.0))
     return {name: worst[name] for name in sorted(worst)}
@@ -121,7 +129,7 @@ def _skips(path):
 
 
 def write(shown):
-    """Writes proof.json, a line for each definition so that its history can be read, and proof.md."""
+    """Writes proof.json, a line for each definition so that its history can be read, and the files made of it."""
     shown = {name: shown[name] for name in cells.read() if name in shown}
     lines = []
     for name, values in shown.items():
@@ -129,6 +137,24 @@ def write(shown):
         lines.append(" %s: {\n%s\n }" % (json.dumps(name), ",\n".join(parts)))
     _replace(JSON, '{"cells": {\n%s\n}}\n' % ",\n".join(lines))
     _replace(PAGE, "\n".join(page(shown)) + "\n")
+    _replace(PICTURE, parity_map.picture(shown))
+    _replace(SHORT, short(shown))
+
+
+def short(shown):
+    """Returns the text of the short form: a line for each cell, without those of other people's code and of tools."""
+    lines = [" %s: %s" % (json.dumps(name), json.dumps({key: shown[name][key] for key in IN_SHORT}, sort_keys=True))
+             for name, cell in cells.read().items() if name in shown and cell.is_for_all]
+    return "{\n%s\n}\n" % ",\n".join(lines)
+
+
+def with_versions(shown, folder):
+    """Returns `shown` with versions of kept environments, of cells whose imported versions are still the same."""
+    for name, values in shown.items():
+        kept = dict(tox_runner.installed(os.path.join(folder, name)))
+        if all(values["versions"].get(package, version) == version for package, version in kept.items()):
+            values["versions"].update(kept)
+    return shown
 
 
 def _value(key, value):
@@ -200,4 +226,4 @@ def _table(columns, numbers, rows):
 
 
 if __name__ == "__main__":
-    write(read())
+    write(with_versions(read(), sys.argv[1]) if sys.argv[1:] else read())
