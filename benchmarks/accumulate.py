@@ -1,86 +1,93 @@
-"""CPU time of a step that only accumulates: python benchmarks/accumulate.py
-
-Compares a step of `everstep.accumulate(Adam(), k)` that does not update with a step of `Adam()`, on dense variables and
-on an embedding (where the rows of a batch are added to a table), in each way of the environment. Steps of both
-alternate, so that other load on the machine affects both. On JAX buffers are donated, as in `fit`.
-"""
-from __future__ import absolute_import, division, print_function
-
-import importlib
-import os
-import sys
-import time
-
-import numpy as np
+"""Steps of `everstep.accumulate(Adam(), 4)`, relative to plain steps: pending ones, and the mean of a window."""
+from functools import partial
 
 import everstep
+from timing import TEN, Case
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
-harness = importlib.import_module("harness")
-
-WARM, STEPS, ROUNDS = 3, 10, 11
-ADAM, NEVER = everstep.optimizers.Adam(), 10**6
-SHAPES = {"dense": (1000, 1000), "table": (100000, 32)}
-WRAPPED = {
-    "accumulate(Adam)": everstep.accumulate(ADAM, NEVER),
-    "accumulate(clip(Adam))": everstep.accumulate(everstep.clip(ADAM, global_norm=1.0), NEVER),
-}
-clock = getattr(time, "process_time", None) or time.clock
+STEPS, NEVER = 4, 10**6
+TABLE = [(100000, 32)]
+ADAM = everstep.optimizers.Adam()
 
 
-class Case(object):
-    """Steps of one definition on a large variable. Reading a small variable's slot waits for unfinished work."""
-
-    def __init__(self, way, name, definition):
-        random, shape = np.random.RandomState(0), SHAPES[name]
-        kinds = {name: harness.SPARSE if name == "table" else harness.DENSE, "a_bias": harness.DENSE}
-        self.grads = {"a_bias": np.ones(1, "float32"), name: random.normal(0, 1, shape).astype("float32")}
-        if name == "table":
-            self.grads[name] = self.grads[name][:256], random.randint(0, shape[0], 256).astype("int64")
-        start = {name: np.zeros(shape, "float32"), "a_bias": np.zeros(1, "float32")}
-        self.run = way.run(lambda: definition.bind(way.module), start, kinds)
-        if isinstance(self.run, harness.KerasJitRun):
-            import jax
-
-            self.run.function = jax.jit(self.run.stateless, donate_argnums=(0, 2))
-        self.seconds(WARM)
-
-    def seconds(self, steps=STEPS):
-        start = clock()
-        for _ in range(steps):
-            self.run.step(self.grads)
-        self.run.slot("a_bias", "m")
-        return (clock() - start) / steps
+def accumulate(api):
+    own = beside(api)
+    yield Case("pending", own, partial(_runs, api, makes(api, ADAM, NEVER)))
+    clipped = everstep.clip(ADAM, global_norm=1.0)
+    yield Case("pending, clip inside", own, partial(_runs, api, makes(api, clipped, NEVER)))
+    if api.backend == "tensorflow":
+        yield Case("pending, rows of a table", "", partial(_rows, api))
+    yield Case("mean of four", own, partial(_runs, api, makes(api, ADAM, STEPS), window=STEPS))
 
 
-def ratio(way, name, definition):
-    """Returns the median seconds of (a step that accumulates, a whole step)."""
-    if way.target == "get_updates":  # a second model clears the session of the first
-        cases = []
-        for rule in (definition, ADAM):
-            case = Case(way, name, rule)
-            cases.append([case.seconds() for _ in range(ROUNDS)])
-            case.run.close()
-        return np.median(cases, axis=1)
-    cases = [Case(way, name, rule) for rule in (definition, ADAM)]
-    medians = np.median([[case.seconds() for case in cases] for _ in range(ROUNDS)], axis=0)
-    for case in cases:
-        case.run.close()
-    return medians
+def beside(api):
+    """Returns the name of the stock side, or an empty one."""
+    if api.target == "keras3":
+        return "gradient_accumulation_steps"
+    return "sums by hand, one cond" if _by_hand(api) else ""
 
 
-def main():
-    for way in harness.framework_ways() or [harness.NUMPY]:
-        for name in sorted(SHAPES):
-            for label, definition in sorted(WRAPPED.items()):
-                if name == "dense" or way.sparse:
-                    pending, whole = ratio(way, name, definition)
-                    print(
-                        "{:26} {:6} {:24} {:7.2f} ms / {:7.2f} ms = {:.2f}".format(
-                            way.name, name, label, 1e3 * pending, 1e3 * whole, pending / whole
-                        )
-                    )
+def _by_hand(api):
+    """Returns whether programs can: Keras 2.3 takes gradients itself, and no cond of TF 2 has a ref variable."""
+    if api.name == "tf_train":
+        import tensorflow as tf
+
+        return not tf.compat.v1.control_flow_v2_enabled()
+    return api.target not in ("get_updates", "keras3")
 
 
-if __name__ == "__main__":
-    main()
+def makes(api, definition, steps):
+    """Returns {label: function that creates an optimizer}: a plain one, ours that accumulates, and stock's if any."""
+    chosen = {"plain": api.bind(definition), "everstep": api.bind(everstep.accumulate(definition, steps))}
+    if api.target == "keras3":
+        chosen["stock"] = partial(api.adam, gradient_accumulation_steps=steps)
+    elif _by_hand(api):
+        chosen["stock"] = lambda: ByHand(api.adam(), steps)
+    return chosen
+
+
+def _runs(api, chosen, window=1):
+    runs = {label: api.run(make, TEN) for label, make in chosen.items()}
+    for label in set(runs) - {"plain"}:
+        runs[label].window = window
+    return runs
+
+
+def _rows(api):
+    chosen = {"plain": ADAM, "everstep": everstep.accumulate(ADAM, NEVER)}
+    return {label: api.run(api.bind(definition), TABLE, 1024) for label, definition in chosen.items()}
+
+
+class ByHand(object):
+    """Sums of gradients and one `cond` around the update, as programs write them without everstep."""
+
+    def __init__(self, optimizer, steps):
+        import tensorflow as tf
+
+        self.tf, self.optimizer, self.steps, self.sums = tf, optimizer, steps, None
+
+    def build(self, variables):
+        variable_class = self.tf.compat.v1.Variable
+        options = [dict(trainable=False, use_resource=hasattr(variable, "handle")) for variable in variables]
+        self.count = variable_class(0, **options[0])
+        self.sums = [variable_class(self.tf.zeros(each.shape), **given) for each, given in zip(variables, options)]
+        if hasattr(self.optimizer, "build"):
+            self.optimizer.build(variables)
+
+    def apply_gradients(self, pairs):
+        tf = self.tf
+        grads, variables = zip(*pairs)
+        if self.sums is None:
+            self.build(variables)
+        added = [total.assign_add(grad, read_value=False) for total, grad in zip(self.sums, grads)]
+        with tf.control_dependencies(added + [self.count.assign_add(1, read_value=False)]):
+            whole = tf.equal(self.count.read_value() % self.steps, 0)
+            return tf.cond(whole, lambda: self._update(variables), lambda: tf.constant(False))
+
+    def _update(self, variables):
+        tf = self.tf
+        means = [total.read_value() / self.steps for total in self.sums]
+        with tf.control_dependencies(means):
+            zeroed = [total.assign(tf.zeros(total.shape), read_value=False) for total in self.sums]
+        step = self.optimizer.apply_gradients(list(zip(means, variables)))  # new-style Keras returns a variable
+        with tf.control_dependencies(zeroed + ([step] if isinstance(step, tf.Operation) else [])):
+            return tf.constant(True)

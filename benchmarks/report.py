@@ -1,187 +1,182 @@
-"""Writes the tables and pictures of docs/speed_tables.md from benchmarks/baseline.json: python benchmarks/report.py"""
+"""Writes the figures in docs/speed.md and docs/speed_tables.md: python benchmarks/report.py
+
+They come from benchmarks/baseline.json; --check only tells if the pages are current. docs/speed.md has each target with
+all figures that miss it, or the worst that meets it, and what is slower than stock without a target.
+docs/speed_tables.md has all figures, a table for each of `MEASURES`.
+"""
 import json
 import os
+import re
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DOC = os.path.join(os.path.dirname(HERE), "docs", "speed_tables.md")
+ROOT = os.path.dirname(HERE)
+if __name__ == "__main__":
+    sys.path.insert(0, ROOT)
+
+from benchmarks.measures import MEASURES, limits  # noqa: E402
+from benchmarks.pictures import draw  # noqa: E402
+
+DOCS = os.path.join(ROOT, "docs")
 START, END = "<!-- figures: do not edit; python benchmarks/report.py -->\n", "<!-- end of figures -->\n"
-CASES = ("A", "B", "C")
-TITLES = {"A": "1 variable of 10M", "B": "100 of 100k", "C": "300 of 1k"}
-SPARSE = ("native", "exact", "rows", "catch_up", "LazyAdam")
+UNITS = {"ms": 1e3, "s": 1}
+OTHERS = {"stock", "optax", "torch.optim", "torch.optim, fused", "LazyAdam"}  # not everstep's
 
 
 def main():
     with open(os.path.join(HERE, "baseline.json"), encoding="utf-8") as file:
         results = json.load(file)
-    write_tables(results)
-    draw(results, os.path.dirname(DOC))
+    if "--check" in sys.argv:
+        old = [page for page, text in pages(results).items() if text != _read(page)]
+        return "old: {}; run python benchmarks/report.py".format(", ".join(old)) if old else 0
+    write_pages(results)
+    draw(results, DOCS)
 
 
-def write_tables(results):
-    by_key = {(each["cell"], each["target"], each["kind"], each["case"]): each for each in results}
-    with open(DOC, encoding="utf-8") as file:
-        head, rest = file.read().split(START)
-    lines = [line for part in (_dense, _first, _strategies, _sparse, _flat, _lazy, _peers) for line in part(by_key)]
-    with open(DOC, "w", encoding="utf-8") as file:
-        file.write(head + START + "\n".join(lines) + "\n" + END + rest.split(END)[1])
+def write_pages(results):
+    for page, text in pages(results).items():
+        with open(os.path.join(DOCS, page), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
-def draw(results, folder):
-    """Draws ratios.png, by case, and rows.png, the cost by the rows of a table."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("no pictures: matplotlib is not installed")
-        return
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    for kind, name, picture in (("dense", "ratios.png", _ratios), ("sparse", "rows.png", _rows)):
-        selected = [each for each in results if each["kind"] == kind]
-        if selected:
-            picture(plt, selected).savefig(os.path.join(folder, name), dpi=90)
-            plt.close("all")
+def pages(results):
+    """Returns {page: its text with these figures}."""
+    texts = {}
+    for page, lines in (("speed.md", overview(results)), ("speed_tables.md", tables(results))):
+        head, rest = _read(page).split(START)
+        texts[page] = head + START + "\n".join(lines) + "\n" + END + rest.split(END)[1]
+    return texts
 
 
-def _ratios(plt, results):
-    places = sorted({(each["target"], each["cell"]) for each in results}, reverse=True)
-    by_key = {(each["target"], each["cell"], each["case"]): each["ratios"] for each in results}
-    height = 0.45 * len(places) + 1.5
-    figure, axes = plt.subplots(1, 3, figsize=(15, height), sharex=True, sharey=True, constrained_layout=True)
-    for axis, case in zip(axes, CASES):
-        for shift, label in enumerate(("DiffGrad", "no kernel", "kernel")):
-            for place, (target, cell) in enumerate(places):
-                ratios = by_key.get((target, cell, case), {})
-                ratio = ratios.get(label, ratios.get("everstep") if label == "kernel" else None)
-                if ratio is not None:
-                    axis.barh(place + 0.27 * shift, ratio, 0.25, color="C{}".format(2 - shift))
-        axis.axvline(1, color="0.3", linewidth=1)
-        axis.set_yticks([place + 0.27 for place in range(len(places))])
-        axis.set_yticklabels(["{}, {}".format(target, cell.split("-", 1)[1]) for target, cell in places])
-        axis.set(xscale="log", xlabel="CPU time, relative to the API's own Adam", title=TITLES[case])
-        axis.set_xticks([0.1, 0.3, 1, 3, 10])
-        axis.set_xticklabels(["0.1", "0.3", "1", "3", "10"])
-        axis.minorticks_off()
-    colors = [plt.Rectangle((0, 0), 1, 1, color="C{}".format(place)) for place in range(3)]
-    axes[0].legend(colors, ("kernel", "no kernel", "DiffGrad"), frameon=False, loc="lower right")
-    return figure
+def overview(results):
+    """Returns the lines of the table of targets, and of what is slower than stock and has none."""
+    rows = []
+    for name, measure in MEASURES.items():
+        chosen = [each for each in results if each["kind"] == name]
+        measured = [(target, figure, each) for each in chosen for target, figure in limits(each).values()]
+        for target in measure.targets:
+            figures = sorted(((figure, _place(each, target.label)) for hit, figure, each in measured if hit is target))
+            missed = [pair for pair in figures if pair[0] > target.limit]
+            goal = [_limit(target), "{} of {}".format(len(figures) - len(missed), len(figures)) if figures else ""]
+            for figure, place in missed or figures[-1:]:
+                rows.append([name] + place + goal + [_bold(figure, missed)])
+            if not figures:
+                patterns = ["`{}`".format(each) for each in (target.case, target.label, target.environment, target.api)]
+                rows.append([name] + patterns + goal + ["not measured"])
+        for each, label in without_target(chosen):
+            rows.append([name] + _place(each, label) + ["", "", _bold(each["ratios"][label], True)])
+    heads = ["measure", "case", "optimizer", "environment", "API", "target", "met", "figure"]
+    return _table(heads, rows, right=range(5, 8))
 
 
-def _rows(plt, results):
-    places = sorted({(each["target"], each["cell"]) for each in results})
-    figure, axes = plt.subplots(
-        1, len(places), figsize=(3.2 * len(places), 4), sharey=True, squeeze=False, constrained_layout=True
-    )
-    for axis, place in zip(axes[0], places):
-        selected = [each for each in results if (each["target"], each["cell"]) == place]
-        selected = sorted((int(each["case"]), each["seconds"]) for each in selected)
-        for color, label in enumerate(SPARSE):
-            if label in selected[0][1]:
-                milliseconds = [1e3 * seconds[label] for _, seconds in selected]
-                name = "stock" if label == "native" else label
-                axis.plot([rows for rows, _ in selected], milliseconds, "oC{}-".format(color), label=name)
-        axis.set(xscale="log", yscale="log", xlabel="rows of the table", title="{}\n{}".format(*place))
-    axes[0][0].set_ylabel("CPU milliseconds a step")
-    lines = {line.get_label(): line for axis in axes[0] for line in axis.lines}
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=len(lines), frameon=False)
-    return figure
+def without_target(results):
+    """Yields (result, label) of ours that is slower than what it is compared with, and has no target."""
+    for each in results:
+        known = OTHERS | set(limits(each)) | {MEASURES[each["kind"]].base}
+        for label, ratio in sorted(each["ratios"].items()):
+            if label not in known and ratio > 1:
+                yield each, label
 
 
-def _dense(by_key):
-    labels = ("kernel", "no kernel", "XLA", "DiffGrad", "everstep", "optax", "torch.optim", "torch.optim, fused")
-    yield "CPU time of a step, relative to the API's own Adam. A is 1 variable of 10M, B 100 of 100k, C 300 of 1k."
-    yield ""
-    yield from _table(["environment", "API", "optimizer", "A", "B", "C"])
-    for cell, target in _places(by_key, "dense"):
-        for label in labels:
-            ratios = [by_key.get((cell, target, "dense", case), {}).get("ratios", {}).get(label) for case in CASES]
-            if any(ratios):
-                yield _row([cell, target, label] + [_number(ratio) for ratio in ratios])
-    yield ""
+def _place(result, label):
+    return [_thousands(result["case"]), _thousands(label), result["cell"], result["target"]]
 
 
-def _first(by_key):
-    yield "First step of 300 variables in seconds, with tracing and compiling, and graph nodes per variable."
-    yield ""
-    yield from _table(["environment", "API", "stock", "kernel", "no kernel", "nodes: stock", "kernel", "no kernel"])
-    for cell, target in _places(by_key, "dense"):
-        each = by_key.get((cell, target, "dense", "C"))
-        if each and "kernel" in each["first"]:
-            labels = ("native", "kernel", "no kernel")
-            seconds = ["{:.1f}".format(each["first"][label]) for label in labels]
-            yield _row([cell, target] + seconds + ["{:.0f}".format(each["nodes"][label]) for label in labels])
-    yield ""
+def _limit(target):
+    units = {None: "", "seconds": " s"}
+    return "{:g}{}".format(target.limit, units.get(target.of, " of {}".format(target.of)))
 
 
-def _sparse(by_key):
-    yield "Adam on a table of 64 columns, 1,024 Zipf-distributed look-ups, different at each step: CPU milliseconds."
-    yield ""
-    yield from _table(["environment", "API", "rows of the table", "stock"] + list(SPARSE[1:]) + ["exact / stock"])
-    for (cell, target, kind, case), each in sorted(by_key.items(), key=lambda item: (item[0][:2], item[1]["case"])):
-        if kind == "sparse":
-            times = ["{:.2f}".format(1e3 * each["seconds"][x]) if x in each["seconds"] else "" for x in SPARSE]
-            yield _row([cell, target, "{:,}".format(int(case))] + times + [_number(each["ratios"]["exact"])])
-    yield ""
+def tables(results):
+    """Returns the lines of all tables, one for each measure."""
+    lines = []
+    for name, measure in MEASURES.items():
+        chosen = [each for each in results if each["kind"] == name]
+        chosen.sort(key=lambda each: (each["cell"], each["target"], _natural(each["case"])))
+        make = _by_case if measure.across == "case" else _by_label
+        lines += ["", "## `{}`".format(name), "", measure.title, ""]
+        lines += make(measure, chosen) if chosen else ["Not measured yet."]
+    return lines[1:]
 
 
-def _flat(by_key):
-    yield "The same steps on larger tables: CPU time, relative to 10,000 rows."
-    yield ""
-    yield from _table(["environment", "API", "", "100,000 rows", "1,000,000 rows"])
-    for (cell, target, kind, case), each in sorted(by_key.items()):
-        if kind == "flat":
-            yield _row([cell, target, case] + [_number(each["ratios"][rows]) for rows in ("100000", "1000000")])
-    yield ""
+def _by_case(measure, results):
+    """Returns a table with a column for each case, and a row for each optimizer."""
+    cases = sorted({each["case"] for each in results})
+    places = {}
+    for each in results:
+        for label in _labels(measure, each):
+            cells = places.setdefault((each["cell"], each["target"], label), {})
+            cells[each["case"]] = _cell(measure, each, label)
+    rows = [list(place) + [cells.get(case, "") for case in cases] for place, cells in places.items()]
+    return _table(["environment", "API", "optimizer"] + cases, rows, right=range(3, 3 + len(cases)))
 
 
-def _lazy(by_key):
-    yield "everstep in place of stock tf.train optimizers that update only rows with a gradient, on 100,000 rows of 64."
-    yield ""
-    yield from _table(["environment", "stock", "`rows` / stock", "`exact` / stock"])
-    for (cell, _, kind, case), each in sorted(by_key.items()):
-        if kind == "lazy":
-            yield _row([cell, case, _number(each["ratios"]["rows"]), _number(each["ratios"]["exact"])])
-    yield ""
+def _by_label(measure, results):
+    """Returns a table with a column for each optimizer, and a row for each case."""
+    labels = list(dict.fromkeys(label for each in results for label in _labels(measure, each)))
+    extra = [(key, label) for key in measure.extra for label in dict.fromkeys([measure.base] + labels)]
+    heads = ["environment", "API", "case", "relative to"] + labels + ["{}: {}".format(*each) for each in extra]
+    rows = []
+    for each in results:
+        row = [each["cell"], each["target"], _thousands(each["case"]), each.get("beside", "")]
+        row += [_cell(measure, each, label) if label in each["seconds"] else "" for label in labels]
+        rows.append(row + [_number(each[key].get(label)) for key, label in extra])
+    return _table([_thousands(head) for head in heads], rows, right=range(4, len(heads)))
 
 
-def _peers(by_key):
-    yield "The same rules from other libraries and from the API, on B: relative CPU time, and first steps in seconds."
-    yield ""
-    yield from _table(["environment", "API", "theirs", "ours / theirs", "first: theirs", "ours"])
-    for (cell, target, kind, case), each in sorted(by_key.items()):
-        if kind == "peers":
-            first = ["{:.1f}".format(each["first"][label]) for label in ("native", "everstep")]
-            yield _row([cell, target, case, _number(each["ratios"]["everstep"])] + first)
+def _labels(measure, result):
+    """Returns the labels to show: what ratios are relative to is 1 in every row."""
+    labels = sorted(result["seconds"], key=lambda label: (label != measure.base, label != "everstep", _natural(label)))
+    return [label for label in labels if label != measure.base or measure.unit]
 
 
-def _strategies(by_key):
-    yield "CPU time of a step, relative to the same step with a strategy forbidden, and first steps in seconds."
-    yield "`kernel` is Adam on B, the others DiffGrad: `flattened` on C, `chunks` on A, `compiled` and `in_place` on B."
-    yield ""
-    yield from _table(["environment", "API", "strategy", "with / without", "first: without", "with"])
-    for (cell, target, kind, case), each in sorted(by_key.items()):
-        if kind == "strategies":
-            first = ["{:.1f}".format(each["first"][label]) for label in ("native", case)]
-            yield _row([cell, target, "`{}`".format(case), _number(each["ratios"][case])] + first)
-    yield ""
+def _cell(measure, result, label):
+    """Returns a figure with its target in parentheses: bold if it misses it or, without one, is slower than stock."""
+    scale = UNITS.get(measure.unit)
+    shown = result["seconds"][label] * scale if scale else result["ratios"][label]
+    target, figure = limits(result).get(label, (None, None))
+    if not target:
+        return _bold(shown, label not in OTHERS and label != measure.base and result["ratios"][label] > 1)
+    ratio = "{} of {}; ".format(_number(figure), target.of) if target.of not in (None, "seconds") else ""
+    return "{} ({}{:g})".format(_bold(shown, figure > target.limit), ratio, target.limit)
 
 
-def _places(by_key, kind):
-    return sorted({key[:2] for key in by_key if key[2] == kind})
+def _table(heads, rows, right=()):
+    """Returns the lines of a table whose columns line up."""
+    right = set(right)
+    widths = [max([3] + [len(row[column]) for row in [heads] + rows]) for column in range(len(heads))]
+
+    def line(cells):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths))
+        ]
+        return "| {} |".format(" | ".join(cells))
+
+    rule = ["-" * (width - 1) + ":" if column in right else "-" * width for column, width in enumerate(widths)]
+    return [line(heads), line(rule)] + [line(row) for row in rows]
 
 
-def _table(heads):
-    yield _row(heads)
-    yield "|" + "---|" * len(heads)
+def _bold(figure, misses):
+    return "**{}**".format(_number(figure)) if misses else _number(figure)
 
 
-def _row(cells):
-    return "| {} |".format(" | ".join(cells))
+def _number(figure):
+    return "" if figure is None else "{:.3g}".format(figure) if figure < 0.1 else "{:.2f}".format(figure)
 
 
-def _number(ratio):
-    return "" if ratio is None else "{:.3g}".format(ratio) if ratio < 0.1 else "{:.2f}".format(ratio)
+def _thousands(text):
+    return "{:,}".format(int(text)) if text.isdigit() else text
+
+
+def _natural(text):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+
+
+def _read(page):
+    with open(os.path.join(DOCS, page), encoding="utf-8") as file:
+        return file.read()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,20 +1,42 @@
-"""Measures optimizers: shared by benchmarks/worker.py and benchmarks/backends.py.
+"""Measures steps of optimizers in turns. Shared by every measure.
 
-Every figure is a ratio of CPU time (user and system, all threads). Steps of two optimizers, each on its own variables,
-alternate in one process, so that other load on the machine affects both. The ratio is the median of the rounds.
-Gradients are constant, so only the apply step is measured.
+Every figure is CPU time (user and system, all threads). Steps of two optimizers, each on its own variables, alternate
+in one process, so that other load on the machine affects both. A ratio is the median of the rounds. Gradients are
+constant, so only the apply step is measured.
 """
-import json
-import sys
+import collections
 import time
 
 import numpy as np
 
 import everstep
 
+# What is measured: its name, what it is compared with, and a function that returns {label: Run}. Ratios are relative to
+# the first label.
+Case = collections.namedtuple("Case", "name beside runs")
+
 DENSE = {"A": [(10000000,)], "B": [(100000,)] * 100, "C": [(1000,)] * 300}
+TEN = [(1000000,)] * 10  # the size of a small transformer, for everything that people put around an optimizer
 ROUNDS, SECONDS = 7, 0.12  # the steps of a round take about this long
 BATCHES = 256  # of rows, used in turn: with one batch no row would ever have a step to catch up
+
+
+class Run(object):
+    """Steps of one optimizer on variables of its own.
+
+    first: seconds that the first step took, with building. nodes: nodes of its graph for each variable, or None.
+    warm: steps before the measurement. window: steps that belong together; a round measures whole windows.
+    """
+
+    shapes, first, nodes, warm, window = (), None, None, 2, 1
+
+    def run(self, steps):
+        """Takes steps, and waits for them."""
+        raise NotImplementedError
+
+    def weights(self):
+        """Returns the variables' values as arrays."""
+        raise NotImplementedError
 
 
 class DiffGrad(everstep.Definition):
@@ -33,44 +55,51 @@ class DiffGrad(everstep.Definition):
         return rate * friction * m / (ops.sqrt(v) + 1e-7), {"m": m, "v": v, "previous_grad": grad}
 
 
-def gradients(shapes, sparse, random, batch=1024):
-    """Yields (values, rows of each batch or None) for each variable."""
+def gradients(shapes, look_ups, random):
+    """Yields (values, rows of each batch or None) for each variable. Without look-ups, gradients are dense."""
     for shape in shapes:
-        if sparse:
-            rows = random.zipf(1.2, (BATCHES, batch)) % shape[0]
-            yield random.normal(0, 1, (batch,) + shape[1:]).astype("float32"), rows.astype("int64")
+        if look_ups:
+            rows = random.zipf(1.2, (BATCHES, look_ups)) % shape[0]
+            yield random.normal(0, 1, (look_ups,) + shape[1:]).astype("float32"), rows.astype("int64")
         else:
             yield random.normal(0, 1, shape).astype("float32"), None
 
 
-def seconds(case, steps):
+def seconds(run, steps):
     start = time.process_time()
-    case.run(steps)
+    run.run(steps)
     return (time.process_time() - start) / steps
 
 
-def interleaved(cases):
+def interleaved(runs, rounds=ROUNDS):
     """Returns ({label: median seconds}, {label: median ratio of a round to the first label})."""
-    for case in cases.values():
-        case.run(2)
-    steps = {label: max(1, min(200, int(SECONDS / max(seconds(case, 2), 1e-6)))) for label, case in cases.items()}
-    rounds = []
-    for _ in range(ROUNDS):
-        rounds.append({label: seconds(case, steps[label]) for label, case in cases.items()})
-    first = next(iter(cases))
+    steps = {label: _steps(run) for label, run in runs.items()}
+    if not all(run.warm for run in runs.values()):
+        rounds = min(rounds, 3)  # each builds anew, which takes seconds
+    taken = [{label: seconds(run, steps[label]) for label, run in runs.items()} for _ in range(rounds)]
+    first = next(iter(runs))
     return (
-        {label: float(np.median([each[label] for each in rounds])) for label in cases},
-        {label: float(np.median([each[label] / each[first] for each in rounds])) for label in cases},
+        {label: float(np.median([each[label] for each in taken])) for label in runs},
+        {label: float(np.median([each[label] / each[first] for each in taken])) for label in runs},
     )
 
 
-def temporaries(case):
+def _steps(run):
+    """Warms up. Returns how many steps a round takes, in whole windows."""
+    if not run.warm:
+        return run.window
+    run.run(run.warm * run.window)
+    windows = SECONDS / max(run.window * seconds(run, 2 * run.window), 1e-6)
+    return run.window * max(1, min(200, int(windows)))
+
+
+def temporaries(run):
     """Returns the peak memory of a step in bytes, beyond the memory between steps; None if the system hides it."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # resets the peak
         before = _memory("VmRSS")
-        case.run(1)
+        run.run(run.window)
         return max(0, _memory("VmHWM") - before)
     except (OSError, IOError):
         return None
@@ -79,28 +108,3 @@ def temporaries(case):
 def _memory(name):
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
-
-
-def selected(names, *parts):
-    """Returns whether the user asked for a measure. A name is some of its parts: dense/tf_train/A, sparse/keras3."""
-    return not names or any(all(part in parts for part in name.split("/")) for name in names)
-
-
-def report(measures):
-    """Prints a line of JSON for each of (kind, target, case, {label: case to run})."""
-    for kind, target, case, cases in measures:
-        parameters = sum(int(np.prod(shape)) for shape in next(iter(cases.values())).shapes)
-        figures = dict(kind=kind, target=target, case=case, peak={})
-        figures["seconds"], figures["ratios"] = interleaved(cases)
-        for label, run in cases.items():
-            most = temporaries(run)
-            figures["peak"][label] = None if most is None else most / parameters
-        figures["first"] = {label: run.first for label, run in cases.items()}
-        figures["nodes"] = {label: run.nodes for label, run in cases.items()}
-        print(json.dumps(figures))
-        sys.stdout.flush()
-        del cases
-
-
-def asked():
-    return [name for name in sys.argv[1:] if not name.startswith("--")]
