@@ -297,6 +297,20 @@ def graph_of_rows(run):
         np.testing.assert_allclose(run.names["values"], dense_run(rows_of(4)), rtol=2e-6)
 
 
+@setup
+def embedding_model(run):
+    """A `model` with an embedding, and batches of row numbers `x` with targets `y`."""
+    inputs = tf.keras.layers.Input((3,), dtype="int32")
+    embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(1000, 8)(inputs))
+    model = tf.keras.models.Model(inputs, tf.keras.layers.Dense(1)(embedded))
+    x = np.random.RandomState(0).randint(0, 1000, (96, 3))
+    run.names.update(model=model, x=x, y=np.ones((96, 1), np.float32))
+    yield
+    table = model.layers[1].embeddings
+    assert not model.optimizer.get_slot(table, "catch_up/updates").numpy()  # the flush brought all rows up to date
+    assert model.layers[1].call.__name__ != "call"
+
+
 # Definitions
 
 
@@ -318,6 +332,66 @@ def diffgrad(run):
     yield
     assert run.names["DiffGrad"] is not DiffGrad
     same_steps(run.names["DiffGrad"](0.1), DiffGrad(0.1))
+
+
+def trained_in_graph(make, start, grads):
+    """Returns the weights of a session of TF 1. `make(variable)` returns an object with `apply_gradients`."""
+    with v1.Graph().as_default(), v1.Session() as session:
+        variable, grad = v1.get_variable("weights", initializer=start), v1.placeholder("float32", start.shape)
+        step = make(variable).apply_gradients([(grad, variable)])
+        session.run(v1.global_variables_initializer())
+        for each in grads:
+            session.run(step, {grad: each})
+        return session.run(variable)
+
+
+@setup
+def contrib_wrappers(run):
+    embedding = tf.get_variable("embedding", initializer=np.full((3, 4), 2.0, "float32"))
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum(embedding**2)
+    run.names.update(tf=tf, everstep=everstep, embedding=embedding, global_step=step, loss=loss)
+    yield
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(run.names["train_op"])
+        assert session.run(step) == 1 and np.allclose(session.run(embedding), 0.5)  # the norm of a row is 1
+
+
+WRAPPED = [np.array([[1.0, -2.0], [0.0, 0.5]]), np.zeros((2, 2)), np.array([[0.5, 0.5], [3.0, 0.0]])]
+WRAPPED_START = np.array([[1.0, -2.0], [0.25, 0.5]], "float32")
+
+
+def contrib_agrees(definition, wrap):
+    """Compares with the wrapper of tf.contrib, if it is here. `wrap(optimizer, variable)` returns it."""
+    if hasattr(tf, "contrib"):
+        expected = trained_in_graph(lambda each: wrap(tf.train.AdamOptimizer(0.1), each), WRAPPED_START, WRAPPED)
+        actual = trained_in_graph(lambda each: definition.bind(tf.train), WRAPPED_START, WRAPPED)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+@setup
+def multitask(run):
+    run.names["everstep"] = everstep
+    yield
+    optimizer, weights = run.names["definition"].bind(np), WRAPPED_START.copy()
+    optimizer.apply_gradients([(WRAPPED[0], weights)])
+    before, moment = weights.copy(), optimizer.get_slot(weights, "m").copy()
+    optimizer.apply_gradients([(WRAPPED[1], weights)])
+    assert (weights == before).all() and (optimizer.get_slot(weights, "m") == moment).all() and moment.any()
+    contrib_agrees(run.names["definition"], lambda inner, _: tf.contrib.opt.MultitaskOptimizerWrapper(inner))
+
+
+@setup
+def max_norm(run):
+    run.names["everstep"] = everstep
+    yield
+    optimizer, weights = run.names["definition"].bind(np), WRAPPED_START.copy()
+    optimizer.apply_gradients([(WRAPPED[0], weights)])
+    norms = np.sqrt((weights**2).sum(1))
+    assert abs(norms[0] - 1) < 1e-6 and norms[1] < 1
+    contrib_agrees(run.names["definition"],
+                   lambda inner, each: tf.contrib.opt.VariableClippingOptimizer(inner, {each: [1]}, 1.0))
 
 
 @setup
@@ -494,7 +568,8 @@ def bert(run):
         v1.train.Saver().save(session, "bert/model.ckpt-60")
     with v1.Graph().as_default(), v1.Session() as session:
         variables = [v1.get_variable(name, initializer=value) for name, value in values.items()]
-        optimizer = everstep.optimizers.AdamW(1e-4, weight_decay=0.01, epsilon=1e-6).bind(v1.train)
+        rule = everstep.optimizers.AdamW(1e-4, weight_decay=0.01, epsilon=1e-6, bias_correction=False)
+        optimizer = rule.bind(v1.train)
         optimizer.minimize(tf.add_n([tf.reduce_sum(each) for each in variables]))
         session.run(v1.global_variables_initializer())
         run.names.update(everstep=everstep, tf=v1, optimizer=optimizer, session=session)
@@ -509,3 +584,14 @@ def bert_converted(run):
     yield
     state = everstep.State.load("run.npz")
     assert state.updates == 60 and sorted(state.slots) == ["layer/bias", "layer/kernel"]
+
+
+@setup
+def my_project(run):
+    """A folder that can be installed. After the block it has the files of the matrix."""
+    with open("setup.py", "w") as file:
+        file.write("from setuptools import setup\n\nsetup(name='mylib', py_modules=['mylib'])\n")
+    yield
+    with open("tox.ini") as file:
+        assert "[testenv:py39-tf2.10]" in file.read()
+    assert "all files are current" in run.printed()

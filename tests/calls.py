@@ -728,6 +728,15 @@ right("name of the operation is unicode", "tf_train optimizer_v2", applied(lambd
 for label, value in [("an int", 7), ("an object", Odd()), ("with a space", "a b")]:
     wrong("name of the operation is " + label, "tf_train optimizer_v2",
           applied(lambda w: [(w.tensor(GRAD), w.w)], name=value))  # fmt: skip
+wrong("name of the operation has an underscore first", "tf_train+graph",
+      applied(lambda w: [(w.tensor(GRAD), w.w)], name="_train"))  # fmt: skip
+
+
+@right("name of the operation has an underscore first, in a scope", "tf_train+graph")
+def _(w):
+    with w.tf.name_scope("scope"):
+        w.run(w.sgd().apply_gradients([(w.tensor(GRAD), w.w)], name="_train"))
+    return w.values()
 
 
 # minimize and compute_gradients.

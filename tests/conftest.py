@@ -1,8 +1,8 @@
 """Checks that the cell has the versions that it pins, turns warnings into errors, and marks known failures as xfails.
 
 `@pytest.mark.shared`, on a test or a module, splits its cases over the cells of the matrix, so that the matrix takes
-less than an hour: a cell runs those in its `parts` of matrix/cells.ini. `shared(False)` exempts one test of such a
-module. Outside of a cell, and with EVERSTEP_FULL=1, all cases run.
+less than an hour: a cell runs those in its `parts` of api/matrix_kit/cells.ini. `shared(False)` exempts one test of
+such a module. Outside of a cell, and with EVERSTEP_FULL=1, all cases run.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -17,6 +17,7 @@ import zlib
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow reads it on import
+os.environ.pop("COLUMNS", None)  # the width of tables, where somebody exports it
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "matrix"))
 
@@ -59,7 +60,7 @@ def pytest_sessionstart(session):
             INSTALLED[name] = _version(name)
     table = cells.read()
     if CELL and CELL not in table:
-        pytest.exit("EVERSTEP_CELL is %s, which matrix/cells.ini does not have" % CELL, returncode=3)
+        pytest.exit("EVERSTEP_CELL is %s, which api/matrix_kit/cells.ini does not have" % CELL, returncode=3)
     wrong = _not_as_pinned(table[CELL]) if CELL else []
     if wrong:
         pytest.exit("%s is not what it says: %s" % (CELL, "; ".join(wrong)), returncode=3)
@@ -77,7 +78,7 @@ def _version(name):
 
 
 def _not_as_pinned(cell, compared=None):
-    pins = cells.pins(cell)
+    pins = cell.pins
     expected = {name: pins[name] for name in INSTALLED if name in pins}
     expected["python"] = cell.python
     for name in ("tensorflow", "jax", "torch"):
@@ -127,3 +128,14 @@ def pytest_collection_finish():
     if hasattr(gc, "freeze"):  # Python 3.7 and newer
         gc.freeze()
     gc.set_threshold(20000, 10, 10)
+
+
+@pytest.fixture
+def shipped_only(monkeypatch):
+    """Hides the definitions that other tests declare from look-ups by name."""
+    from everstep import optimizers
+    from everstep.compat.stock import registry
+
+    shipped = {name: [each for each in same if each is getattr(optimizers, name, None)]
+               for name, same in registry.definition_classes().items()}
+    monkeypatch.setattr(registry, "definition_classes", lambda: {name: same for name, same in shipped.items() if same})

@@ -604,6 +604,14 @@ def without_decay(definition):
     return with_hypers(definition, {name: 0.0 for name in flat(definition, "hyper") if "weight_decay" in name})
 
 
+class HalvedAdamW(AdamW):
+    """A user's own form of AdamW, which is no Adam beside a weight decay."""
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change, new = super(HalvedAdamW, self).update(ops, grad, var, slots, hyper, t)
+        return 0.5 * change, new
+
+
 class Interruption(Exception):
     """Simulates the end of the process."""
 
@@ -721,10 +729,11 @@ class NewKerasTests(object):
         inner = everstep.decoupled_weight_decay(Adam(0.2), 0.5)
         average = everstep.moving_average(inner, 0.5, start=1 if api.target == "keras3" else 0)
         assert everstep.from_native(optimizer) == everstep.clip(average, norm=0.25)
-        lamb = LAMB(0.1, weight_decay=0.5).bind(api.module)
-        lamb.exclude_from_weight_decay(var_names=["bias"])
-        with pytest.raises(UnsupportedError, match="everstep.partition"):
-            everstep.from_native(lamb)
+        for definition in (LAMB(0.1, weight_decay=0.5), HalvedAdamW(0.1, weight_decay=0.5)):
+            optimizer = definition.bind(api.module)
+            optimizer.exclude_from_weight_decay(var_names=["bias"])
+            with pytest.raises(UnsupportedError, match="everstep.partition"):
+                everstep.from_native(optimizer)
 
     def test_an_excluded_variable_has_no_l1_decay(self):
         results = []

@@ -45,6 +45,8 @@ UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_S
 KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py " + NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_bad_input.py"
+SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
+TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_lowering.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
 FILES = "test_files_written.py test_files_cli.py test_files_hostile.py test_stock_files.py"
@@ -56,15 +58,21 @@ AREAS = {
     "rules": (["optimizers/*.py"], [NUMPY, EVERY]),
     "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
     "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, EVERY, ("py39-tf2.10", "test_multistage.py")]),
-    "engine": (["compat/engine/*.py"], [NUMPY, ("py311-tf2.15", BACKENDS), TF_TRAIN]),
-    "arrays": (["compat/backends/on_numpy.py", "compat/targets/arrays.py"], [NUMPY]),
-    "targets": (["compat/targets/[bcdh]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
-                [NUMPY, UPDATE_STEP, TF_TRAIN]),
+    "engine": (["compat/engine/*.py"],
+               [NUMPY, EVERY, ("py311-tf2.15", BACKENDS), TF_TRAIN, ("py37-tf1.15-k2.3", SPEED), ("py39-tf2.10", SPEED),
+                TORCH, ("py313-k3jax", "test_grouped.py")]),
+    "arrays": (["compat/backends/*arrays*.py", "compat/backends/on_numpy.py", "compat/backends/ops.py",
+                "compat/targets/arrays.py"], [NUMPY]),
+    "targets": (["compat/targets/[bcdhl]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
+                [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),
     "state": (["compat/state/*.py", "api/*.py"],
               [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py test_state_in_life.py " + FILES)]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS), TRACED]),
-    "keras_ops": (["compat/backends/on_keras.py"], [("py313-k3jax", BACKENDS + " " + NOISE)]),
+    "keras_ops": (["compat/backends/on_keras.py"],
+                  [("py313-k3jax", BACKENDS + " test_grouped.py " + NOISE),
+                   ("py311-k3torch", "test_backends.py test_grouped.py test_keras3_backends.py")]),
+    "torch": (["compat/backends/on_torch.py"], [TORCH]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
                  [TF_TRAIN, EAGER_TRAIN]),
@@ -78,7 +86,8 @@ AREAS = {
 }
 # Each of the cells with a framework runs its part of the tests, as in CI, and the one with NumPy all of them.
 ENVIRONMENT = {"py313-numpy": {}, "py313-numpy EVERSTEP_FULL": {"EVERSTEP_FULL": "1"},
-               "py313-k3jax": {"EVERSTEP_CELL": "py313-k3jax", "KERAS_BACKEND": "jax"}}
+               "py313-k3jax": {"EVERSTEP_CELL": "py313-k3jax", "KERAS_BACKEND": "jax"},
+               "py311-k3torch": {"EVERSTEP_CELL": "py311-k3torch", "KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}}
 SWAPS = {
     ast.Add: "+ -", ast.Sub: "- +", ast.Mult: "* / +", ast.Div: "/ *", ast.FloorDiv: "// *", ast.Mod: "% *",
     ast.Pow: "** *", ast.Lt: "< <= >", ast.LtE: "<= < >=", ast.Gt: "> >= <", ast.GtE: ">= > <=", ast.Eq: "== !=",

@@ -6,7 +6,8 @@ import warnings
 
 import everstep
 import harness
-from test_battery import KINDS, make_batches, start_values
+from everstep.testing.training import KINDS, make_batches
+from test_battery import start_values
 
 BOUND = 4e-6
 KIND_OF = {"dense": "dense", "bias": "dense", "single": "dense", "unique": "unique", "duplicates": "duplicates"}
@@ -24,9 +25,15 @@ TRAIN = [
     ("FtrlOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
     ("FtrlOptimizer", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
     ("ProximalAdagradOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
+    ("ProximalGradientDescentOptimizer", 0.1, {"l1_regularization_strength": 0.1, "l2_regularization_strength": 0.01}),
+    ("AdagradDAOptimizer", 1.0, {}),
+    ("AdagradDAOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
 ]
 CONTRIB = [
     ("LazyAdamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("AdamGSOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("LazyAdamGSOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("RegAdagradOptimizer", 1.0, {}),
     ("AdaMaxOptimizer", 0.1, {"epsilon": 1e-3}),
     ("NadamOptimizer", 0.1, {"epsilon": 1e-3}),
     ("AdamWOptimizer", 0.1, {"weight_decay": 0.001, "epsilon": 1e-3}),
@@ -58,6 +65,8 @@ KERAS = [
     ("Adafactor", 0.1, {"relative_step": False, "weight_decay": 0.01}),
     ("Lamb", 0.1, {"epsilon": 1e-3, "weight_decay": 0.01}),
     ("ScheduleFreeAdamW", 0.1, {"epsilon": 1e-3, "warmup_steps": 10}),
+    ("Muon", 0.1, {"epsilon": 1e-3, "weight_decay": 0.1, "adam_weight_decay": 0.01, "adam_lr_ratio": 0.5}),
+    ("Muon", 0.1, {"exclude_layers": ["sing", "kern"], "rms_rate": None, "nesterov": False, "weight_decay": None}),
 ]
 
 
@@ -71,7 +80,7 @@ EXCEPTIONS = [
     ("tf_train", ("AdamWOptimizer",), ("unique", "duplicates"), 0.1, "stock decays the rows present, but moves all"),
     ("tf_train", ("LARSOptimizer",), ("unique", "duplicates"), 5.0, "with sparse gradients stock does plain momentum"),
     ("update_step", ("Adam", "AdamW"), ("dense", "unique", "duplicates"), 1e-5, ROUNDING),
-    ("keras3", ("Adam", "AdamW"), ("dense", "unique"), 1e-5, ROUNDING),
+    ("keras3", ("Adam", "AdamW", "Muon"), ("dense", "unique"), 1e-5, ROUNDING),
     ("keras3 torch", ("Nadam",), ("dense",), 1e-5, ROUNDING),
     ("keras3 tensorflow", ("ScheduleFreeAdamW",), ("dense", "unique", "duplicates"), 0.5, AVERAGE),
     ("keras3 torch", ("ScheduleFreeAdamW",), ("dense",), 0.5, AVERAGE),
@@ -161,10 +170,26 @@ def make_stock(way, name, rate, arguments):
     stock = stock_class(way, name)
     for rate_name in ("learning_rate", "lr"):  # Keras before 2.3
         try:
-            return stock(**dict(arguments, **{rate_name: rate}))
+            return counted(stock, **dict(arguments, **{rate_name: rate}))
         except (TypeError, ValueError):
             continue
     return None
+
+
+BY_GLOBAL_STEP = ("AdagradDAOptimizer", "AdamGSOptimizer", "LazyAdamGSOptimizer")
+
+
+def counted(stock, **arguments):
+    """Creates a stock optimizer. One that counts by global_step also moves it, in each step."""
+    if getattr(stock, "__name__", None) not in BY_GLOBAL_STEP:
+        return stock(**arguments)
+    import tensorflow as tf
+
+    train = getattr(getattr(tf, "compat", None), "v1", tf).train
+    optimizer = stock(global_step=train.get_or_create_global_step(), **arguments)
+    apply_gradients, step = optimizer.apply_gradients, optimizer._global_step
+    optimizer.apply_gradients = lambda pairs, global_step=None, name=None: apply_gradients(pairs, step, name)
+    return optimizer
 
 
 def cases():

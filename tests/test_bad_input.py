@@ -389,7 +389,7 @@ CASES = [
     ),
     Case("Adam(lr=0.1)", ONCE, lambda w: Adam(lr=0.1), errors.DefinitionError, "called learning_rate on every target"),
     Case("Adam(decay=1e-4)", ONCE, lambda w: Adam(decay=1e-4), errors.DefinitionError, "everstep.InverseTimeDecay"),
-    Case("six arguments too many", ONCE, lambda w: Adam(*range(11)), errors.DefinitionError, "at most 5 positional"),
+    Case("six arguments too many", ONCE, lambda w: Adam(*range(11)), errors.DefinitionError, "at most 6 positional"),
     Case(
         "Adam(a vector tensor)",
         ("tf_train",) + NEW_STYLE,

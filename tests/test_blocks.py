@@ -14,6 +14,7 @@ import blocks
 import cells
 import conftest
 import harness
+import recipe_setups  # noqa: F401  # adds its set-ups to SETUPS
 from everstep import cli
 
 CHAINS = blocks.chains(blocks.blocks())
@@ -132,7 +133,7 @@ def test_mistakes_are_seen(tmp_path):
     ))  # fmt: skip
     assert [fault.replace("README.md:", "") for fault in blocks.faults(root, {"known"})] == [
         "2: no comment says where the block runs, such as <!-- runs in: py313-numpy -->",
-        "6: py1-tf* is none of the cells in matrix/cells.ini",
+        "6: py1-tf* is none of the cells in api/matrix_kit/cells.ini",
         "6: no quick cell runs it; add one, or the reason: `because: ...`",
         "10: no quick cell runs it; add one, or the reason: `because: ...`",
         "18: there is no set-up nobody in tests/block_setups.py",

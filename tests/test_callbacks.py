@@ -155,7 +155,10 @@ def test_callbacks_of_the_rate_of_a_partition(name, kind):
 
 
 def test_the_list_of_the_optimizers_of_a_partition():
-    """A schedule shows its present rate, and cannot be set. Other definitions have no list."""
+    """A schedule shows its present rate, and cannot be set. Other definitions have no list.
+
+    Averages are swapped once for each of the list that has them, so one alone has those of all variables.
+    """
     if not hasattr(NAMED[KERASES[0]], "ops"):
         pytest.skip("callbacks of Keras 3 ask for it")
     keras = started(KERASES[0])
@@ -168,6 +171,8 @@ def test_the_list_of_the_optimizers_of_a_partition():
     default.learning_rate = 0.25
     assert float(np.asarray(optimizer.default_learning_rate)) == 0.25
     assert not hasattr(Adam().bind(keras), "optimizers")
+    for native, expected in (({}, [False, False]), ({"use_ema": True}, [True, False])):
+        assert [branch.use_ema for branch in rule.bind(keras, **native).optimizers] == expected
 
 
 @kerases

@@ -11,9 +11,9 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
+from everstep.testing import oracle
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
@@ -53,17 +53,9 @@ def new_run(way, definition, start=None, kinds=KINDS, **native):
     return way.run(lambda: definition.bind(way.module, **native), start or start_values(), kinds)
 
 
-def captured(run, **more):
-    return everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), **more)
-
-
-def restored(run, state, **more):
-    return everstep.restore(run.optimizer, state, run.variables, session=getattr(run, "session", None), **more)
-
-
 def values(run):
     """Returns every number of a run: those of a State with the weights."""
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     arrays = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
     arrays.update(state.variables)
     return arrays, (state.updates, state.steps, state.pending, state.scalars)
@@ -78,7 +70,7 @@ def uninterrupted(way, name):
         run = new_run(way, DEFINITIONS[name])
         for batch in BATCHES[:HALF]:
             run.step(batch)
-        state = captured(run, weights=True)
+        state = run.captured(weights=True)
         for batch in BATCHES[HALF:]:
             run.step(batch)
         RUNS[way.name, name] = state, values(run)
@@ -157,7 +149,7 @@ def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
     run = fresh(way, DEFINITIONS[name])
     for source, (state, expected) in known:
         state.save(str(tmpdir.join("state.npz")))
-        restored(run, everstep.State.load(str(tmpdir.join("state.npz"))), weights=True)
+        run.restored(everstep.State.load(str(tmpdir.join("state.npz"))), weights=True)
         check_second_half(run, expected, exact=source is way)
     run.close()
 
@@ -167,9 +159,9 @@ def test_a_restore_before_anything_is_built(way):
     state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
     with graph_of(run):
-        first = captured(run)
+        first = run.captured()
         assert (first.updates, first.pending) == (0, 0) and not np.any(first.slots["dense"]["m"])
-        restored(run, state, weights=True)
+        run.restored(state, weights=True)
         finish(run)
     check_second_half(run, expected, exact=True)
     run.close()
@@ -209,11 +201,11 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
     run = trained(way, definition, 0)
     for batch in batches[:15]:
         run.step(batch)
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     if way.sparse:
         assert state.slots["table"]["catch_up/rows"].ravel().tolist() == [10, 10, 15, 15, 0, 0]
     run.flush()
-    flushed = captured(run, weights=True)
+    flushed = run.captured(weights=True)
     for batch in batches[15:]:
         run.step(batch)
     run.flush()
@@ -224,8 +216,8 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
         ended = trained(other, definition.replace(dense_ok=not other.sparse), 0)
         if way.sparse and not other.sparse:
             with pytest.raises(errors.StateError, match="table: the state has rows .*flush"):
-                restored(ended, state, weights=True)
-        restored(ended, state if other.sparse else flushed, weights=True)
+                ended.restored(state, weights=True)
+        ended.restored(state if other.sparse else flushed, weights=True)
         if other is way:
             ended.flush()
         for batch in batches[15:]:
@@ -251,23 +243,23 @@ def test_catch_up_slots_are_not_needed_without_missed_steps(way):
     expected = run.weights()
     run.close()
     run = trained(way, Adam(0.05))
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     run.close()
     run = trained(way, MISSING, 5)
-    restored(run, state, weights=True)
+    run.restored(state, weights=True)
     for batch in BATCHES[3:9]:
         run.step(batch)
     run.flush()
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     run.close()
     run = trained(way, Adam(0.05), 5)
-    restored(run, state, weights=True)
+    run.restored(state, weights=True)
     for batch in BATCHES[9:12]:
         run.step(batch)
     assert all(oracle.distance(value, expected[name]) <= 2e-6 for name, value in run.weights().items())
     state.slots["table"]["catch_up/rows"][2] -= 1
     with pytest.raises(errors.StateError, match="yet to take"):
-        restored(run, state)
+        run.restored(state)
     run.close()
 
 
@@ -296,7 +288,7 @@ def test_a_restore_that_fails_changes_nothing(way):
     states = []
     hypers = way.target != "tf_train"  # on tf_train hypers cannot be set
     for name in sorted(BROKEN) if hypers else sorted(set(BROKEN) - {"no hypers"}):
-        state = captured(other, weights=True)
+        state = other.captured(weights=True)
         BROKEN[name](state)
         states.append(state)
     other.close()
@@ -304,7 +296,7 @@ def test_a_restore_that_fails_changes_nothing(way):
     before = values(run)
     for state in states + ["no state"]:
         with pytest.raises(errors.StateError):
-            restored(run, state, weights=True, hypers=hypers)
+            run.restored(state, weights=True, hypers=hypers)
         after = values(run)
         assert after[1] == before[1]
         assert all(after[0][key].tobytes() == before[0][key].tobytes() for key in before[0])
@@ -314,7 +306,7 @@ def test_a_restore_that_fails_changes_nothing(way):
 @quick()
 def test_a_damaged_file_changes_nothing(way, tmpdir):
     other = trained(way, Adam(0.02), 5)
-    captured(other, weights=True).save(str(tmpdir.join("state")))
+    other.captured(weights=True).save(str(tmpdir.join("state")))
     other.close()
     content = bytearray(tmpdir.join("state").read_binary())
     content[-1500] ^= 1  # in the last array, which is read last
@@ -322,7 +314,7 @@ def test_a_damaged_file_changes_nothing(way, tmpdir):
     run = trained(way, Adam(0.02))
     before = values(run)
     with pytest.raises(errors.FileError, match="damaged"):
-        restored(run, everstep.State.load(str(tmpdir.join("state"))), weights=True)
+        run.restored(everstep.State.load(str(tmpdir.join("state"))), weights=True)
     assert all(values(run)[0][key].tobytes() == before[0][key].tobytes() for key in before[0])
     run.close()
 
@@ -331,7 +323,7 @@ def test_a_damaged_file_changes_nothing(way, tmpdir):
 def test_averages_are_not_lost_without_a_word(way):
     run = trained(way, Adam(0.02), use_ema=True)
     with pytest.raises(errors.StateError, match="use_ema keeps averages"):
-        captured(run)
+        run.captured()
     run.close()
 
 
@@ -340,9 +332,9 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     run = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
     run.step(BATCHES[0])
     with pytest.raises(errors.StateError, match="in the middle"):
-        captured(run)
+        run.captured()
     run.step(BATCHES[1])
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     assert (state.updates, state.steps) == (1, None)
     for batch in BATCHES[2:6]:
         run.step(batch)
@@ -352,9 +344,9 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     for batch in BATCHES[:3]:
         other.step(batch)
     with pytest.raises(errors.StateError, match="in the middle"):
-        restored(other, state)
+        other.restored(state)
     other.step(BATCHES[3])
-    restored(other, state, weights=True)
+    other.restored(state, weights=True)
     for batch in BATCHES[2:6]:
         other.step(batch)
     actual = values(other)
@@ -377,22 +369,22 @@ def test_a_variable_that_is_not_given():
 def test_hypers_as_they_are_now(way):
     if way.target == "tf_train":
         run = trained(way, Adam(0.25))
-        assert captured(run).definition["learning_rate"] == 0.25
+        assert run.captured().definition["learning_rate"] == 0.25
         with pytest.raises(errors.StateError, match="cannot be set: on tf_train they are constants"):
-            restored(run, captured(run), hypers=True)
+            run.restored(run.captured(), hypers=True)
         run.close()
         return
     run = trained(way, Adam(0.02))
     run.set_rate(0.3)
-    state = captured(run)
+    state = run.captured()
     assert everstep.Definition.from_config(state.definition) == Adam(0.3)
     run.close()
     other = trained(way, Adam(0.02, beta_1=0.8))
-    restored(other, state)
-    definition = captured(other).definition
+    other.restored(state)
+    definition = other.captured().definition
     assert (definition["learning_rate"], definition["beta_1"]) == (0.02, 0.8)
-    restored(other, state, hypers=True)
-    definition = captured(other).definition
+    other.restored(state, hypers=True)
+    definition = other.captured().definition
     assert (definition["learning_rate"], definition["beta_1"]) == (0.3, 0.9)
     other.close()
 
@@ -401,7 +393,7 @@ def test_hypers_as_they_are_now(way):
 def test_a_schedule_is_kept(way):
     definition = Adam(everstep.ExponentialDecay(0.1, decay_steps=10, rate=0.5))
     run = trained(way, definition)
-    assert everstep.Definition.from_config(captured(run).definition) == definition
+    assert everstep.Definition.from_config(run.captured().definition) == definition
     run.close()
 
 
@@ -424,13 +416,13 @@ def test_a_variable_that_never_had_a_gradient(way):
     run = new_run(way, Adam(0.02), kinds=kinds)
     for batch in BATCHES[:3]:
         run.step(dict(batch, bias=None))
-    state = captured(run)
+    state = run.captured()
     assert list(state.slots["bias"]) == ["m", "v"] and not np.any(state.slots["bias"]["m"])
-    restored(run, state)
+    run.restored(state)
     if way.target == "tf_train":
         state.slots["bias"]["m"] = np.ones(3, "float32")
         with pytest.raises(errors.StateError, match="bias/m: Adam has no such slot yet"):
-            restored(run, state)
+            run.restored(state)
     run.close()
 
 
@@ -439,25 +431,25 @@ def test_several_optimizers_of_one_model():
         if way.target in ("get_updates", "tf_train"):
             continue  # a run on those has one train function
         run, other = trained(way, Adam(0.02)), trained(way, SGD(0.02, momentum=0.9))
-        state = captured(other)
-        assert list(state.slots["dense"]) == ["velocity"] and list(captured(run).slots["dense"]) == ["m", "v"]
+        state = other.captured()
+        assert list(state.slots["dense"]) == ["velocity"] and list(run.captured().slots["dense"]) == ["m", "v"]
         with pytest.raises(errors.StateError, match="is of SGD, this optimizer is Adam"):
-            restored(run, state)
+            run.restored(state)
         with pytest.raises(errors.StateError, match="slots of .*; Adam needs m, v"):
-            restored(run, state, other_definition=True)
+            run.restored(state, other_definition=True)
 
 
 @quick()
 def test_a_state_of_another_definition_by_choice(way):
     run = trained(way, Adam(0.02), 5)
-    state = captured(run)
+    state = run.captured()
     run.close()
     other = trained(way, AdamW(0.02))
     with pytest.raises(errors.StateError, match="is of Adam, this optimizer is AdamW"):
-        restored(other, state)
-    restored(other, state, other_definition=True)
-    assert captured(other).updates == 5
-    assert (captured(other).slots["dense"]["v"] == state.slots["dense"]["v"]).all()
+        other.restored(state)
+    other.restored(state, other_definition=True)
+    assert other.captured().updates == 5
+    assert (other.captured().slots["dense"]["v"] == state.slots["dense"]["v"]).all()
     other.close()
 
 
@@ -483,20 +475,20 @@ def test_variables_of_other_dtypes(way, dtype, tmpdir):
     grad = np.asarray([[0.5, 1.0], [2.0, -4.0]], numpy_dtype(dtype))
     run = way.run(lambda: SGD(0.5, momentum=0.5).bind(way.module), start, {"w": harness.DENSE})
     run.step({"w": grad})
-    state = captured(run, weights=True)
+    state = run.captured(weights=True)
     assert state.slots["w"]["velocity"].dtype == ("float64" if dtype == "float64" else "float32")
     assert state.variables["w"].dtype == ("float32" if dtype == "bfloat16" else dtype)
     assert state.variables["w"].tolist() == [[1.25, -2.5], [-0.75, 5.0]]
     state.save(str(tmpdir.join("state")))
     run.step({"w": grad})
-    restored(run, everstep.State.load(str(tmpdir.join("state"))), weights=True)
-    again = captured(run, weights=True)
+    run.restored(everstep.State.load(str(tmpdir.join("state"))), weights=True)
+    again = run.captured(weights=True)
     assert (again.variables["w"] == state.variables["w"]).all()
     assert (again.slots["w"]["velocity"] == state.slots["w"]["velocity"]).all()
     if dtype == "bfloat16":
         state.variables["w"][0, 0] = 1.001
         with pytest.raises(errors.StateError, match="float32 values that bfloat16 does not hold"):
-            restored(run, state, weights=True)
+            run.restored(state, weights=True)
     run.close()
 
 
@@ -509,7 +501,7 @@ def test_sessions(way):
     tf, optimizer, variables = run.tf, run.optimizer, run.variables
     with pytest.raises(errors.StateError, match="give session="):
         everstep.capture(optimizer, variables)
-    state = captured(run)
+    state = run.captured()
     with run.session.as_default():
         assert (everstep.capture(optimizer, variables).slots["dense"]["m"] == state.slots["dense"]["m"]).all()
         everstep.restore(optimizer, state, variables)
@@ -521,22 +513,22 @@ def test_sessions(way):
             everstep.capture(optimizer, variables, session=other)
     operations = len(run.graph.get_operations())
     run.graph.finalize()
-    captured(run, weights=True)
-    restored(run, state)
+    run.captured(weights=True)
+    run.restored(state)
     assert len(run.graph.get_operations()) == operations
     run.close()
     with pytest.raises(errors.StateError, match="has no value"):
-        captured(run)
+        run.captured()
 
 
 @quick("tf_train")
 def test_tf_train_has_no_slots_before_minimize(way):
     run = trained(way, Adam(0.02))
-    state = captured(run)
+    state = run.captured()
     run.optimizer = Adam(0.02).bind(way.module)
-    assert captured(run).updates == 0 and not np.any(captured(run).slots["dense"]["v"])
+    assert run.captured().updates == 0 and not np.any(run.captured().slots["dense"]["v"])
     with pytest.raises(errors.StateError, match="call minimize or apply_gradients before"):
-        restored(run, state)
+        run.restored(state)
     run.close()
 
 
@@ -722,7 +714,7 @@ def test_inside_of_a_function(way):
         pytest.skip("TF 1 has no functions: https://www.tensorflow.org/api_docs/python/tf/function")
     run = trained(way, Adam(0.02))
     with pytest.raises(errors.StateError, match="not inside of a tf.function"):
-        run.tf.function(lambda: captured(run) and None, autograph=False)()
+        run.tf.function(lambda: run.captured() and None, autograph=False)()
 
 
 @pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool")

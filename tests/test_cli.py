@@ -1,21 +1,25 @@
 """The command line, run in a separate process, on whatever is installed."""
 from __future__ import absolute_import, division, print_function
 
+import json
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 
 import pytest
 
 import everstep
+from everstep import cli, completion, terminal
 from everstep.cli import slot_patterns
 from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.targets import detect, doctor
+from everstep.recipes import recipes
 
 
 def run(*arguments, **options):
     """Returns (exit code, stdout, stderr)."""
-    environment = dict(os.environ, **options.get("environment", {}))
+    environment = dict(os.environ, **options.get("environment", {}))  # conftest.py takes COLUMNS out
     process = subprocess.Popen(
         [sys.executable, "-m", "everstep"] + list(arguments),
         stdout=subprocess.PIPE,
@@ -74,6 +78,8 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
     else:
         assert set(strategies) == set(STRATEGIES) and strategies["kernel"] == "yes"
         assert ["SGD", "apply_momentum", "resource, ref", "resource, ref"] in kernels
+        keras_momentum = [row[2:] for row in kernels if row[:2] == ["SGD", "apply_keras_momentum"]]
+        assert keras_momentum in ([["resource", "resource"]], [["none", "none"]])  # none in old versions
 
 
 def test_doctor_reports_a_broken_framework(tmp_path):
@@ -102,18 +108,22 @@ def test_list_has_every_definition_with_its_slots():
     code, output, complaint = run("list")
     assert (code, complaint) == (0, "")
     rows = {name: slots for _, name, _, slots in table(output, "FAMILY")}
-    assert set(rows) == set(everstep.optimizers.__all__)
+    schedules = {each.__name__ for each in everstep.Schedule.registered() if each.__module__.startswith("everstep.")}
+    assert set(rows) == set(everstep.optimizers.__all__) | schedules and "Warmup" in schedules
     families = [row[0] for row in table(output, "FAMILY")]
-    assert families == sorted(families, key=lambda family: (family == "wrappers", family.lower()))
+    last = ["wrappers", "schedules"]
+    assert families == sorted(families, key=lambda name: (last.index(name) + 1 if name in last else 0, name.lower()))
+    assert rows["Multistage"] == "start, [slope_*]"
     assert rows["Adam"] == "m, v, [v_hat]" and rows["SGD"] == "[velocity]"
     assert all(what for _, _, what, _ in table(output, "FAMILY"))
 
 
 @pytest.mark.shared  # the same everywhere
 @pytest.mark.parametrize("name", everstep.optimizers.__all__)
-def test_show_tells_all_that_is_declared(name):
-    code, output, complaint = run("show", name)
-    assert (code, complaint) == (0, "")
+def test_show_tells_all_that_is_declared(name, capsys):
+    assert cli.main(["show", name]) == 0  # a process for each takes 0.3 s; the other tests of `show` start one
+    output, complaint = capsys.readouterr()
+    assert complaint == ""
     definition = getattr(everstep.optimizers, name)
     assert [row[0] for row in table(output, "ARGUMENT")] == definition.argument_names()
     for argument, kind, default, _ in table(output, "ARGUMENT"):
@@ -137,15 +147,44 @@ def test_show_tells_the_formula_and_where_stock_differs():
     assert table(output, "STATE") == [["velocity", "slot", "0.0", "the variable's", "unless momentum is given as 0"]]
 
 
+@pytest.mark.shared
 def test_what_makes_no_sense_ends_with_2():
     code, output, complaint = run("show", "Adamant")
     assert (code, output) == (2, "")
-    assert complaint.strip() == "everstep: there is no definition called 'Adamant'; known are {}".format(
-        ", ".join(everstep.optimizers.__all__)
-    )
-    for arguments in ((), ("cure",), ("show",), ("list", "Adam")):
+    assert complaint.startswith("everstep: there is no definition called 'Adamant'; did you mean Adamax")
+    for arguments in (("cure",), ("show",), ("list", "Adam"), ("completion", "tcsh")):
         code, output, complaint = run(*arguments)
         assert (code, output) == (2, "") and "usage: everstep" in complaint
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name, expected", [
+    ("Warmup", "everstep.Warmup\n\nGrows along a line"), ("polynomial_decay", "everstep.PolynomialDecay\n"),
+    ("decoupled_weight_decay", "everstep.decoupled_weight_decay(definition, weight_decay=0.004"),
+    ("AdamOptimizer", "AdamOptimizer of tf.train is everstep's Adam, with epsilon=1e-08, beta_1 for its beta1"),
+    ("momentum", "rate_in_velocity=False, sparse='rows', nesterov for its use_nesterov.\n\nSGD\n"),
+    ("recipes", "everstep show WORD"), ("BERT", "bias_correction=False"),
+    ("adam_weight_decay", "everstep.get('adam_weight_decay', learning_rate=0.001"),
+])
+def test_show_finds_what_get_finds_and_more(name, expected, capsys, shipped_only):
+    assert cli.main(["show", name]) == 0
+    assert expected in capsys.readouterr()[0]
+
+
+@pytest.mark.shared
+def test_every_recipe_begins_with_a_sentence():
+    titles = [recipe.title for recipe in recipes()]
+    assert len(titles) > 12 and len(set(titles)) == len(titles)
+    for recipe in recipes():
+        assert 10 < len(recipe.first_sentence) < 130 and "|" not in recipe.first_sentence, recipe.title
+        assert "    import" in recipe.text or "    >>> " in recipe.text, recipe.title
+        assert "```" not in recipe.text and "<!--" not in recipe.text and "](" not in recipe.text, recipe.title
+
+
+@pytest.mark.shared
+def test_show_names_what_is_close(capsys, shipped_only):
+    assert cli.main(["show", "polynomial"]) == 2
+    assert "or the schedule PolynomialDecay?" in capsys.readouterr()[1]
 
 
 def test_version_and_help():
@@ -153,6 +192,149 @@ def test_version_and_help():
     assert code == 0 and (output + complaint).strip() == "everstep " + everstep.__version__  # Python 2: on stderr
     code, output, _ = run("--help")
     assert code == 0 and all(command in output for command in ("doctor", "list", "show"))
+    assert run() == (0, output, "")
+
+
+def test_json_is_in_order_so_that_two_outputs_can_be_compared(capsys):
+    terminal.print_json(OrderedDict([("second", [1]), ("first", None)]))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]  # Python 2 has spaces at their ends
+    assert lines == ["{", '  "first": null,', '  "second": [', "    1", "  ]", "}"]
+
+
+@pytest.mark.shared
+def test_json_for_programs():
+    code, output, complaint = run("doctor", "--json", "--verbose")
+    assert code == 0, complaint
+    facts = json.loads(output)
+    assert facts["everstep"] == everstep.__version__
+    packages = {package["name"]: package for package in facts["packages"]}
+    assert packages["python"]["version"] == "{}.{}.{}".format(*sys.version_info[:3])
+    assert packages["numpy"]["version"] and packages["numpy"]["broken"] is None
+    assert {row["module"]: row["target"] for row in facts["modules"]}["numpy"] == "arrays"
+    assert {row["module"] for row in facts["modules"]} == {
+        name for name, module in detect.known_modules() if module is not None}
+    assert (len(facts["kernels"]) > 0) == (packages["tensorflow"]["version"] is not None)
+    names = [row["name"] for row in json.loads(run("list", "--json")[1])]
+    assert set(everstep.optimizers.__all__) <= set(names) and len(names) == len(set(names))
+    facts = json.loads(run("show", "adam", "--json")[1])
+    assert (facts["name"], facts["family"], facts["kernel"]) == ("Adam", "Adam", "adam")
+    assert facts["arguments"][1] == {
+        "name": "beta_1", "kind": "hyper", "default": 0.9, "takes": "0 to 1", "required": False}
+    assert [row["name"] for row in facts["state"]] == ["m", "v", "v_hat"] and "v := beta_2" in facts["explanation"]
+    assert json.loads(run("show", "LazyAdamOptimizer", "--json")[1])["options"][0] == "epsilon=1e-08"
+    assert json.loads(run("show", "Warmup", "--json")[1])["family"] == "schedules"
+    facts = json.loads(run("show", "Lookahead", "--json")[1])
+    assert facts["arguments"][0] == {"name": "inner", "kind": "child", "takes": "a definition", "required": True}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("columns", [80, 100])
+def test_tables_fit_the_terminal(columns):
+    for arguments, header in ((("list",), "FAMILY"), (("show", "Adam"), "ARGUMENT")):
+        tables = []
+        for environment in ({"COLUMNS": str(columns)}, {}):
+            code, output, complaint = run(*arguments, environment=environment)
+            assert (code, complaint) == (0, "")
+            tables.append(output[output.index(header):].split("\n\n")[0])
+        assert max(map(len, tables[0].splitlines())) <= columns
+        assert sorted(tables[0].split()) == sorted(tables[1].split())  # wrapped between words
+    assert columns < max(map(len, run("list")[1].splitlines()))
+
+
+def test_widths_that_fit():
+    assert terminal.fitting([5, 100], None) == [5, 100]
+    assert terminal.fitting([5, 100], 107) == [5, 100]
+    assert terminal.fitting([5, 100], 106) == [5, 99]
+    assert terminal.fitting([10, 20, 100], 64) == [10, 20, 30]
+    assert terminal.fitting([10, 20, 20], 10) == [10, 12, 12]  # no narrower
+
+
+@pytest.mark.shared
+def test_a_closed_pipe_is_no_error():
+    for arguments in (["list"], ["--help"], [], ["show", "Adam", "--json"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = subprocess.Popen([sys.executable, "-m", "everstep"] + arguments, stdout=writing,
+                                   stderr=subprocess.PIPE)
+        os.close(writing)
+        assert process.communicate()[1].decode() == "", arguments
+        assert process.returncode == 0, arguments
+
+
+def in_terminal(*arguments, **environment):
+    """Returns what a command prints to a terminal."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    variables = dict(os.environ, TERM="xterm", **environment)
+    process = subprocess.Popen([sys.executable, "-m", "everstep"] + list(arguments), stdout=theirs, stderr=theirs,
+                               env=variables)
+    os.close(theirs)
+    output = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # Linux: the other side is closed
+            break
+        if not part:
+            break
+        output += part
+    os.close(ours)
+    assert process.wait() == 0
+    return output.decode()
+
+
+@pytest.mark.shared
+def test_colours_in_a_terminal_only():
+    assert "\x1b[1mARGUMENT\x1b[0m" in in_terminal("show", "Adam")
+    assert "\x1b" not in in_terminal("show", "Adam", NO_COLOR="1")
+    assert "\x1b" not in run("show", "Adam")[1]
+
+
+# The shells that are installed complete the line before each colon to the words after it.
+LINES = {
+    "everstep sh": {"show"},
+    "everstep show Adama": {"Adamax"},
+    "everstep convert a b --to keras-": {"keras-h5", "keras-weights-h5"},
+    "everstep verify --j": {"--json"},
+    "everstep completion z": {"zsh"},
+}
+BASH = """
+eval "$SCRIPT"
+COMP_WORDS=($LINE)
+COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+_everstep
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+ZSH = """
+compdef() { : }
+_describe() { for each in $names; do [[ $each == ${words[CURRENT]}* ]] && print -- ${each%%:*}; done }
+compadd() { shift; for each in $@; do [[ $each == ${words[CURRENT]}* ]] && print -- $each; done }
+eval "$SCRIPT"
+words=(${=LINE})
+CURRENT=${#words}
+_everstep
+true
+"""
+FISH = """
+echo "$SCRIPT" | source
+complete -C "$LINE" | string replace -r '\\t.*' ''
+"""
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("shell, program", [("bash", BASH), ("zsh", ZSH), ("fish", FISH)])
+def test_completion(shell, program):
+    code, script, complaint = run("completion", shell)
+    assert (code, complaint) == (0, "")
+    assert shell in completion.SHELLS
+    for line, words in LINES.items():
+        try:
+            process = subprocess.Popen([shell, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=dict(os.environ, SCRIPT=script, LINE=line))
+        except OSError:
+            pytest.skip("{} is not installed".format(shell))
+        output, complaint = process.communicate()
+        assert (set(output.decode().split()), complaint.decode()) == (words, ""), line
 
 
 def test_the_name_of_a_slot_may_have_an_equals_sign():

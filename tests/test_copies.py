@@ -1,6 +1,7 @@
 """Copies, pickles and registers bound optimizers on every API, and compares with stock optimizers."""
 from __future__ import absolute_import, division, print_function
 
+import base64
 import copy
 import json
 import pickle
@@ -25,7 +26,7 @@ KINDS = {"kernel": harness.DENSE, "bias": harness.DENSE}
 RULES = [Adam(0.1), SGD(0.1, momentum=0.9), everstep.accumulate(Adam(0.1), 2), everstep.moving_average(SGD(0.1))]
 
 # Stock Keras 2 converts them, and TensorFlow says so.
-pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
+pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")]
 ways = pytest.mark.parametrize("way", harness.all_ways(), ids=lambda way: way.name)
 kerases = pytest.mark.parametrize("name", KERASES)
 rules = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule._short())
@@ -233,6 +234,37 @@ def test_a_pickle_refuses_other_variables():
     assert twin.iterations == 2
 
 
+UNPICKLER = """
+import base64, json, pickle, sys
+sys.path[:0] = json.loads(sys.argv[1])
+optimizer = pickle.loads(base64.b64decode(sys.argv[2]))
+print(type(optimizer).__module__, optimizer.present_definition())
+"""
+
+
+def test_a_pickle_in_a_process_that_bound_nothing():
+    data = base64.b64encode(pickle.dumps(Adam(0.025).bind(np), 2)).decode("ascii")
+    command = [sys.executable, "-c", UNPICKLER, json.dumps(sys.path), data]
+    output = subprocess.check_output(command, stderr=subprocess.STDOUT).decode("utf-8")
+    assert "everstep.native." in output and "Adam(learning_rate=0.025," in output, output
+
+
+class Named(Adam.native_class(np)):
+    """A user's subclass of a native class, which pickles find by its name."""
+
+    def label(self):
+        return "mine"
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_a_subclass_of_a_native_class(duplicate):
+    optimizer, weights = Named(0.1), np.zeros(2)
+    optimizer.apply_gradients([(np.ones(2), weights)])
+    twin = duplicate(optimizer)
+    assert type(twin) is Named and twin.label() == "mine" and twin.iterations == 1
+    assert twin.definition == Adam(0.1)
+
+
 def test_a_shallow_copy_shares_its_slots():
     """As with stock."""
     optimizer, weights = SGD(0.1, momentum=0.9).bind(np), np.zeros(2)
@@ -404,7 +436,6 @@ for before in {before!r}:
 """
 
 
-@pytest.mark.shared  # an import of TensorFlow takes seconds
 @kerases
 @pytest.mark.parametrize("suffix", [".h5", ".keras"])
 def test_files_in_another_process(name, suffix, tmpdir):

@@ -12,6 +12,9 @@ import pytest
 
 import everstep
 from everstep import errors
+from everstep.compat.backends.ops import END
+from everstep.compat.engine.shapes import result_shape
+from everstep.compat.engine.trace import Tracer
 from everstep.optimizers import SGD, Adam
 from everstep.optimizers.contract.declared import Declared
 from everstep.optimizers.contract.trees import flat
@@ -564,6 +567,40 @@ def test_a_schedule_may_use_the_table_of_ops():
         everstep.Schedule()(0)
 
 
+class Axes(object):
+    """Takes what a schedule draws."""
+
+    def plot(self, places, values, **line):
+        self.points, self.line = dict(zip(places, values)), line
+
+    def set_xlabel(self, text):
+        self.label = text
+
+
+def test_a_schedule_draws_itself(monkeypatch):
+    axes = Axes()
+    assert Halving(4.0).plot(3, axes, color="red") is axes
+    assert axes.points == {0: 4.0, 1: 2.0, 2: 1.0, 3: 0.5} and axes.label == "updates"
+    assert axes.line == {"label": repr(Halving(4.0)), "color": "red"}
+    Halving(4.0).plot(100000, axes)
+    assert len(axes.points) == 1001 and max(axes.points) == 100000
+    with pytest.raises(errors.HyperValueError, match="at least 1"):
+        Halving(4.0).plot(0)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(errors.UnsupportedError, match="pip install matplotlib"):
+        Halving(4.0).plot()
+
+
+def test_a_schedule_draws_with_matplotlib(monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    line = Halving(4.0).plot(3).get_lines()[0]
+    assert line.get_xydata().tolist() == [[0, 4.0], [1, 2.0], [2, 1.0], [3, 0.5]]
+    pyplot.close("all")
+
+
 # zero_grad_is_noop
 
 
@@ -661,6 +698,7 @@ CLASS_MISTAKES = {
     "a slot's shape": (lambda: definition(m=everstep.slot(shape="rows")), 'the shape of a slot is None .* "row"'),
     "a slot's dtype": (lambda: definition(m=everstep.slot(dtype="float")), "one of float16, float32"),
     "a scalar's init": (lambda: definition(p=everstep.scalar("one")), "`init` is a number"),
+    "a scalar's when": (lambda: definition(p=everstep.scalar(when="never")), "names 'never', which is no"),
 }
 
 
@@ -767,6 +805,62 @@ def test_mistakes_in_a_rule_show_at_construction(name):
         faulty()
 
 
+@pytest.mark.parametrize("source, expected", [
+    ("ops.outer(ops.sum(grad, 1), ops.sum(grad, 0))", [[21, 112], [0, 0], [36, 192]]),  # of (7, 0, 12) and (3, 16)
+    ("grad * ops.norm(grad)", [[39, 52], [0, 0], [0, 156]]),
+    ("grad * ops.norm(grad, keepdims=True)", [[39, 52], [0, 0], [0, 156]]),
+    ("grad * ops.norm(grad, 1, True)", [[15, 20], [0, 0], [0, 144]]),
+])
+def test_ops_that_are_made_of_others(source, expected):
+    start = np.zeros((3, 2))
+    steps(rule(body(source), locality="variable")(), start, np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 12.0]]))
+    assert (-start == expected).all()
+
+
+def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
+    assert float(END["int64"] - 1) != float(END["int64"]) == float(END["int64"] + 1)
+    assert END["int32"] + 2**15 < 2**31  # t + 1 and the like do not overflow
+
+
+def shape_before(op, *shapes, **options):
+    """Returns the shape of an op's result, found before anything is computed."""
+    ops = Tracer(SGD().bind(np).backend, "float64")
+    return result_shape(getattr(ops, op)(*[ops.leaf(None, shape=shape) for shape in shapes], **options))
+
+
+@pytest.mark.parametrize("op, options, shapes", [
+    ("matmul", {}, [(4, 5), (5, 6)]),
+    ("matmul", {}, [(2, 3, 4, 5), (2, 3, 5, 6)]),
+    ("maximum", {}, [(3, 1, 5), (4, 1)]),
+    ("sum", {"axis": (0, -1)}, [(2, 3, 4)]),
+    ("sum", {"axis": 1, "keepdims": True}, [(2, 3, 4)]),
+    ("transpose", {"axes": (1, 2, 0)}, [(2, 3, 4)]),
+])
+def test_shapes_before_anything_is_computed_are_those_of_numpy(op, options, shapes):
+    assert shape_before(op, *shapes, **options) == getattr(np, op)(*map(np.ones, shapes), **options).shape
+
+
+@pytest.mark.parametrize("left, right, expected", [
+    ((2, None, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6)),
+    ((None, 3, 4, None), (2, None, 5, 6), (2, 3, 4, 6)),
+    ((None, None), (5, None), (None, None)),
+    (None, (5, 6), None),
+])
+def test_products_of_matrices_whose_sizes_are_not_all_known(left, right, expected):
+    assert shape_before("matmul", left, right) == expected
+
+
+@pytest.mark.parametrize("left, right, needle", [
+    ((4, 5), (4, 5), "sizes do not fit"),
+    ((2, 4, 5), (3, 5, 6), "sizes do not fit"),
+    ((5,), (5,), "must be matrices"),
+    ((3, 4, 5), (2, 3, 5, 6), "must be matrices, or stacks of as many"),
+])
+def test_products_that_there_are_not(left, right, needle):
+    with pytest.raises(errors.RuleError, match=r"ops.matmul cannot take values of shapes .* and .*" + needle):
+        shape_before("matmul", left, right)
+
+
 def test_an_op_outside_the_table_is_an_error_that_lists_it():
     with pytest.raises(errors.UnknownOpError, match="no 'einsum'; it has: abs, all, any, .*zeros_like"):
         rule(body("ops.einsum(grad)"))()
@@ -841,6 +935,29 @@ def test_the_dry_run_calls_nothing_of_the_user():
     for rate in (called, Rate()):
         assert Adam(rate).learning_rate is rate
         assert everstep.accumulate(Adam(rate), 2).inner.learning_rate is rate
+
+
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "str"])
+def test_a_hyper_refuses_a_tensor_that_is_no_number(dtype):
+    tensor = type("Tensor", (object,), {"dtype": np.dtype(dtype), "shape": ()})()
+    with pytest.raises(errors.HyperTypeError, match="takes a number; got a tensor of dtype"):
+        Adam(tensor)
+
+
+def test_the_dry_run_puts_a_share_in_place_of_a_callable():
+    """It is neither 0 nor 1, by which a rule divides that is right for any other."""
+
+    class Divides(everstep.Definition):
+        zero_grad_is_noop = True
+        learning_rate = everstep.hyper(0.1)
+        share = everstep.hyper(0.9)
+
+        def update(self, ops, grad, var, slots, hyper, t):
+            return hyper.learning_rate * grad / (hyper.share * (1 - hyper.share)), {}
+
+    optimizer, weights = Divides(0.5, share=lambda: 0.5).bind(np), np.ones(2)
+    optimizer.apply_gradients([(np.ones(2), weights)])
+    assert (weights == -1.0).all()
 
 
 def test_a_rule_that_cannot_run_on_small_arrays_is_not_run_inside_of_a_wrapper():

@@ -84,5 +84,6 @@ def test_mistakes_are_seen(tmp_path):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
-def test_the_table_of_optimizers_is_current():
-    subprocess.check_call([sys.executable, os.path.join(ROOT, "tests", "make", "optimizer_table.py"), "--check"])
+@pytest.mark.parametrize("script", ["optimizer_table.py", "slot_table.py"])
+def test_a_generated_table_is_current(script):
+    subprocess.check_call([sys.executable, os.path.join(ROOT, "tests", "make", script), "--check"])

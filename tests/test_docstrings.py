@@ -127,6 +127,8 @@ def documented_bounds(owner, name, words):
     """Returns the lowest and the highest number allowed, or None for no bound."""
     whole = "%s.%s" % (owner.__name__, name)
     told = re.search(r"(at least (\d+))|([Mm]ore than 0)|\b(0 to 1)\b|(0 or less)", words)
+    if "any sign" in words:
+        return None, None
     if not told or whole in UNTOLD:
         return UNTOLD.get(whole, UNTOLD.get(name, (0, None)))
     least, number, positive, share, _ = told.groups()

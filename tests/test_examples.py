@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import block_setups
+import blocks
 import harness
 
 sys.path.insert(0, os.path.join(block_setups.ROOT, "examples"))
 try:
     import digits
+    import page
     import words
     import worker
 finally:
@@ -95,3 +97,14 @@ def test_every_api_follows_the_oracle(run, api, oracle, monkeypatch, capsys):
         return
     for name, value in expected[run].items():
         assert np.abs(trained[run][name] - value).max() <= BOUND * np.abs(value).max()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 8), reason="pages are made by newer Pythons")
+@pytest.mark.parametrize("name", page.NAMES)
+def test_pages_of_worked_examples_are_current(name):
+    """`python examples/page.py` writes them; what the scripts printed is kept from the cells that run them."""
+    for file, text in page.files_of(name).items():
+        assert page.read(file) == text, "run python examples/page.py"
+    claims = [claim for block in blocks.blocks() if block.page == os.path.join("examples", name + ".py")
+              for claim in block.claims]
+    assert claims and set(claims[0].cells) <= set(page.outputs(name)), "run it with --record CELL"

@@ -14,7 +14,18 @@ import pytest
 import everstep
 from everstep.errors import EverstepError, GradientError, RuleError, VariableError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam, NovoGrad
-from harness import DENSE, SPARSE, GetUpdatesRun, GraphRun, all_ways, framework_ways, rotate, share, way_name
+from harness import (
+    DENSE,
+    SPARSE,
+    GetUpdatesRun,
+    GraphRun,
+    all_ways,
+    framework_ways,
+    one_of_each_target,
+    rotate,
+    share,
+    way_name,
+)
 
 pytestmark = pytest.mark.shared
 
@@ -391,6 +402,27 @@ def test_gradients_that_are_no_real_numbers_are_refused(way):
     run.close()
 
 
+class Folded(everstep.Definition):
+    """A rule with shapes of which one size is left open."""
+
+    learning_rate = everstep.hyper(0.5)
+    locality = "variable"
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * ops.reshape(ops.reshape(grad, (2, -1)), (-1, 2)), {}
+
+
+@pytest.mark.parametrize("way", one_of_each_target(framework_ways()), ids=way_name)
+def test_a_size_that_is_left_open_is_known_before_a_step(way):
+    run = way.run(lambda: Folded().bind(way.module), START, {"a": DENSE, "b": DENSE})
+    try:
+        run.step(START)
+        for name, value in run.weights().items():
+            np.testing.assert_allclose(value, 0.5 * START[name], rtol=1e-6)
+    finally:
+        run.close()
+
+
 # Variables of an unknown shape.
 
 UNKNOWN = [None, (None, 2)]
@@ -465,6 +497,25 @@ def test_variables_of_an_unknown_shape(way, shape):
     for definition in (Adafactor, lambda: Adam(sparse="catch_up")):
         with pytest.raises(VariableError, match="needs the shape of w"):
             unknown(way, definition, shape, False)
+
+
+FUNCTIONS = [way for way in all_ways() if way.target in ("optimizer_v2", "update_step") and "function" in way.name]
+
+
+@pytest.mark.parametrize("way", FUNCTIONS, ids=way_name)
+def test_a_gradient_and_a_variable_of_an_unknown_number_of_rows(way):
+    """A gradient of one row would broadcast to all."""
+    import tensorflow as tf
+
+    optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module)
+    variable = tf.Variable(START["b"], shape=tf.TensorShape((None, 2)), name="w")
+    step = tf.function(lambda grad: [optimizer.apply_gradients([(grad, variable)])][:0],
+                       input_signature=[tf.TensorSpec((None, 2))])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        step(G["b"][:1])
+    assert np.array_equal(variable.numpy(), START["b"])
+    step(G["b"])
+    assert not np.array_equal(variable.numpy(), START["b"])
 
 
 def resource_takes_unknown_shapes():

@@ -6,17 +6,18 @@ import json
 import os
 import random
 import shutil
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 
 import everstep
-import oracle
 from crafted_files import BUNDLES, FILES, fixtures
 from everstep import cli
 from everstep.compat.state import files
 from everstep.errors import EverstepError, StateError, UnsupportedError
+from everstep.testing import oracle
 
 try:
     import tensorflow
@@ -156,6 +157,29 @@ def test_partial_files_say_what_they_lack(tmp_path):
     weights = "tfkeras2.15/amsgrad.weights.h5"
     refused(rewritten(weights, tmp_path, without("optimizer")), "weights alone", optimizer="Adam")
     refused(rewritten(weights, tmp_path, without("optimizer/vars/2")), "0, 1, ...", optimizer="Adam")
+
+
+@pytest.mark.parametrize("place", ["optimizer", "optimizer/inner_optimizer"])
+def test_an_optimizer_without_variables_never_trained(place, tmp_path):
+    path = str(tmp_path / "model.weights.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("layers/dense/vars/0", data=np.ones((2, 2), np.float32))
+        for each in ("optimizer", place):  # the second is inside of a LossScaleOptimizer
+            file.require_group(each + "/vars")
+    refused(path, "never trained", optimizer="Adam")
+
+
+def test_a_model_of_mixed_precision_that_never_trained(tmp_path):
+    """Keras 3 makes two of the four variables of its LossScaleOptimizer when it is built. The file is whole."""
+    keras = sys.modules.get("keras")  # if it is installed, tests/conftest.py has imported it
+    if keras is None or keras.__version__[:1] < "3":
+        pytest.skip("Keras 3 has it")
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.25)), "mse")
+    for name in ("model.keras", "model.weights.h5"):
+        path = str(tmp_path / name)
+        (model.save if name.endswith(".keras") else model.save_weights)(path)
+        refused(path, "needs m, v", "It has no slots", optimizer="Adam")
 
 
 def test_variables_are_named_where_the_file_leaves_them_open(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 import blocks
 import everstep
-from everstep import cli
+from everstep import cli, terminal
 from everstep.compat.state import by_pattern, files
 from test_cli import run, table
 from test_files import BY_NAME, tensorflow
@@ -95,11 +95,11 @@ def test_what_makes_no_sense(arguments, word):
 
 
 def test_progress_is_told_on_large_files(capsys):
-    with cli.progress(cli.LARGE * 4) as moved:
+    with cli.progress(terminal.LARGE * 4) as moved:
         for _ in range(4):
-            moved(cli.LARGE)
+            moved(terminal.LARGE)
     assert "256" in capsys.readouterr().err  # tqdm prints 256 MB or 256M
-    with cli.progress(cli.LARGE - 1) as moved:
+    with cli.progress(terminal.LARGE - 1) as moved:
         moved(5)
     assert capsys.readouterr().err == ""
 

@@ -10,12 +10,12 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import small_model
 import test_grid
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state import files
 from everstep.errors import StateError, UnsupportedError
+from everstep.testing import oracle
 from test_battery import ids
 from test_files import BY_NAME, OLD_ADADELTA, tensorflow
 

@@ -11,14 +11,16 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import stock
+from everstep.testing import oracle
+from everstep.testing.training import KINDS, make_batches
 from stock import (
     BOUND,
     KIND_OF,
     accepts_arguments,
     allowed,
     cases,
+    counted,
     kinds_for,
     make_stock,
     migrate,
@@ -26,7 +28,7 @@ from stock import (
     stock_class,
     takes_sparse,
 )
-from test_battery import KINDS, ids, make_batches, start_values
+from test_battery import ids, start_values
 
 pytestmark = pytest.mark.shared
 HALVED = {
@@ -37,7 +39,7 @@ RESULTS = {}  # (stock optimizer and arguments, way, kind of gradient) -> distan
 
 
 @pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
-@pytest.mark.parametrize("way, name, rate, arguments", list(cases()), ids=ids)
+@pytest.mark.parametrize("way, name, rate, arguments", harness.share(list(cases()), 2), ids=ids)
 def test_follows_stock(way, name, rate, arguments):
     if not accepts_arguments(way, name, rate, arguments):
         arguments = {key: value for key, value in arguments.items() if key in ("epsilon", "nesterov")}
@@ -74,6 +76,7 @@ FIRST_WAYS = {way.target: way for way in reversed(harness.all_ways())}
 THERE_AND_BACK = [case for case in cases() if "skip_list" not in case[3]]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("way, name, rate, arguments", THERE_AND_BACK, ids=ids)
 def test_to_native_config_round_trip(way, name, rate, arguments):
     """The config of `to_native_config` creates a stock optimizer that converts to the same definition."""
@@ -84,7 +87,7 @@ def test_to_native_config_round_trip(way, name, rate, arguments):
     def make():
         definitions.append(migrate(make_stock(way, name, rate, arguments)))
         config = definitions[0].to_native_config(way.module)
-        definitions.append(migrate(stock_class(way, config["class_name"])(**config["config"])))
+        definitions.append(migrate(counted(stock_class(way, config["class_name"]), **config["config"])))
         return definitions[1].bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
@@ -143,6 +146,32 @@ def test_a_function_of_global_step(way):
         everstep.from_native(optimizer)
 
 
+@pytest.mark.parametrize("way", CONTRIB_WAYS, ids=ids)
+def test_the_moving_average_of_contrib(way):
+    import tensorflow as tf
+
+    def trained(make):
+        with tf.Graph().as_default(), tf.Session() as session:
+            variable = tf.get_variable("variable", initializer=[1.0, -2.0])
+            grad = tf.placeholder(tf.float32, [2])
+            optimizer = make()
+            step = optimizer.apply_gradients([(grad, variable)])
+            average = getattr(optimizer, "_ema", None)
+            average = average.average(variable) if average else optimizer.get_slot(variable, "moving_average/average")
+            session.run(tf.global_variables_initializer())
+            for number in range(10):
+                session.run(step, {grad: [1.0, number - 4.0]})
+            return np.concatenate(session.run([variable, average]))
+
+    def stock_average():
+        return tf.contrib.opt.MovingAverageOptimizer(tf.train.MomentumOptimizer(0.1, 0.9), 0.8)
+
+    definition = everstep.from_native(stock_average())
+    expected = trained(stock_average)
+    np.testing.assert_allclose(trained(lambda: definition.bind(way.module)), expected, rtol=BOUND)
+    assert np.abs(expected[:2] - expected[2:]).min() > 0.01
+
+
 def test_arguments_that_are_not_given_are_stock_s_own():
     """In Keras 2, Adagrad has another learning rate than in any other API, and its accumulator starts at 0."""
     definition = migrate({"class_name": "Adagrad", "config": {}}, "get_updates")
@@ -197,18 +226,19 @@ def test_two_wrappers_cannot_share_one_argument():
             definition.to_native_config(keras_3.module)
 
 
-@pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
+@pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.target == "tf_train"], ids=ids)
 def test_stock_without_a_definition_is_refused(way):
-    for name in ("ProximalGradientDescentOptimizer", "Muon"):
-        if hasattr(way.stock, name):
-            with pytest.raises(everstep.errors.UnsupportedError, match=name + " is not one of"):
-                everstep.from_native(getattr(way.stock, name)(0.1))
+    refused = type(str("SGLDOptimizer"), (way.stock.Optimizer,), {"__module__": "tensorflow.contrib.opt"})
+    with pytest.raises(everstep.errors.UnsupportedError, match="SGLDOptimizer is not one of .* noise"):
+        everstep.from_native(refused(False, "name"))
 
 
 def test_everstep_optimizers_return_their_definition():
     bound = everstep.accumulate(everstep.optimizers.Adam(0.1), 3).bind(np)
     bound.learning_rate = 0.5
     assert everstep.from_native(bound) == everstep.accumulate(everstep.optimizers.Adam(0.5), 3)
+    decayed = everstep.optimizers.LAMB(0.1, weight_decay=0.5)  # its own decay, of which nothing is excluded
+    assert everstep.from_native(decayed.bind(np)) == decayed
 
 
 KERAS_WAYS = [way for name, way in sorted(FIRST_WAYS.items()) if name not in ("arrays", "tf_train")]
@@ -246,7 +276,7 @@ def test_follows_use_ema(way):
 DENSE = {name: kind if kind == harness.DENSE else harness.NONE for name, kind in KINDS.items()}
 
 
-@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "Muon"])
 @pytest.mark.parametrize("way", keras_ways(), ids=ids)
 def test_follows_what_has_no_weight_decay(way, name):
     def make(excluded=True):
@@ -256,6 +286,7 @@ def test_follows_what_has_no_weight_decay(way, name):
         return optimizer
 
     arguments = {"weight_decay": 0.1, "epsilon": 1e-3}
+    arguments.update({"adam_weight_decay": 0.1} if name == "Muon" else {})
     if not accepts_arguments(way, name, 0.1, arguments) or not hasattr(make(False), "exclude_from_weight_decay"):
         return  # only newer Kerases have it
     stock, decayed = run(way, make, 20, DENSE), run(way, lambda: make(False), 20, DENSE)
@@ -337,12 +368,32 @@ def test_follows_schedules(way):
             assert oracle.distance(got[name], expected[name]) <= BOUND, (schedule, name)
 
 
+@pytest.mark.parametrize("way", harness.one_of_each_target(SCHEDULED), ids=ids)
+def test_a_schedule_of_a_users_own_stays_on_its_api(way):
+    class Own(way.stock.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return 0.25
+
+        def get_config(self):
+            return {}
+
+    optimizer = way.stock.SGD(Own())
+    definition = migrate(optimizer)
+    assert isinstance(definition.learning_rate, Own)
+    got, expected = [run(way, lambda rule=rule: rule.bind(way.module), 3) for rule in
+                     (definition, everstep.optimizers.SGD(0.25))]
+    for name in KIND_OF:
+        assert oracle.distance(got[name], expected[name]) <= BOUND, name
+    with pytest.raises(everstep.errors.UnsupportedError, match="no schedule .*Own; give the optimizer itself"):
+        migrate({"class_name": "SGD", "config": optimizer.get_config()}, way.target)
+
+
 @pytest.mark.parametrize("way", keras_ways(), ids=ids)
 def test_decay_is_a_schedule(way):
     if way.target in ("update_step", "keras3"):
         return  # they have no `decay`: tests/test_bad_input.py
     config = {"class_name": "SGD", "config": {"learning_rate": 0.1, "decay": 0.01, "momentum": 0.0, "nesterov": False}}
-    assert everstep.from_native(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
+    assert migrate(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
 
 
 @pytest.mark.shared(False)

@@ -165,6 +165,7 @@ ADAM = Adam(0.01, epsilon=1e-5)
 IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, momentum=0.9), 4), way) for way in WAYS[2:]]
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
 def test_every_step_is_in_order(keras, definition, way):
     builds, steps = (20, 300) if harness.FULL else (2, 60)
@@ -513,7 +514,7 @@ def whole_tensors(loss, build, rows):
     return operations
 
 
-HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "Switch", "RefSwitch")
+HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "SparseApply", "Switch", "RefSwitch")
 
 
 ROWWISE = [

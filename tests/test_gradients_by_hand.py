@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import harness
-import oracle
 from everstep.errors import ConfigError, DefinitionError, GradientError, UnsupportedError
 from everstep.optimizers import SGD, Adam
+from everstep.testing import oracle
 from test_battery import ids
 from test_multistage import KERAS, X, Y, a_model
 

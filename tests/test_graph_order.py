@@ -12,8 +12,8 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.optimizers import SGD, Adam
+from everstep.testing import oracle
 
 WAYS = [way for way in harness.all_ways() if issubclass(way.run, harness.GraphRun)]
 SIZE = 20000  # elements; more than what the engine updates together with other variables

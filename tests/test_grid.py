@@ -21,9 +21,10 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.optimizers import SGD, Adam, DiffGrad, Ftrl, RMSprop
-from test_battery import ids, make_batches, start_values
+from everstep.testing import oracle
+from everstep.testing.training import make_batches
+from test_battery import ids, start_values
 
 pytestmark = pytest.mark.shared
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")

@@ -1,7 +1,7 @@
 """Compares wrappers with the libraries that people use for the same, where those are right.
 
 tests/make/incumbents.py recorded the libraries' results in tests/golden/incumbents_*.json: TensorFlow Addons on TF 2.10
-and 2.15, keras-adamw on Keras 2.3 and TF 1.15.
+and 2.15, Hugging Face's create_optimizer on TF 2.10, keras-adamw on Keras 2.3 and TF 1.15.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -18,8 +18,8 @@ import pytest
 
 import everstep
 import harness
-import oracle
-from everstep.optimizers import SGD, Adam
+from everstep.optimizers import SGD, Adam, RAdam
+from everstep.testing import oracle
 from test_battery import ids
 
 STEPS = 30
@@ -28,7 +28,8 @@ START = OrderedDict(
     for name, shape in [("bias", (3,)), ("kernel", (4, 3))]
 )
 KINDS = {name: harness.DENSE for name in START}
-ADDONS, ADAMW = "tensorflow_addons", "keras_adamw"
+ADDONS, ADAMW, TRANSFORMERS = "tensorflow_addons", "keras_adamw", "transformers"
+LIBRARIES = ADDONS, ADAMW, TRANSFORMERS
 TOTAL = 12  # the length of keras-adamw's cosine, in updates
 
 
@@ -86,6 +87,21 @@ CASES = {
         lambda layer: everstep.lookahead(SGD(0.1, momentum=0.9), 5, 0.4),
         "slow",
     ),
+    "warm-up of the rate": (
+        ADDONS,
+        lambda tfa, tf: tfa.optimizers.RectifiedAdam(0.05, total_steps=24, warmup_proportion=0.25, min_lr=1e-3),
+        lambda layer: RAdam(everstep.Warmup(
+            everstep.PolynomialDecay(0.05, decay_steps=24 - 6, end=1e-3), 6 - 1, start=0.05 / 6, shift=True)),
+        None,
+    ),
+    "create_optimizer": (
+        TRANSFORMERS,
+        lambda module, tf: module.create_optimizer(0.05, 24, 6, min_lr_ratio=0.1, power=2.0, weight_decay_rate=0.1)[0],
+        lambda layer: everstep.decoupled_weight_decay(Adam(everstep.Warmup(
+            everstep.PolynomialDecay(0.05, decay_steps=24 - 6, end=0.005, power=2.0), 6, shift=True), epsilon=1e-8),
+            0.1, exclude=[layer("bias")]),
+        None,
+    ),
     "decay of each layer": (
         ADAMW,
         lambda module: module.AdamW(
@@ -121,7 +137,7 @@ def recorded():
     for path in sorted(glob.glob(os.path.join(here, "golden", "incumbents_*.json"))):
         with io.open(path, encoding="ascii") as file:
             content = json.load(file)
-        writer = " ".join(str(content["written by"][name]) for name in (ADDONS, ADAMW) if name in content["written by"])
+        writer = " ".join(str(content["written by"][name]) for name in LIBRARIES if name in content["written by"])
         records.extend((name, writer, content["cases"][name]) for name in sorted(content["cases"]))
     return records
 

@@ -11,11 +11,11 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import test_battery as battery
 import test_wrappers_battery
 from everstep.errors import UnsupportedError
 from everstep.optimizers import SGD, AdagradDecay, Adam, DiffGrad
+from everstep.testing import oracle
 from keras_suite import available_modules
 
 HERE = available_modules("keras").get("keras3")

@@ -1,6 +1,8 @@
 """The strategies of engine/lowering.py: each gives the same numbers, and the right one is chosen."""
 from __future__ import absolute_import, division, print_function
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from everstep.compat.engine.fused import KERNELS
 from everstep.errors import DefinitionError, SlotError, UnsupportedError
 from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.verbs import defines
+from everstep.testing import training
 
 pytestmark = pytest.mark.shared
 FORBIDDEN = dict.fromkeys(lowering.STRATEGIES, False)
@@ -30,9 +33,20 @@ def with_kernels():
 KERNEL_FORMS = list(with_kernels())
 
 
-def run(way, definition, lowered, steps=20, dtype="float32", kinds=battery.KINDS):
-    start, batches = battery.start_values(dtype, definition=definition), battery.make_batches(dtype, steps, kinds=kinds)
-    trained = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)
+def run(way, definition, lowered, steps=20, dtype="float32", kinds=training.KINDS):
+    start = battery.start_values(dtype, definition=definition)
+    batches = training.make_batches(dtype, steps, kinds=kinds)
+
+    def bound():
+        optimizer = definition.bind(way.module, lowering=lowered)
+        if defines(definition, "loss_scale") and issubclass(way.run, harness.GraphRun):
+            optimizer.scale_loss(1.0)  # the gradients below are of the unscaled loss
+        return optimizer
+
+    trained = way.run(bound, start, kinds)
+    if defines(definition, "loss_scale") and not issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun)):
+        trained.optimizer.make_state(list(trained.variables.values()))
+        trained.optimizer.scale_loss(1.0)
     try:
         for batch in batches:
             trained.step(batch)
@@ -157,7 +171,7 @@ class ByRow(everstep.Definition):
 def test_many_variables_of_one_shape(way, definition, expected):
     shapes = {"bias%d" % number: (3,) for number in range(lowering.FEW)}
     kinds = dict.fromkeys(shapes, harness.DENSE)
-    start, batches = battery.start_values("float32", shapes), battery.make_batches("float32", 2, shapes, kinds)
+    start, batches = battery.start_values("float32", shapes), training.make_batches("float32", 2, shapes, kinds)
     ends, plans = [], []
     for lowered in (dict(FORBIDDEN, flattened=True), FORBIDDEN):
         trained = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)  # noqa: B023  # run now
@@ -182,6 +196,22 @@ def test_in_place_updates_with_an_average_of_the_weights():
 
 
 @needs_tensorflow
+def test_the_rate_of_a_change_takes_no_memory_of_its_own():
+    """In place, one operation subtracts `rate * x` from the variable, without an array for the product."""
+    tf = getattr(importlib.import_module("tensorflow"), "compat", None)
+    tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    for way in SESSIONS:
+        optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, lowering=dict(FORBIDDEN, in_place=True))
+        with tf.Graph().as_default():
+            variable = tf.get_variable("w", initializer=np.ones((3, 2), "f"), use_resource="resource" in way.name)
+            optimizer.apply_gradients([(tf.ones((3, 2)), variable)])
+            types = [operation.type for operation in variable.op.outputs[0].consumers()]
+        assert [each.strategy for each in optimizer.everstep_plan()] == ["in_place"]
+        writes = [each.replace("Resource", "") for each in types if "Apply" in each or "Sub" in each]
+        assert writes == ["ApplyGradientDescent"], way.name
+
+
+@needs_tensorflow
 def test_default_strategies(monkeypatch):
     """The default is the first that applies in the table of compat/engine/lowering.py."""
     monkeypatch.setattr(lowering, "SMALL", 4)
@@ -203,13 +233,74 @@ def test_default_strategies(monkeypatch):
         assert plan["dense"].strategy == other, (way.name, plan)
 
 
+class Factored(everstep.Definition):
+    """Factors the gradients of matrices, which XLA does less accurately than TensorFlow."""
+
+    locality = "variable"
+    learning_rate = everstep.hyper(0.1)
+    is_matrix = everstep.option(True)
+
+    def specialize(self, variable):
+        return self.replace(is_matrix=len(variable.shape) == 2)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        change = ops.matmul(*ops.qr(grad)) if self.is_matrix else ops.sin(grad)
+        return hyper.learning_rate * change, {}
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("way", WAYS, ids=name_of)
+def test_large_variables_are_compiled(way, monkeypatch):
+    """Rules without a kernel are, in sessions too, where TensorFlow has an XLA and nothing speaks against it."""
+    monkeypatch.setattr(lowering, "SMALL", 4)
+    monkeypatch.setattr(lowering, "IN_SESSIONS", 4)
+    definition = everstep.optimizers.AdaBelief(0.1, epsilon=1e-3)
+    actual, plan = run(way, definition, None, steps=6)
+    reasons = ("no such strategy", "before 2.5", "ref variable in a function", "other devices")
+    assert plan["dense"].strategy == "compiled" or any(why in plan["dense"].why for why in reasons), plan
+    assert apart(actual, run(way, definition, FORBIDDEN, steps=6)[0]) <= 2e-6
+    powers = run(way, everstep.optimizers.Ftrl(0.1, l2_shrinkage=0.1, learning_rate_power=-0.7), None, steps=1)[1]
+    assert powers["dense"].strategy != "compiled", powers
+    factors = run(way, Factored(0.1), None, steps=1)[1]
+    assert factors["dense"].strategy != "compiled", factors
+
+
+SESSIONS = [way for way in WAYS if way.target == "tf_train" and issubclass(way.run, harness.GraphRun)]
+
+
+@pytest.mark.parametrize("why", ["locks", "device", "branch", "small"])
+@pytest.mark.parametrize("way", SESSIONS, ids=name_of)
+def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
+    tf = getattr(importlib.import_module("tensorflow"), "compat", None)
+    tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    if why == "branch" and getattr(tf, "control_flow_v2_enabled", bool)():
+        pytest.skip("branches are functions here, and compiled like others")
+    monkeypatch.setattr(lowering, "IN_SESSIONS", 7 if why == "small" else 4)
+    optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, use_locking=why == "locks")
+    with tf.Graph().as_default(), tf.Session() as session:
+        with tf.device("/cpu:0" if why == "device" else None):
+            variable = tf.get_variable("w", initializer=np.ones((3, 2), "float32"), use_resource="resource" in way.name)
+        apply_gradients = lambda: tf.group(optimizer.apply_gradients([(tf.ones((3, 2)), variable)]))  # noqa: E731
+        if why == "branch" and not optimizer.backend.can_branch(variable):
+            pytest.skip("branches of this TensorFlow cannot write ref variables")
+        train_op = tf.cond(tf.constant(True), apply_gradients, tf.no_op) if why == "branch" else apply_gradients()
+        session.run(tf.global_variables_initializer())
+        session.run(train_op)
+        np.testing.assert_allclose(session.run(variable), 0.9, rtol=1e-3)
+    (planned,) = optimizer.everstep_plan()
+    assert planned.strategy != "compiled" and "not compiled" in planned.why
+    expected = {"locks": "use_locking", "device": "device", "branch": "branch", "small": "small"}[why]
+    assert expected in planned.why or "no such strategy" in planned.why or "in a function" in planned.why
+
+
 @needs_tensorflow
 def test_kernels_and_groups(monkeypatch):
     """Small variables of a rule with a kernel are flattened where the API's own optimizers have no kernels."""
     monkeypatch.setattr(lowering, "FEW", 2)
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:
-        is_fused = definition.bind(way.module).is_fused or way.name.endswith("eager")
+        optimizer = definition.bind(way.module)
+        is_fused = optimizer.is_fused or way.name.endswith("eager") and not optimizer.backend.keeps_functions()
         for tiny, expected in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
             monkeypatch.setattr(lowering, "TINY", tiny)
             _, plan = run(way, definition, None, steps=1)

@@ -12,9 +12,10 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import stock
-from test_battery import KINDS, ids, make_batches, start_values
+from everstep.testing import oracle
+from everstep.testing.training import KINDS, make_batches
+from test_battery import ids, start_values
 
 pytestmark = pytest.mark.shared
 BOUND = 1e-5

@@ -11,7 +11,6 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.errors import (
     DefinitionError,
     EverstepError,
@@ -22,6 +21,7 @@ from everstep.errors import (
 )
 from everstep.optimizers import SGD, Adam
 from everstep.optimizers.wrappers.multistage import TABLEAUS
+from everstep.testing import oracle
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
@@ -237,6 +237,30 @@ def test_a_rule_of_a_users_own(way):
         grad = linear(expected)
         expected = expected - 0.125 * linear(expected + 0.0625 * grad / np.sqrt(np.sum(grad * grad)))
     assert oracle.distance(value, expected) < 1e-6
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_sharpness_aware(way, adaptive):
+    """Foret et al. 2020 and, adaptive, Kwon et al. 2021, with momentum and a decay that sees the weights themselves."""
+    inner = everstep.decoupled_weight_decay(SGD(0.125, momentum=0.5, rate_in_velocity=False), 0.25)
+    value, state = descend(way, everstep.sharpness_aware(inner, 0.5, adaptive, eta=0.125), 10, linear)
+    expected, velocity = FIRST, 0.0
+    for _ in range(10):
+        size = np.abs(expected) + 0.125 if adaptive else 1.0
+        up = 0.5 * size * size * linear(expected) / np.sqrt(np.sum((size * linear(expected)) ** 2))
+        velocity = 0.5 * velocity + linear(expected + up)
+        expected = expected * (1 - 0.125 * 0.25) - 0.125 * velocity
+    assert oracle.distance(value, expected) < 2e-6
+    assert (state.updates, state.steps) == (10, 20)
+
+
+def test_sharpness_aware_of_a_rule_that_measures():
+    """The norm is that of the second gradient, and of the variables before the first."""
+    value, _ = descend(harness.NUMPY, everstep.sharpness_aware(everstep.clip(SGD(1.0), norm=0.25), 0.5), 1, linear)
+    grad = linear(FIRST)
+    worse = linear(FIRST + 0.5 * grad / np.sqrt(np.sum(grad * grad)))
+    assert oracle.distance(value, FIRST - 0.25 * worse / np.sqrt(np.sum(worse * worse))) < 1e-6
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -472,6 +496,10 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
         (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError),
         (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError),
         (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError),
+        (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError),
+        (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError),
+        (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError),
+        (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError),
         (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError),
         (lambda: everstep.enable_multistage(SGD()), NotBoundError),
         (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError),

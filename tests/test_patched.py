@@ -97,6 +97,7 @@ def test_arguments_that_the_rule_lacks(way):
     stock = stock_class(way)
     with everstep.patched(way.module, **{names(way)[0]: SGD}):
         assert stock(0.1, 0.9, 0.999).definition == SGD(0.1)
+        assert stock(0.1, epsilon=None).definition == SGD(0.1)  # None stands for a default in most versions of Keras
         if way.target in ("optimizer_v2", "update_step", "keras3"):
             assert stock(0.1, clipnorm=0.5).clipnorm == 0.5
             assert getattr(stock(0.1, clipnorm=None), "clipnorm", None) is None

@@ -16,13 +16,13 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import test_battery as battery
 import test_wrappers_battery as wrappers
 from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.errors import DefinitionError, RuleError, StateError
 from everstep.optimizers import SGD, AdagradDecay, Adam, ScheduleFreeAdamW
 from everstep.optimizers.contract import flat
+from everstep.testing import oracle, training
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
@@ -64,7 +64,7 @@ def put(run, find, value):
     """Sets a variable of the optimizer, which `find(optimizer)` returns."""
     with in_graph(run):
         variable = run.optimizer.unwrap(find(run.optimizer))
-        run.optimizer.backend.put(variable, np.asarray(value), session_of(run))
+        run.optimizer.backend.put([(variable, np.asarray(value), False)], session_of(run))
 
 
 def set_updates(run, count):
@@ -418,6 +418,30 @@ def test_rules_of_users_count_exactly(way):
             run.close()
 
 
+class Bounds(everstep.Definition):
+    """A quotient times 2^62, which an int64 holds for 0 and 1 alone, and a remainder times 2^24, plus 1.
+
+    A float32 cannot hold 2^24 + 1. Such results are integers if their bounds fit, else floats.
+    """
+
+    learning_rate = everstep.hyper(1.0)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return (t // 2 * 2**62 / 2.0**62 + 100 * ((t % 2 * 2**24 + 1) % 2)) * grad, {}
+
+
+@pytest.mark.parametrize("way", harness.quickest(), ids=ids)
+def test_products_of_quotients_and_remainders_stay_within_their_bounds(way):
+    run = started(way, Bounds())
+    try:
+        for t in range(1, 7):
+            reset(run)
+            run.step(ONES)
+            assert -run.weights()["w"][0] == t // 2 + 100, (way.name, t)
+    finally:
+        run.close()
+
+
 # Every definition and wrapper, against the float64 oracle.
 
 STEPS = 8
@@ -437,14 +461,14 @@ def every_wrapper():
 
 
 def check_from(way, definition, name):
-    start, batches = battery.start_values("float32"), battery.make_batches("float32", STEPS)
+    start, batches = battery.start_values("float32"), training.make_batches("float32", STEPS)
     # The rule sees gradients of the unscaled loss; only targets that differentiate themselves scale it.
     scaled = wrappers.scaled(batches) if "loss scale" in name else batches
     fed = batches if way.target == "get_updates" else scaled
     large = counts(way)[1:]
     for count in large if harness.FULL else harness.share(large, len(large)):
         expected, _ = oracle.trajectory(definition, start, scaled, updates=count)
-        run = way.run(lambda: wrappers.bound(way, definition), start, battery.KINDS)
+        run = way.run(lambda: wrappers.bound(way, definition), start, training.KINDS)
         try:
             make_state(run)
             if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
@@ -459,7 +483,7 @@ def check_from(way, definition, name):
         finally:
             run.close()
         report("oracle", name, way.name, count, "%.0e" % worst)
-        assert worst <= 2 * battery.BOUNDS["float32"], (name, count)
+        assert worst <= 2 * training.BOUNDS["float32"], (name, count)
 
 
 @pytest.mark.parametrize("case, way", of_each_way(list(every_definition()), 12), ids=ids)
@@ -607,7 +631,7 @@ def test_restoring_more_updates_than_an_int32_counts_is_an_error():
 
 
 @pytest.mark.parametrize("make, needle", [
-    (lambda: everstep.clip(Adam()), "needs a bound: give norm, global_norm or value"),
+    (lambda: everstep.clip(Adam()), "needs a bound: give norm, global_norm, unit_norm, percentile or value"),
     (lambda: everstep.clip(Adam(), value_first=True), "needs a bound"),
     (lambda: everstep.learning_rate_multipliers(Adam(), {}), "got no factors"),
     (lambda: everstep.decoupled_weight_decay(Adam(), {}), "got no rule for the variables that decay"),

@@ -12,8 +12,10 @@ import cells
 if sys.version_info < (3, 8):
     pytest.skip("matrix/run.py drives the matrix with Python 3.8 or newer", allow_module_level=True)
 
+import parity_map  # noqa: E402
 import proof  # noqa: E402
 import run  # noqa: E402
+import tox_runner  # noqa: E402
 
 pytestmark = pytest.mark.shared
 JUNIT = """<testsuites><testsuite tests="5" failures="0" errors="0" skipped="2">
@@ -31,27 +33,48 @@ def shown(tmp_path, monkeypatch):
     """Returns what proof.json says after one cell, the first, has run."""
     monkeypatch.setattr(proof, "JSON", str(tmp_path / "proof.json"))
     monkeypatch.setattr(proof, "PAGE", str(tmp_path / "proof.md"))
+    monkeypatch.setattr(proof, "PICTURE", str(tmp_path / "proof.svg"))
+    monkeypatch.setattr(proof, "SHORT", str(tmp_path / "proven.json"))
     cell = CELLS[0]
     (tmp_path / (cell.name + ".xml")).write_text(JUNIT)
     (tmp_path / (cell.name + ".json")).write_text(json.dumps([
         ["Adam", "keras3 eager", "dense", 1.234e-7], ["Adam amsgrad=True", "keras3 eager", "dense", 5.678e-7],
     ]))
-    result = run.Result(cell, run.OK, {"python": "3.13.0", "numpy": "2.5.5"}, 3, 0, 2, 61.5)
+    (tmp_path / (cell.name + ".wrappers.json")).write_text(json.dumps([["Clip", "keras3 eager", "mixed", 2e-7]]))
+    result = tox_runner.Result(cell, tox_runner.OK, {"python": "3.13.0", "numpy": "2.5.5"}, 3, 0, 2, 61.5)
     proof.write({cell.name: proof.entry(result, str(tmp_path), "hash", "abcdef0123456789")})
     return proof.read()
 
 
 def test_what_is_kept_of_a_cell(shown, tmp_path):
     values = shown[CELLS[0].name]
-    assert values["worst"] == {"Adam": {"dense": 5.7e-7}}
+    assert values["worst"] == {"Adam": {"dense": 5.7e-7}, "Clip": {"mixed": 2e-7}}
     assert values["skips"] == {"no TensorFlow here": 2}
     assert [values[key] for key in ("passed", "failed", "skipped", "seconds")] == [3, 0, 2, 61]
     text = (tmp_path / "proof.md").read_text()
     assert "| never run " in text and "python 3.13.0, numpy 2.5.5" in text and "| no TensorFlow here | 1 | 2 |" in text
 
 
+def test_the_map_is_current():
+    with open(proof.PICTURE) as file:
+        assert file.read() == parity_map.picture(proof.read()), "run python matrix/proof.py"
+
+
+def test_what_the_map_shows(shown, tmp_path):
+    picture = (tmp_path / "proof.svg").read_text()
+    assert ">Adam</text>" in picture and ">{}</text>".format(CELLS[0].name) in picture
+    assert parity_map.rows(shown) == ["Adam", "Clip"]
+    assert [name for name, _ in parity_map.columns(shown)] == [CELLS[0].name]
+    assert parity_map.share({"dense": 5e-6, "float64": 1e-7, "float16": 2e-2}) == 1.0  # each relative to its bound
+    assert parity_map.share({"dense": 5e-6}, "float64") is None
+    assert [parity_map.colour(part) for part in (None, 0, 1, 1.01)] == [
+        parity_map.UNKNOWN, parity_map.LEVELS[0][1], parity_map.LEVELS[-1][1], parity_map.BEYOND]
+    assert parity_map.colour(0.057) in picture  # 5.7e-7 is 6 % of 1e-5
+    assert "Largest: 6 %" in picture
+
+
 def test_a_crash_is_a_failure(tmp_path):
-    result = run.Result(CELLS[0], run.FAILED, {}, None, None, None, 5.0)
+    result = tox_runner.Result(CELLS[0], tox_runner.FAILED, {}, None, None, None, 5.0)
     values = proof.entry(result, str(tmp_path), "hash", "abcdef0123456789")
     assert values["failed"] == 1 and not proof.is_green(values, "hash")
 
@@ -92,3 +115,19 @@ def test_the_hash_of_the_files_leaves_out_the_proof():
 def test_the_page_is_current():
     with open(proof.PAGE) as file:
         assert file.read() == "\n".join(proof.page(proof.read())) + "\n", "run python matrix/proof.py"
+
+
+def test_the_short_form_is_current():
+    with open(proof.SHORT) as file:
+        assert file.read() == proof.short(proof.read()), "run python matrix/proof.py"
+
+
+def test_kept_environments_add_versions_where_nothing_else_changed(tmp_path):
+    packages = tmp_path / "cell" / "lib" / "python3.9" / "site-packages"
+    packages.mkdir(parents=True)
+    for name in ("numpy-1.23.5", "h5py-3.14.0", "six-1.17.0"):
+        (packages / (name + ".dist-info")).mkdir()
+    added = proof.with_versions({"cell": {"versions": {"numpy": "1.23.5"}}}, str(tmp_path))
+    assert added["cell"]["versions"] == {"numpy": "1.23.5", "h5py": "3.14.0"}
+    other = proof.with_versions({"cell": {"versions": {"numpy": "1.24.0"}}}, str(tmp_path))
+    assert other["cell"]["versions"] == {"numpy": "1.24.0"}

@@ -16,7 +16,9 @@ LONGEST = 449  # maximum number of lines of a shipped file
 FOLDERS = {"api": "everstep", "compat": "everstep.compat", "optimizers": "everstep.optimizers"}
 # From the top down. A module belongs to the longest name that is a prefix: api/ is "everstep", except for errors.
 ROOMS = (
+    "everstep.testing",
     "everstep",
+    "everstep.compat.ways",
     "everstep.compat.state",
     "everstep.compat.port",
     "everstep.compat.stock",

@@ -14,14 +14,14 @@ import conftest
 from test_docs import broken, links
 from test_matrix import ROOT, dist_info
 
-NOT_SHIPPED = (".ci/", ".gitignore")
+NOT_SHIPPED = (".ci/", ".github/", ".gitignore")
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmpdir_factory):
     """Returns the folder of the sdist from which this cell's Python built everstep. Only pages have contents."""
     if not conftest.CELL or cells.read()[conftest.CELL].install != "sdist":
-        pytest.skip("installed from a wheel; `install = sdist` in matrix/cells.ini names the cells that build one")
+        pytest.skip("installed from a wheel; `install = sdist` in cells.ini names the cells that build one")
     path = json.loads(dist_info("direct_url.json"))["url"][len("file://"):]
     folder = str(tmpdir_factory.mktemp("sdist"))
     with tarfile.open(path, "r|gz") as archive:  # in one pass

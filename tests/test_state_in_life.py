@@ -10,11 +10,11 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import small_model
 import stock
 from everstep import errors
 from everstep.compat.state.matching import match
+from everstep.testing import oracle
 from test_battery import ids
 from test_files_written import keras_modules, tensorflow
 

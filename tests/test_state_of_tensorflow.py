@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import everstep
-import oracle
 from everstep import cli, errors
+from everstep.testing import oracle
 
 tensorflow = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.shared

@@ -13,11 +13,12 @@ import pytest
 
 import everstep
 import harness
-import oracle
 import stock
 from everstep.compat.stock.lookup import entry_for, entry_named
 from everstep.compat.stock.table import STOCK
+from everstep.testing import oracle
 from small_model import api_of, keras_major, save, stock_optimizer
+from stock import migrate
 from test_battery import ids
 from test_files_written import FORMAT, keras_modules, tensorflow
 
@@ -100,13 +101,14 @@ WAYS_OF_TRAIN = namedtuple("Holder", "stock")(getattr(v1, "train", None))
 def test_saver(way, name, rate, arguments, tmp_path):
     stock_class = stock.stock_class(WAYS_OF_TRAIN, name)
     path, again = str(tmp_path / "model"), str(tmp_path / "again")
-    first = Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)))
+    first = Session(lambda _: stock.counted(stock_class, **dict(arguments, learning_rate=rate)))
     first.train()
     first.save(path)
     # Stock stores no count if its rule needs none.
     state = everstep.read_checkpoint(path, optimizer=spelled(name, rate, arguments))
     entry = entry_named("tf_train", name)
-    assert state.updates == (STEPS if entry.head else 0) and set(state.slots) == {"kernel", "bias"}
+    is_counted = entry.head or name in stock.BY_GLOBAL_STEP
+    assert state.updates == (STEPS if is_counted else 0) and set(state.slots) == {"kernel", "bias"}
     for variable in first.variables:
         for slot in entry.slots:
             if slot.name in state.slots[variable.op.name]:
@@ -122,7 +124,8 @@ def test_saver(way, name, rate, arguments, tmp_path):
 
     everstep.write_checkpoint(state, again, "tf-saver")
     if entry_for("tf_train", definition) is entry:  # LazyAdam and Adam have the same slot names
-        near(Session(lambda _: stock_class(**dict(arguments, learning_rate=rate)), again).train(), expected, way, name)
+        continued = Session(lambda _: stock.counted(stock_class, **dict(arguments, learning_rate=rate)), again)
+        near(continued.train(), expected, way, name)
     for run in (first, ours):
         run.session.close()
 
@@ -183,7 +186,9 @@ def made_by(module, name, rate, arguments):
     return stock_optimizer(module.optimizers, name, dict(known, learning_rate=rate)), known
 
 
-@pytest.mark.parametrize("label, module, way, name, rate, arguments, extension", list(keras_cases()), ids=ids)
+@pytest.mark.parametrize(
+    "label, module, way, name, rate, arguments, extension", harness.share(list(keras_cases()), 2), ids=ids
+)
 def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     path, template, again = [str(tmp_path / (kind + extension)) for kind in ("model", "template", "again")]
     harness.clear_session(module)
@@ -227,6 +232,43 @@ def test_every_entry_of_the_table_has_a_case():
     cases = {("tf_train", name) for name, _, _ in TRAIN}
     cases.update((entry.target, name) for name, _, _ in stock.KERAS for entry in STOCK if entry.native == name)
     assert {(entry.target, entry.native) for entry in STOCK} == cases
+
+
+KERAS_3 = [pair for pair in keras_modules() if hasattr(pair[1].optimizers, "Muon")]
+
+
+@pytest.mark.parametrize("extension", [".keras", ".weights.h5"])
+@pytest.mark.parametrize("exclude", [[], ["last"]])
+@pytest.mark.parametrize("whose", ["stock", "everstep"])
+@pytest.mark.parametrize("label, module", KERAS_3, ids=ids)
+def test_slots_that_go_by_name(label, module, whose, exclude, extension, tmp_path):
+    """In Muon an embedding has more slots than a kernel of its shape, and so have layers that it excludes."""
+    path = str(tmp_path / ("model" + extension))
+    optimizer = module.optimizers.Muon(0.1, exclude_layers=exclude)
+    if whose == "everstep":
+        optimizer = migrate(optimizer).replace(dense_ok=True).bind(module)
+    model = module.models.Sequential([module.Input((1,), dtype="int32"), module.layers.Embedding(4, 4),
+                                      module.layers.Flatten(), module.layers.Dense(4, name="hidden"),
+                                      module.layers.Dense(3, name="last")])
+    model.compile(optimizer, "mse")
+    model.train_on_batch(np.arange(4)[:, None], np.ones((4, 3)))
+    save(model, path)
+    live = everstep.capture(optimizer, model.trainable_weights)
+    assert [sorted(slots) for slots in live.slots.values()] == [
+        ["m", "v"], ["m"], ["m", "v"], ["m", "v"] if exclude else ["m"], ["m", "v"],
+    ]
+    how = {}
+    if extension == ".weights.h5":  # it has neither a config nor the order of the layers
+        how["variables"] = ["embedding/0", "dense/0", "dense/1", "dense_1/0", "dense_1/1"]
+        how["optimizer"] = "Muon(learning_rate=0.1, exclude_layers={!r})".format(exclude)
+        if whose == "everstep":
+            how["definition"] = everstep.from_native(optimizer)
+            del how["optimizer"]
+    state = everstep.read_checkpoint(path, **how)
+    for actual, expected in zip(state.slots.values(), live.slots.values()):
+        assert sorted(actual) == sorted(expected)
+        for slot, handle in actual.items():
+            np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[slot]), err_msg=slot)
 
 
 SINCE_V2 = [pair for pair in keras_modules() if api_of(pair[1].optimizers.Adam) != "get_updates"]

@@ -32,7 +32,7 @@ SHARED = set(
     "use_locking name clipnorm clipvalue global_clipnorm weight_decay use_ema ema_momentum ema_overwrite_frequency "
     "jit_compile loss_scale_factor gradient_accumulation_steps gradient_aggregator gradient_transformers decay lr "
     "is_legacy_optimizer relative_step skip_list sign_decay_fn accum_name linear_name "
-    "use_own_namescope_for_non_slot_vars adaptive_epsilon schedule_decay mesh".split()
+    "use_own_namescope_for_non_slot_vars global_step adaptive_epsilon schedule_decay mesh".split()
 )
 UNUSED = {("SGD", "amsgrad")}  # TF 2.11 accepts and ignores it
 # Defaults of single versions that differ from the table: (target, argument, prefix of the module, default).
@@ -139,6 +139,8 @@ def test_defaults_are_those_of_the_class(entry, optimizer_class):
                 expected = other
         if expected is REQUIRED:
             assert actual is REQUIRED
+        elif theirs in entry.none and not actual:
+            assert entry.none[theirs] == expected, theirs
         elif actual is not None:  # tf.train.FtrlOptimizer(beta=None)
             assert np.float32(actual) == np.float32(expected), theirs
 

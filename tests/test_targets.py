@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import sys
+import types
 import weakref
 
 import numpy
@@ -168,6 +169,19 @@ def test_hints():
     if part(tf, "keras.optimizers.legacy") and version(tf) >= Version("2.16"):
         with pytest.raises(TargetError, match="install tf_keras, pass tf_keras.optimizers.legacy"):
             Adam().bind(tf.keras.optimizers.legacy)
+
+
+@pytest.mark.parametrize("name, hint", [
+    ("tensorflow.train", "In TF 2 these optimizers are in tf.compat.v1.train."),
+    ("keras.optimizers.experimental", "are too unlike those of 2.11: pass tf.keras."),
+    ("keras.optimizers.legacy", "install tf_keras, pass tf_keras.optimizers.legacy."),
+    ("somebody", "that everstep knows. Looked for:"),
+])
+def test_the_name_of_a_module_without_optimizers_gives_the_hint(name, hint):
+    with pytest.raises(TargetError) as caught:
+        Adam().bind(types.ModuleType(name))
+    hints = ("In TF 2 these", "The experimental", "Pass ")
+    assert hint in str(caught.value) and sum(each in str(caught.value) for each in hints) == (name != "somebody")
 
 
 def trains(whole, holder):
@@ -407,6 +421,7 @@ def test_hypers_are_listed(name, module):
     assert {"learning_rate", "lr", "beta_1", "epsilon"} <= set(dir(Adam().bind(module)))
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("name, module", HERE, ids=[name for name, _ in HERE])
 def test_redefined_definitions_are_collected(name, module):
     """A notebook defines the same class again and again. Only the last one is known to loaders."""

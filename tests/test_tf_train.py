@@ -15,7 +15,7 @@ import everstep
 import test_battery as battery
 from everstep.compat.engine import lowering
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
-from everstep.optimizers import SGD, AdagradDecay, Adam, Yogi
+from everstep.optimizers import SGD, AdagradDA, AdagradDecay, Adam, ProximalGradientDescent, Yogi
 
 tf = pytest.importorskip("tensorflow", reason="this cell has no TensorFlow")
 v1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
@@ -156,6 +156,7 @@ def identify(definition):
 # Numbers.
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=identify)
 def test_parts_of_a_variable_train_as_the_whole(definition, sparse):
@@ -205,7 +206,9 @@ def test_use_locking(kind, use_locking):
 
 
 AT_ONCE = ("AssignSub", "AssignSubVariableOp", "ScatterSub", "ResourceScatterSub", "ResourceScatterAdd")
-BY_VALUE = (Yogi,)  # its proximal step shrinks the moved variable, so it assigns the new value, as in TensorFlow Addons
+# Rules that return the new value, and have no kernel for it: that of AdagradDA is a function of sums alone, and the
+# proximal step of the others shrinks the moved variable.
+BY_VALUE = (AdagradDA, ProximalGradientDescent, Yogi)
 
 
 @pytest.mark.shared
@@ -225,6 +228,7 @@ def test_use_locking_updates_each_variable_in_one_operation(rule, sparse, kind, 
         assert writing and all(each in AT_ONCE or "Apply" in each for each in writing)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("dtype, bound", [("float16", 2e-3), ("float64", 1e-7)])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -301,6 +305,7 @@ def test_a_tensor_of_another_graph_is_refused():
 # Arguments of minimize and apply_gradients.
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
 def test_no_race_in_a_deep_chain(kind, gate):

@@ -23,7 +23,10 @@ from everstep.optimizers.contract.signature import GIVEN, OF_INNER
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "make"), os.path.join(HERE, "typing")]
 MODERN = sys.version_info >= (3, 9)
-ADAM = "(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, amsgrad=False, *, sparse='exact', dense_ok=False"
+ADAM = (
+    "(learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, amsgrad=False, bias_correction=True, *, "
+    "sparse='exact', dense_ok=False"
+)
 SHIPPED = [made for made in everstep.Definition.registered() + everstep.Schedule.registered()
            if made.__module__.startswith("everstep.")]
 
@@ -106,7 +109,8 @@ def test_the_signature_of_a_native_class(module):
     assert ("gradients" in names) == bool(made.takes_gradients)
     if made.target in ("keras3", "update_step"):
         assert {"clipnorm", "weight_decay", "use_ema"} < names
-    assert list(inspect.signature(Partition.native_class(module)).parameters)[-1] == "branches"
+    shown = list(inspect.signature(Partition.native_class(module)).parameters)
+    assert shown[-1] == "branches" and set(Partition.argument_names()).union(["name"]) <= set(shown)
 
 
 @python_3

@@ -7,7 +7,7 @@ import pytest
 
 import everstep
 import harness
-import oracle
+from everstep.testing import oracle
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()

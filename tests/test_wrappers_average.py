@@ -9,9 +9,9 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.errors import HyperTypeError, HyperValueError, RuleError, StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
+from everstep.testing import oracle
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
@@ -300,8 +300,6 @@ def test_long_gaps():
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda inner: everstep.moving_average(inner, warm_up="ramp"),
-        lambda inner: everstep.moving_average(inner, start=1000),
         lambda inner: everstep.moving_average(inner, overwrite_every=2),
         lambda inner: everstep.stochastic_weight_averaging(inner),
     ],

@@ -8,19 +8,22 @@ from __future__ import absolute_import, division, print_function
 
 import itertools
 import json
+import os
 
 import numpy as np
 import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.optimizers import LAMB, SGD, Adam
-from test_battery import BOUNDS, KINDS, WAYS, ids, make_batches, start_values
+from everstep.testing import oracle
+from everstep.testing.training import BOUNDS, KINDS, make_batches
+from test_battery import WAYS, ids, start_values
 from test_multistage import KERAS
 
 pytestmark = pytest.mark.shared
 STEPS = 100
+FIGURES = []  # [wrapper, way, "mixed", largest difference]: of one wrapper, with gradients of all kinds
 SCALE = 8.0
 RULES = [SGD(0.05, momentum=0.5), Adam(0.05), LAMB(0.05)]  # the last needs whole variables
 
@@ -32,11 +35,15 @@ def is_dense(variable):
 WRAPPERS = {
     "accumulate": lambda rule, dense: everstep.accumulate(rule, 4),
     "accumulate sums": lambda rule, dense: everstep.accumulate(rule, 3, reduction="sum"),
+    "cautious": lambda rule, dense: everstep.cautious(rule),
     "centralize": lambda rule, dense: everstep.centralize(rule),
     "clip by global norm": lambda rule, dense: everstep.clip(rule, global_norm=3.0),
     "clip by norm and value": lambda rule, dense: everstep.clip(rule, norm=2.0, value=0.75),
+    "clip by percentile": lambda rule, dense: everstep.clip(rule, percentile=40),
+    "clip by units": lambda rule, dense: everstep.clip(rule, unit_norm=0.5),
     "decay": lambda rule, dense: everstep.decoupled_weight_decay(rule, 0.01, l1=0.01),
     "decay by rule": lambda rule, dense: everstep.decoupled_weight_decay(rule, 0.01, times_rate=False, include=dense),
+    "grokfast": lambda rule, dense: everstep.grokfast(rule, 0.9),
     "lookahead": lambda rule, dense: everstep.lookahead(rule, sync_period=7),
     "loss scale": lambda rule, dense: everstep.loss_scale(rule, SCALE, growth_interval=0),
     "master copies": lambda rule, dense: everstep.master_copies(rule),
@@ -46,6 +53,7 @@ WRAPPERS = {
     "noise": lambda rule, dense: everstep.gradient_noise(rule, 0.01),
     "partition": lambda rule, dense: everstep.partition({"dense": (dense, rule)}, default=SGD(0.05)),
     "restarts": lambda rule, dense: rule.replace(learning_rate=everstep.CosineDecayRestarts(0.1, 30, 2.0, alpha=0.1)),
+    "sharpness aware": lambda rule, dense: everstep.sharpness_aware(rule, 0.1),
     "stochastic average": lambda rule, dense: everstep.stochastic_weight_averaging(rule, start=9, period=4),
     "warmup": lambda rule, dense: rule.replace(learning_rate=everstep.Warmup(0.1, 20)),
 }
@@ -121,6 +129,8 @@ def test_equals_oracle(name, way, rule):
             worst = max(worst, oracle.distance(actual[variable], expected[variable]))
             for slot, value in slots[variable].items():
                 worst = max(worst, oracle.distance(run.slot(variable, slot), value))
+        if name in WRAPPERS:
+            FIGURES.append([type(definition).__name__, ids(way), "mixed", worst])
         assert worst <= BOUNDS["float32"]
     finally:
         run.close()
@@ -170,3 +180,15 @@ def test_config_through_the_serializer_of_the_api(name, module, keras):
         again = keras.optimizers.deserialize(config, custom_objects=everstep.custom_objects(module))
         assert type(again) is type(optimizer), wrapper
         assert again.definition == definition, wrapper
+
+
+@pytest.mark.shared(False)
+def test_zz_figures():
+    """Writes what was measured, for matrix/proof.json. The name makes it run last."""
+    assert all(far <= BOUNDS["float32"] for _, _, _, far in FIGURES)
+    if os.environ.get("EVERSTEP_TABLE") and FIGURES:
+        path = os.environ["EVERSTEP_TABLE"].replace(".json", ".wrappers.json")
+        if not os.path.isdir(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path))
+        with open(path, "w") as file:
+            json.dump(FIGURES, file, indent=0)

@@ -11,9 +11,9 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError, HyperValueError
 from everstep.optimizers import LAMB, SGD, Adam
+from everstep.testing import oracle
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 

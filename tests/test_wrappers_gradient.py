@@ -1,4 +1,4 @@
-"""`clip`, `centralize` and `gradient_noise`: wrappers that change the gradient before the rule."""
+"""`clip`, `centralize`, `cautious`, `grokfast` and `gradient_noise`: wrappers that change the gradient of a rule."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -11,9 +11,10 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
+from everstep.optimizers.contract import flat
+from everstep.testing import oracle
 from test_battery import ids
 
 pytestmark = pytest.mark.shared
@@ -70,6 +71,41 @@ def check(run, expected, most=3e-6):
 # Clipping
 
 
+def units(array):
+    """Returns the norms of an array's units: all axes but the last; of a vector, all."""
+    return np.sqrt((array**2).sum(tuple(range(max(array.ndim - 1, 1))) if array.ndim else None, keepdims=True))
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_clip_by_units(way):
+    """Brock et al. 2021, equation 3, for weights that change: one unit of the table is 0 at first."""
+    weights = {name: value.astype("float64") for name, value in START.items()}
+    weights["table"][:, 0] = 0
+    start = {name: value.astype("float32") for name, value in weights.items()}
+    run = way.run(lambda: everstep.clip(SGD(0.1), unit_norm=0.25).bind(way.module), start, KINDS)
+    for batch in batches():
+        run.step(batch)
+        for name, value in weights.items():
+            grad = whole(name, batch[name])
+            ratio = units(grad) / np.maximum(units(value), 1e-3)
+            value -= np.float32(0.1) * grad * np.minimum(1, 0.25 / np.maximum(ratio, 1e-30))
+    check(run, weights)
+
+
+def test_clip_by_units_inside_of_others():
+    """Where the gradient or the variable that it gets is computed."""
+    for wrap in (
+        lambda inner: everstep.accumulate(inner, 2),
+        lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
+        lambda inner: everstep.grokfast(inner, factor=0.0),
+    ):
+        weights = np.full((2, 2), 3.0)
+        optimizer = wrap(everstep.clip(SGD(1.0), unit_norm=0.125)).bind(np)
+        for _ in range(2):
+            optimizer.apply_gradients([(np.array([[30.0, 0.0], [40.0, 0.0]]), weights)])
+        assert weights[1, 0] < weights[0, 0] < 3.0
+
+
 def bounded(norm=None, global_norm=None, value=None):
     def change(grads, step):
         if global_norm:
@@ -88,6 +124,86 @@ def bounded(norm=None, global_norm=None, value=None):
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_clip(way, bounds):
     check(trained(way, everstep.clip(SGD(0.1), **bounds)), descent(bounded(**bounds)))
+
+
+def percentiles(numbers, share):
+    """Yields the percentile of all numbers so far, by the text of Jain & Chlamtac 1985 (box 1)."""
+    heights, places, seen = [], [], []
+    for number in numbers:
+        seen.append(number)
+        if len(seen) <= 5:
+            yield np.percentile(seen, 100 * share)
+            heights, places = sorted(seen), [1, 2, 3, 4, 5]
+            continue
+        heights[0], heights[4] = min(heights[0], number), max(heights[4], number)
+        cell = max(place for place in range(4) if place == 0 or heights[place] <= number)
+        places = [place + (marker > cell or marker == 4) for marker, place in enumerate(places)]
+        steps = len(seen) - 1
+        for marker, wanted in ((1, steps * share / 2), (2, steps * share), (3, steps * (1 + share) / 2)):
+            off = 1 + wanted - places[marker]
+            sign = 1 if off >= 1 else -1
+            if abs(off) < 1 or sign * (places[marker + sign] - places[marker]) <= 1:
+                continue
+            (low, here, high), (q0, q1, q2) = places[marker - 1:marker + 2], heights[marker - 1:marker + 2]
+            slopes = (here - low + sign) * (q2 - q1) / (high - here) + (high - here - sign) * (q1 - q0) / (here - low)
+            curved = q1 + sign * slopes / (high - low)
+            if not q0 < curved < q2:
+                curved = q1 + sign * (heights[marker + sign] - q1) / (places[marker + sign] - here)
+            heights[marker], places[marker] = curved, here + sign
+        yield heights[2]
+
+
+# The worked example of the paper: after 20 observations the median is estimated as 4.44.
+OBSERVED = [0.02, 0.15, 0.74, 3.39, 0.83, 22.37, 10.15, 15.43, 38.62, 15.92]
+OBSERVED += [34.60, 10.28, 1.47, 0.40, 0.05, 11.39, 0.27, 0.42, 0.09, 11.37]
+
+
+@pytest.mark.parametrize("percentile", [0, 10, 50, 90, 100])
+def test_clip_by_percentile_of_observations(percentile):
+    weights, steps = np.zeros(1), []
+    optimizer = everstep.clip(SGD(1.0), percentile=percentile).bind(np)
+    for number in OBSERVED:
+        before = weights.copy()
+        optimizer.apply_gradients([(np.array([number]), weights)])
+        steps.append(float((before - weights)[0]))
+    expected = list(percentiles(OBSERVED, percentile / 100))
+    assert oracle.distance(steps, np.minimum(expected, OBSERVED)) <= 1e-6
+    if percentile == 50:
+        assert round(steps[-1], 2) == 4.44
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_clip_by_percentile(way):
+    """Seetharaman et al. 2020, algorithm 1, with norms that rise and fall."""
+    scales = [1, 3, 0.5, 2, 0.25, 4, 1.5, 0.125, 8, 2, 1]
+    start = {"table": np.full((4, 2), 0.5, "float32"), "bias": np.full(2, 0.5, "float32")}
+    kinds = {"table": harness.SPARSE, "bias": harness.DENSE}
+    run = way.run(lambda: everstep.clip(SGD(0.1), percentile=30).bind(way.module), start, kinds)
+    weights = {name: value.astype("float64") for name, value in start.items()}
+    for scale, bound in zip(scales, percentiles([2 * scale for scale in scales], 0.3)):
+        factor = min(1, bound / (2 * scale))
+        weights["table"][[1, 3]] -= np.float32(0.1) * scale * factor * np.array([[1, 1], [1, 0]])
+        weights["bias"] -= np.float32(0.1) * scale * factor * np.array([1, 0])
+        values = np.array([[1, 1], [1, 0]], "float32") * np.float32(scale)
+        run.step({"table": (values, np.array([1, 3])), "bias": np.array([1, 0], "float32") * np.float32(scale)})
+    for name, value in run.weights().items():
+        assert oracle.distance(value, weights[name]) <= 3e-6
+    run.close()
+
+
+def test_clip_by_percentile_leaves_out_norms_that_are_not_finite():
+    weights = np.zeros(1)
+    optimizer = everstep.clip(SGD(1.0), percentile=50).bind(np)
+    with np.errstate(all="ignore"):
+        for number in (np.nan, 4.0, np.inf, 2.0, 6.0):
+            weights[...] = 0
+            optimizer.apply_gradients([(np.array([number]), weights)])
+    assert abs(weights[0] + 4) <= 1e-6 and float(optimizer.scalar("clip/seen")) == 3
+
+
+def test_clip_has_scalars_for_a_percentile_alone():
+    assert list(flat(everstep.clip(SGD(), norm=1.0), "scalar")) == []
+    assert len(flat(everstep.clip(SGD(), percentile=1.0), "scalar")) == 9
 
 
 class Counted(np.ndarray):
@@ -168,6 +284,67 @@ def test_sparse_gradients_become_whole_ones_by_centering():
     optimizer = everstep.centralize(SGD(1.0, sparse="rows")).bind(np)
     optimizer.apply_gradients([(everstep.IndexedSlices(np.ones(1), [1]), line)])
     assert line.tolist() == [0, -1, 0, 0]
+
+
+# Caution and slow gradients
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_cautious(way):
+    velocities = {name: 0.0 for name in SHAPES}
+
+    def masked(grads, step):
+        changes = {}
+        for name, grad in grads.items():
+            velocities[name] = np.float32(0.9) * velocities[name] + grad
+            mask = velocities[name] * grad > 0
+            changes[name] = velocities[name] * mask / max(mask.mean(), 1e-3)
+        return changes
+
+    check(trained(way, everstep.cautious(SGD(0.1, momentum=0.9, rate_in_velocity=False))), descent(masked))
+
+
+def test_cautious_by_hand():
+    """Momentum 0.5, velocities (1, 4, -2) and (1.5, 1, -2): one of three goes against its gradient."""
+    weights = np.zeros(3)
+    optimizer = everstep.cautious(SGD(1.0, momentum=0.5)).bind(np)
+    optimizer.apply_gradients([(np.array([1.0, 4.0, -2.0]), weights)])
+    assert weights.tolist() == [-1.0, -4.0, 2.0]
+    optimizer.apply_gradients([(np.array([1.0, -1.0, -1.0]), weights)])
+    assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
+    optimizer.apply_gradients([(np.zeros(3), weights)])  # a mean of 0 is held at xi
+    assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
+    few = np.zeros(4)
+    optimizer = everstep.cautious(SGD(1.0), xi=0.5).bind(np)
+    optimizer.apply_gradients([(np.array([1.0, 0.0, 0.0, 0.0]), few)])
+    assert few.tolist() == [-2.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_grokfast(way):
+    averages = {}
+
+    def amplified(grads, step):
+        for name, grad in grads.items():
+            averages[name] = np.float32(0.9) * averages[name] + np.float32(0.1) * grad if step > 1 else grad
+        return {name: grad + 2 * averages[name] for name, grad in grads.items()}
+
+    check(trained(way, everstep.grokfast(SGD(0.1), 0.9)), descent(amplified))
+
+
+def test_rows_catch_up_with_a_slow_gradient():
+    """Row 1 misses 600 updates, in which only its average moves it: 500 are replayed, the rest is 0.98^500 of it."""
+    tables = []
+    for sparse in ("exact", "catch_up"):
+        table = np.zeros((2, 1))
+        optimizer = everstep.grokfast(SGD(0.1, momentum=0.5, sparse=sparse)).bind(np)
+        for step in range(602):
+            rows = [0, 1] if step in (0, 601) else [0]
+            optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((len(rows), 1)), rows), table)])
+        tables.append(np.append(table, optimizer.get_slot(table, "grokfast/average")))
+    assert abs(tables[0][1]) > 10
+    assert oracle.distance(tables[1], tables[0]) < 1e-4
+    assert abs(tables[1][3] - tables[0][3]) < 1e-9
 
 
 # Noise
@@ -294,6 +471,7 @@ def noise_at(name, shape, row):
 
 
 STACKS = [
+    everstep.decoupled_weight_decay(everstep.cautious(everstep.grokfast(Adam(0.05))), 0.1),
     everstep.accumulate(everstep.clip(everstep.centralize(Adam(0.05)), norm=0.5), 2),
     everstep.clip(everstep.gradient_noise(everstep.centralize(SGD(0.1, 0.9)), 0.1), global_norm=1.0),
     everstep.lookahead(everstep.accumulate(everstep.gradient_noise(Adam(0.05), 0.1), 2), 2),
@@ -319,7 +497,7 @@ def test_stacks_save_and_resume(place, way):
         assert np.isfinite(actual[name]).all() and not np.array_equal(actual[name], START[name])
 
 
-@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("place", [0, 1, 4])
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
 def test_stacks_are_the_same_everywhere(place, way):
     """Stacks without noise only: noise depends on names, which arrays do not have."""
@@ -352,6 +530,20 @@ def test_configs():
 
 
 BAD = [
+    (lambda: everstep.cautious(everstep.accumulate(SGD(), 2)), DefinitionError, "put cautious inside"),
+    (lambda: everstep.cautious(everstep.moving_average(SGD(), 0.9)), DefinitionError, "put cautious inside"),
+    (lambda: everstep.cautious(SGD(), xi=0.0), HyperValueError, "xi must be at least"),
+    (lambda: everstep.cautious(Adam(sparse="catch_up")), RuleError, "needs the whole variable"),
+    (lambda: everstep.clip(SGD(), norm=1.0, unit_norm=1.0), DefinitionError, "not both"),
+    (lambda: everstep.clip(SGD(), percentile=10, global_norm=1.0), DefinitionError, "and percentile, not both"),
+    (lambda: everstep.clip(SGD(), percentile=101), HyperValueError, "percentile must be at most 100"),
+    (lambda: everstep.clip(everstep.accumulate(SGD(), 2), percentile=10), DefinitionError, "norms of other updates"),
+    (lambda: everstep.clip(SGD(), unit_norm=-1.0), HyperValueError, "unit_norm must be at least 0"),
+    (lambda: everstep.clip(everstep.accumulate(SGD(), 2), unit_norm=1.0), DefinitionError, "put clip inside"),
+    (lambda: everstep.clip(Adam(sparse="catch_up"), unit_norm=1.0), RuleError, "needs the whole variable"),
+    (lambda: everstep.grokfast(everstep.accumulate(SGD(), 2)), DefinitionError, "put grokfast inside"),
+    (lambda: everstep.grokfast(everstep.clip(SGD(), norm=1.0)), DefinitionError, "put grokfast inside"),
+    (lambda: everstep.grokfast(SGD(), 1.5), HyperValueError, "average_decay must be at most 1"),
     (lambda: everstep.centralize(SGD(), minimum_rank=1), HyperValueError, "minimum_rank must be at least 2"),
     (lambda: everstep.centralize(everstep.clip(LAMB(), norm=1.0)), DefinitionError, "measures gradients"),
     (lambda: everstep.centralize(everstep.accumulate(SGD(), 2)), DefinitionError, "put centralize inside"),

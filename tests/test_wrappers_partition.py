@@ -10,10 +10,10 @@ import pytest
 
 import everstep
 import harness
-import oracle
 from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperTypeError, HyperValueError, StateError
 from everstep.optimizers import LAMB, SGD, Adagrad, Adam, Nadam
 from everstep.optimizers.contract.trees import flat
+from everstep.testing import oracle
 from test_battery import ids
 from test_catch_up import zipf_batches
 from test_wrappers_accumulate import distance, joined, windows

@@ -139,3 +139,77 @@ def test_a_rule_that_it_lacks():
     assert losses[-1] < 0.8 * losses[0] and int(model.optimizer.iterations) == STEPS // 2
     assert "previous_grad" in model.optimizer.get_slot_names()
     shown(*ADDONS, "accumulate(DiffGrad, 2): loss {:.3f} to {:.3f}".format(losses[0], losses[-1]), STEPS)
+
+
+# How a definition that from_native reads follows each class. {case: function that makes the optimizer}
+its = tfa.optimizers
+ITS_CLASSES = {
+    "LAMB": lambda: its.LAMB(0.02, weight_decay=0.01, exclude_from_weight_decay=["bias", "norm"]),
+    "LAMB, no layer adaptation": lambda: its.LAMB(0.02, weight_decay=0.01, exclude_from_layer_adaptation=["bias"]),
+    "LazyAdam": lambda: its.LazyAdam(0.05, epsilon=1e-3),
+    "AdaBelief": lambda: its.AdaBelief(0.05, epsilon=1e-4, weight_decay=0.01),
+    "AdaBelief, plain": lambda: its.AdaBelief(0.05, epsilon=1e-4, amsgrad=True, rectify=False),
+    "RectifiedAdam": lambda: its.RectifiedAdam(0.05, epsilon=1e-3, weight_decay=0.01),
+    "RectifiedAdam, warm-up": lambda: its.RectifiedAdam(
+        0.05, epsilon=1e-3, total_steps=40, warmup_proportion=0.25, min_lr=0.01),
+    "RectifiedAdam, no warm-up": lambda: its.RectifiedAdam(
+        0.05, epsilon=1e-3, total_steps=40, warmup_proportion=0.0, min_lr=0.01),
+    "NovoGrad": lambda: its.NovoGrad(0.05, weight_decay=0.01, grad_averaging=True),
+    "Yogi": lambda: its.Yogi(0.05, l1_regularization_strength=0.01),
+    "ProximalAdagrad": lambda: its.ProximalAdagrad(0.5, l1_regularization_strength=0.01),
+    "ConditionalGradient": lambda: its.ConditionalGradient(0.99, lambda_=0.5),
+    "COCOB": lambda: its.COCOB(alpha=10.0),
+    "AdamW": lambda: its.AdamW(1e-3, learning_rate=0.05, epsilon=1e-3, clipnorm=1.0),
+    "AdamW, exclusions": lambda: its.AdamW(1e-3, exclude_from_weight_decay=["bias"], learning_rate=0.05, epsilon=1e-3),
+    "SGDW": lambda: its.SGDW(1e-3, learning_rate=0.05, momentum=0.9, nesterov=True),
+    "extend_with_decoupled_weight_decay": lambda: its.extend_with_decoupled_weight_decay(tf.keras.optimizers.Adadelta)(
+        1e-3, learning_rate=1.0, epsilon=1e-3),
+    "Lookahead": lambda: its.Lookahead(tf.keras.optimizers.Adam(0.05, epsilon=1e-3), 4, 0.4),
+    "Lookahead, rectified": lambda: its.Lookahead(its.RectifiedAdam(0.05, epsilon=1e-3), 4, 0.4),
+    "MovingAverage": lambda: its.MovingAverage(tf.keras.optimizers.SGD(0.1), 0.9, start_step=3, dynamic_decay=True),
+    "SWA": lambda: its.SWA(tf.keras.optimizers.Adam(0.05, epsilon=1e-3), 4, 3),
+    "SWA, clipped": lambda: its.SWA(tf.keras.optimizers.Adam(0.05, epsilon=1e-3, clipnorm=0.5), 4, 3, clipvalue=0.5),
+    "MultiOptimizer": lambda: its.MultiOptimizer(optimizer_specs=[
+        {"optimizer": tf.keras.optimizers.Adam(0.05, epsilon=1e-3), "weights": ["bias:0"]},
+        {"optimizer": tf.keras.optimizers.SGD(0.02), "weights": ["kernel:0", "table:0"]}]),
+}
+# On sparse gradients Addons fails; decays the rows present and moves all; adds epsilon to the rows present alone; clips
+# the parts of a row one by one; or moves the rows present alone, where the definition moves all.
+DENSE_ONLY = ("COCOB", "AdamW", "AdamW, exclusions", "AdaBelief", "AdaBelief, plain", "SWA, clipped", "NovoGrad",
+              "Lookahead, rectified")
+
+
+def train(bind, sparse):
+    """Returns the weights after 60 steps, with an optimizer that `bind` makes."""
+    random = np.random.RandomState(7)
+    shapes = dict(kernel=(4, 3), bias=(3,), table=(5, 2))
+    variables = [tf.Variable(random.uniform(0.3, 0.9, shape).astype("float32"), name=name)
+                 for name, shape in sorted(shapes.items())]
+    optimizer = bind()
+    for _ in range(STEPS):
+        grads = [tf.constant(random.normal(0.2, 1, each.shape).astype("float32")) for each in variables]
+        if sparse:
+            grads[-1] = tf.IndexedSlices(grads[-1][:3], tf.constant(random.randint(0, 5, 3)), tf.constant([5, 2]))
+        optimizer.apply_gradients(zip(grads, variables))
+    return [each.numpy() for each in variables]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", sorted(ITS_CLASSES))
+def test_from_native_reads_its_classes(name, sparse):
+    if sparse and name in DENSE_ONLY:
+        return
+
+    expected = train(ITS_CLASSES[name], sparse)
+    weights = train(lambda: everstep.from_native(ITS_CLASSES[name]()).bind(tf.keras), sparse)
+    difference = apart(dict(enumerate(expected)), dict(enumerate(weights)))
+    shown(*ADDONS, "from_native, {}{}".format(name, ", sparse" if sparse else ""), STEPS, weights=difference)
+    assert difference < 4e-6
+
+
+def test_every_class_is_read():
+    """But for the base class of the averages, and the one that takes a class as an argument."""
+    classes = {name for name in dir(its) if isinstance(getattr(its, name), type)
+               and issubclass(getattr(its, name), tf.keras.optimizers.Optimizer)}
+    read = {name.split(",")[0] for name in ITS_CLASSES}
+    assert classes - {"AveragedOptimizerWrapper", "KerasLegacyOptimizer"} <= read

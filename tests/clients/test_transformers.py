@@ -84,6 +84,38 @@ def test_fit(trained, make):
     assert difference < 1e-5 and our_weights < 1e-3
 
 
+def test_from_native():
+    """The definition that from_native reads is that of a user who knows both."""
+    assert everstep.from_native(own()) == same_maths()
+    plain = transformers.create_optimizer(RATE, STEPS, WARMUP)[0]  # without a weight decay it is Keras's own Adam
+    assert everstep.from_native(plain) == same_maths().inner
+    state = everstep.capture(trained_by(own()), VARIABLES)
+    assert state.updates == 3 and [sorted(slots) for slots in state.slots.values()] == [["m", "v"]] * 2
+
+
+VARIABLES = [tf.Variable([1.0, -2.0], name="encoder/kernel"), tf.Variable([0.5], name="encoder/bias")]
+
+
+def trained_by(optimizer):
+    for step in range(3):
+        optimizer.apply_gradients([(tf.ones_like(each) * (step + 1), each) for each in VARIABLES])
+    return optimizer
+
+
+def test_from_native_with_inclusions():
+    def make():
+        return optimization_tf.AdamWeightDecay(
+            0.1, weight_decay_rate=0.1, include_in_weight_decay=["kernel"], exclude_from_weight_decay=["encoder"])
+
+    values = []
+    for optimizer in (make(), everstep.from_native(make()).bind(tf.keras)):
+        for each, value in zip(VARIABLES, ([1.0, -2.0], [0.5])):
+            each.assign(value)
+        trained_by(optimizer)
+        values.append([each.numpy() for each in VARIABLES])
+    assert apart(*values) < 4e-6
+
+
 def test_resumed_from_its_own_checkpoint(tmp_path):
     """The checkpoint of PushToHubCallback: weights, and the optimizer's get_weights in a pickle."""
     whole, first = compiled(ours()), compiled(ours())

@@ -3,16 +3,13 @@
     PYTHONPATH=.dev python tests/make/optimizer_table.py    # `--check` only says whether the page is current
 """
 import inspect
-import os
 import sys
 
 import everstep
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import REQUIRED
+from regions import renew
 
-DOC = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "docs", "optimizers.md")
-START = "<!-- optimizers: do not edit; python tests/make/optimizer_table.py -->\n"
-END = "<!-- end of optimizers -->\n"
 SHARED = ("sparse", "dense_ok")  # arguments of every definition
 
 
@@ -71,16 +68,5 @@ def page():
     return "\n".join(lines)
 
 
-def main():
-    with open(DOC, encoding="utf-8") as file:
-        text = file.read()
-    head, rest = text.split(START)
-    new = head + START + page() + END + rest.split(END)[1]
-    if "--check" in sys.argv:
-        return 0 if new == text else "docs/optimizers.md is old; run python tests/make/optimizer_table.py"
-    with open(DOC, "w", encoding="utf-8") as file:
-        file.write(new)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(renew("optimizers.md", "optimizers", "optimizer_table.py", page()))

@@ -28,7 +28,7 @@ from small_model import stock_optimizer  # noqa: E402
 
 STATES = sys.argv[1] if sys.argv[1:] else test_grid.STATES
 
-# (folder, way of tests/harness.py, {package: prefix of its version}, Python)
+# (folder, way of compat/ways, {package: prefix of its version}, Python)
 GRID = [
     ("tf_train-tf1.4", "tf_train ref", {"tensorflow": "1.4."}, "2.7"),
     ("tf_train-tf1.15", "tf_train ref", {"tensorflow": "1.15."}, "3.7"),

@@ -116,12 +116,15 @@ amsgrad: bool = Adam().amsgrad
 period: int = Sign().period
 inner: everstep.Definition = everstep.accumulate(SGD(), steps=2).inner
 default: float = Adam.beta_1.default
+everstep.get("adamw", learning_rate=0.1, sparse="rows").replace(beta_1=0.8)
+names: list[str] = everstep.names()
 
 # Native optimizers.
 weights = np.zeros(2)
 optimizer = Adam(0.1).bind(np, name="adam")
 optimizer.apply_gradients([(np.ones(2), weights)])
 optimizer.learning_rate = 0.2
+current_rate: float = everstep.current_rate(optimizer)
 slot = optimizer.get_slot(weights, "m")
 is_native: bool = isinstance(optimizer, everstep.NativeOptimizer)
 

@@ -1,0 +1,323 @@
+"""Ports every optimizer that is installed here, and adds the results to a file; or writes the table of all results.
+
+    PYTHONPATH=.dev python tests/make/ports.py tests/golden/ports.json            # in each cell, with more packages
+    PYTHONPATH=.dev python tests/make/ports.py tests/golden/ports.json --table    # writes docs/port_table.md
+    ... --only NAME     # one optimizer, and prints its source
+
+Put packages such as tensorflow-addons 0.19, keras-adamw, bert-tensorflow and keras-radam on the path to try them too.
+Stock optimizers are ported as if they were foreign.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import io
+import json
+import os
+import sys
+import textwrap
+import time
+import warnings
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join(ROOT, "docs", "port_table.md")
+RATE = {"learning_rate": 0.01}
+# {module: name of its package}, where they differ in more than underscores.
+DISTRIBUTIONS = {
+    "madgrad": "tf-madgrad", "official": "tf-models-official", "tf_adan": "adan-tensorflow",
+    "SVRGoptimizerKeras": "svrg-optimizer-keras",
+}
+
+
+def installed(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def is_old(keras):
+    """Returns whether Keras is the standalone one with `get_updates`."""
+    return tuple(map(int, keras.__version__.split(".")[:2])) < (2, 4)
+
+
+def classes_of(module, names, origin):
+    """Yields (origin, name, class, arguments) of the names that a module has. names: {name: arguments}."""
+    for name, arguments in names.items():
+        if hasattr(module, name):
+            yield origin, name, getattr(module, name), arguments
+
+
+def of_train(tf, tf1):
+    train = {
+        "AdadeltaOptimizer": {"learning_rate": 1.0}, "AdagradOptimizer": {"learning_rate": 0.1},
+        "AdamOptimizer": RATE, "FtrlOptimizer": {"learning_rate": 0.1, "l1_regularization_strength": 0.01},
+        "GradientDescentOptimizer": RATE, "MomentumOptimizer": {"learning_rate": 0.01, "momentum": 0.9},
+        "ProximalAdagradOptimizer": {"learning_rate": 0.1, "l1_regularization_strength": 0.01},
+        "ProximalGradientDescentOptimizer": {"learning_rate": 0.1, "l2_regularization_strength": 0.01},
+        "RMSPropOptimizer": {"learning_rate": 0.01, "momentum": 0.9},
+    }
+    for case in classes_of(tf1.train, train, "tf.train"):
+        yield case
+
+    def adagrad_da(learning_rate):
+        step = tf1.train.get_or_create_global_step()
+        return tf1.train.AdagradDAOptimizer(learning_rate, step, l1_regularization_strength=0.01)
+
+    yield "tf.train", "AdagradDAOptimizer", adagrad_da, {"learning_rate": 0.1}
+    contrib = {
+        "AdaMaxOptimizer": RATE, "AdamGSOptimizer": RATE, "AdamWOptimizer": dict(RATE, weight_decay=0.01),
+        "AddSignOptimizer": RATE, "GGTOptimizer": RATE, "LARSOptimizer": RATE, "LazyAdamGSOptimizer": RATE,
+        "LazyAdamOptimizer": RATE, "MomentumWOptimizer": dict(RATE, weight_decay=0.01, momentum=0.9),
+        "NadamOptimizer": RATE, "PowerSignOptimizer": RATE, "RegAdagradOptimizer": {"learning_rate": 0.1},
+        "ShampooOptimizer": {}, "WeightDecay": {},
+    }
+    if tf.__version__.startswith("1."):
+        contrib_opt = installed("tensorflow.contrib.opt")
+        for case in classes_of(contrib_opt, contrib, "tf.contrib.opt"):
+            yield case
+    import foreign
+
+    for name, cls in sorted(foreign.train_classes(tf1).items()):
+        yield "tests/foreign.py", name, cls, {}
+
+
+def of_packages(tf):
+    bert = installed("bert.optimization")
+    if bert and tf.__version__.startswith("1."):
+        decay = {"learning_rate": 0.01, "weight_decay_rate": 0.01, "exclude_from_weight_decay": ["LayerNorm", "bias"]}
+        yield "bert-tensorflow", "AdamWeightDecayOptimizer", bert.AdamWeightDecayOptimizer, decay
+    tfa = installed("tensorflow_addons") if tf.__version__ == "2.10.1" else None
+    if tfa:
+        decay = {"learning_rate": 0.01, "weight_decay": 0.01}
+        names = {
+            "RectifiedAdam": RATE, "LAMB": RATE, "AdaBelief": RATE, "NovoGrad": RATE, "Yogi": RATE, "COCOB": {},
+            "AdamW": decay, "SGDW": dict(decay, momentum=0.9), "LazyAdam": RATE,
+            "ProximalAdagrad": {"learning_rate": 0.1, "l1_regularization_strength": 0.01},
+            "ConditionalGradient": {"learning_rate": 0.1, "lambda_": 10.0},
+        }
+        for case in classes_of(tfa.optimizers, names, "tensorflow-addons"):
+            yield case
+        warm = dict(decay, total_steps=60, warmup_proportion=0.2, min_lr=1e-3)
+        yield "tensorflow-addons", "RectifiedAdam(warmup)", tfa.optimizers.RectifiedAdam, warm
+        nuclear = {"learning_rate": 0.1, "lambda_": 10.0, "ord": "nuclear"}
+        yield "tensorflow-addons", "ConditionalGradient(nuclear)", tfa.optimizers.ConditionalGradient, nuclear
+        for name in ("Lookahead", "MovingAverage", "SWA"):
+            wrapper = getattr(tfa.optimizers, name)
+            yield "tensorflow-addons", name, lambda wrapper=wrapper: wrapper(tf.keras.optimizers.Adam(0.01)), {}
+    named = {
+        "keras_radam": {"RAdam": {"learning_rate": 0.01}}, "keras_adabound": {"AdaBound": {"lr": 0.01}},
+        "keras_bert.optimizers": {"AdamWarmup": {"decay_steps": 100, "warmup_steps": 20, "lr": 0.01}},
+        "keras_adamw.optimizers_v2": {"AdamW": {"lr": 0.01}, "SGDW": {"lr": 0.01}, "NadamW": {"lr": 0.01}},
+        "keras_adamw.optimizers": {"AdamW": {"lr": 0.01}, "SGDW": {"lr": 0.01}, "NadamW": {"lr": 0.01}},
+        "adabelief_tf": {"AdaBeliefOptimizer": RATE}, "tf_adan.adan": {"Adan": RATE}, "madgrad": {"MadGrad": RATE},
+        "keras_gradient_accumulation.optimizer_v1": {"AdamAccumulated": {"accumulation_steps": 4, "lr": 0.01}},
+        "keras_rnadam.optimizers": {"RNAdam": {"lr": 0.01}},
+        "SVRGoptimizerKeras.optimizer": {"SVRG": {"lr": 0.01}},
+        "tensorflow_recommenders.experimental.optimizers.clippy_adagrad": {"ClippyAdagrad": {"learning_rate": 0.1}},
+        "official.modeling.optimization.lars": {"LARS": dict(RATE, weight_decay_rate=0.01)},
+        "official.modeling.optimization.lamb": {"LAMB": dict(RATE, weight_decay_rate=0.01)},
+        "tf_transformers.optimization.adam_weighted": {"AdamWeightDecay": dict(RATE, weight_decay_rate=0.01)},
+    }
+    wrappers = (
+        ("keras_lookahead.optimizers", "Lookahead", lambda wrapper, inner: wrapper(inner, sync_period=4)),
+        ("keras_gradient_accumulation.optimizers", "GradientAccumulation", lambda wrapper, inner: wrapper(inner, 4)),
+    )
+    keras = installed("keras") if tf.__version__.startswith("1.") else None
+    for package, name, wrap in wrappers if keras is not None and is_old(keras) else ():
+        module = installed(package)
+        if module is not None:
+            make = lambda module=module, name=name, wrap=wrap: wrap(  # noqa: E731
+                getattr(module, name), keras.optimizers.Adam(lr=0.01))
+            yield package.split(".")[0].replace("_", "-"), name, make, {}
+    for package, names in sorted(named.items()):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                module = installed(package)
+        except Exception as error:  # of another generation than this TensorFlow
+            print("{}: {}".format(package, error), file=sys.stderr)
+            continue
+        origin = DISTRIBUTIONS.get(package.split(".")[0], package.split(".")[0].replace("_", "-"))
+        for case in classes_of(module, names, origin):
+            yield case
+            if case[0] == "keras-adamw":
+                cosine = {"lr": 0.01, "total_iterations": 25, "use_cosine_annealing": True, "init_verbose": False}
+                yield case[0], case[1] + "(cosine)", case[2], cosine
+
+
+def of_keras(tf):
+    """Yields the optimizers of every Keras that is installed: classes, by generation."""
+    rate = {
+        "Adam": RATE, "SGD": dict(RATE, momentum=0.9), "RMSprop": RATE, "Adagrad": {"learning_rate": 0.1},
+        "Adadelta": {"learning_rate": 1.0}, "Adamax": RATE, "Nadam": RATE,
+        "Ftrl": {"learning_rate": 0.1, "l1_regularization_strength": 0.01}, "AdamW": RATE, "Lion": RATE, "Lamb": RATE,
+        "Adafactor": RATE, "Muon": RATE,
+    }
+    import foreign
+
+    module = tf.keras.optimizers
+    for case in classes_of(module, rate, "tf.keras"):
+        yield case
+    legacy = tf.keras.optimizers if hasattr(tf.keras.optimizers.Adam, "_resource_apply_dense") else None
+    legacy = legacy or getattr(tf.keras.optimizers, "legacy", None)
+    if legacy is not None and hasattr(getattr(legacy, "Adam", None), "_resource_apply_dense"):
+        if legacy is not tf.keras.optimizers:
+            for case in classes_of(legacy, rate, "tf.keras legacy"):
+                yield case
+        base = [each for each in legacy.Adam.__mro__ if "_create_hypers" in vars(each)][-1]
+        for make in (foreign.v2_classes, foreign.v2_traps):
+            for name, cls in sorted(make(tf, base).items()):
+                yield "tests/foreign.py", name, cls, {}
+    keras = installed("keras")
+    if keras is not None and is_old(keras):
+        for case in classes_of(keras.optimizers, rate, "keras"):
+            yield case
+        for name, cls in sorted(foreign.keras_classes(keras).items()):
+            yield "tests/foreign.py", name, cls, {}
+    if hasattr(tf.keras.optimizers.Adam, "update_step"):
+        for name, cls in sorted(foreign.new_classes(tf, tf.keras).items()):
+            yield "tests/foreign.py", name, cls, {}
+
+
+def tried(origin, name, factory, arguments, show):
+    """Ports one. Returns a row of the table."""
+    from everstep.compat.port.originals import Kind
+    from everstep.compat.port.wrapping import port_of
+    from everstep.errors import EverstepError, PortSparseError
+
+    started = time.time()
+    row = {"origin": origin, "name": name, "result": "verified", "why": "", "lines": 0, "dense": None, "rows": None}
+    try:
+        kind = Kind(factory, arguments)
+        row["target"] = kind.target
+        try:
+            port = port_of(kind, arguments)
+        except PortSparseError as error:
+            row["why"] = str(error)
+            port = port_of(kind, arguments, "exact")
+        report = port.report
+        row.update(lines=len([line for line in body_of(port.source) if line.strip()]), dense=report.dense)
+        row["sparse"] = report.sparse
+        row["rows"] = max([each.distance for each in report.comparisons if each.what.startswith("sparse")] or [None])
+        row["notes"] = report.notes
+        if show:
+            print(port.source)
+    except EverstepError as error:
+        row.update(result="caught" if "computes something else" in str(error) else "refused", why=str(error))
+    except Exception as error:
+        row.update(result="error", why="{}: {}".format(type(error).__name__, error))
+    row["seconds"] = round(time.time() - started, 1)
+    return row
+
+
+def body_of(source):
+    """Returns the lines of a source from the class on, without its docstring and comments."""
+    lines = [line for line in source[source.find("\nclass ") + 1 :].splitlines() if not line.startswith("# ")]
+    if len(lines) > 1 and '"""' in lines[1]:
+        end = next(place for place in range(2, len(lines)) if lines[place].strip() == '"""')
+        del lines[1 : end + 1]
+    return lines
+
+
+def run(path, only):
+    import tensorflow as tf
+
+    sys.path.insert(0, os.path.join(ROOT, "tests"))
+    tf1 = getattr(getattr(tf, "compat", None), "v1", tf)
+    rows = load(path)
+    version = "TF {}".format(tf.__version__)
+    keras = installed("keras")
+    if keras is not None and is_old(keras):
+        version += ", Keras {}".format(keras.__version__)
+    for source in (of_packages(tf), of_keras(tf), of_train(tf, tf1)):
+        for origin, name, factory, arguments in source:
+            if only and name not in only:
+                continue
+            if origin == "tf.train" and not tf.__version__.startswith(("1.", "2.10")):
+                continue
+            if origin == "tests/foreign.py" and not only and tf.__version__ not in ("1.15.5", "2.10.1"):
+                if not hasattr(factory, "update_step"):
+                    continue
+            row = dict(tried(origin, name, factory, arguments, bool(only)), version=version)
+            print("{origin} {name}: {result} {why} {dense} {rows} {seconds} s".format(**row))
+            sys.stdout.flush()
+            rows["{} | {} | {}".format(version, origin, name)] = row
+            save(path, rows)
+
+
+def load(path):
+    if not os.path.exists(path):
+        return {}
+    with io.open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def save(path, rows):
+    with io.open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(u"{}\n".format(json.dumps(rows, indent=1, sort_keys=True)))
+
+
+def table(rows):
+    """Returns the text of the page."""
+    counts = {}
+    for row in rows.values():
+        counts[row["result"]] = counts.get(row["result"], 0) + 1
+    modes = [row for row in rows.values() if row["result"] == "verified" and row.get("sparse") not in ("other", "none")]
+    summary = (
+        "What `everstep.port` made of {} optimizers: {} verified; {} refused, of which {} are traps; {} read wrongly, "
+        "which the comparison found, so that they are errors too. None that was returned differs. {} of the verified "
+        "ones take sparse gradients; {} of these are the same in one of the modes of `sparse`.".format(
+            len(rows), counts.get("verified", 0), counts.get("refused", 0),
+            len([row for row in rows.values() if row["result"] == "refused" and row["origin"].startswith("tests")]),
+            counts.get("caught", 0),
+            len([row for row in rows.values() if row["result"] == "verified" and row["sparse"] != "none"]), len(modes)))
+    explained = (
+        "Distances are relative to how far the weights moved in 100 steps, or 20 for other shapes, hypers and options: "
+        "the largest of all comparisons. Lines are those of the class without its docstring. Seconds are of a busy "
+        "machine of two cores. Stock optimizers were ported as if they were foreign. The optimizers of "
+        "tests/foreign.py are written as authors write them; some are traps. [port.md](port.md) says how to port yours."
+    )
+    lines = ["# Optimizers that were ported", ""]
+    for text in (summary, explained):
+        lines += textwrap.wrap(text, 118, break_on_hyphens=False) + [""]
+    origins = sorted({row["origin"] for row in rows.values()}, key=lambda name: (name.startswith("tests"), name))
+    for origin in origins:
+        lines += ["## {}".format(origin), "", "| optimizer | API | on | lines | dense | sparse | seconds |",
+                  "| --- | --- | --- | ---: | ---: | --- | ---: |"]
+        refused = []
+        for _key, row in sorted(rows.items()):
+            if row["origin"] != origin:
+                continue
+            target = row.get("target") or ""
+            if row["result"] != "verified":
+                why = short(row["why"])
+                refused.append("* {} ({}) is {}: {}".format(row["name"], row["version"], row["result"], why))
+                continue
+            sparse = {"none": "takes none", "other": "other than any mode"}.get(row["sparse"])
+            sparse = sparse or "{}, {:.0e}".format(row["sparse"], row["rows"])
+            lines.append("| {} | `{}` | {} | {} | {:.0e} | {} | {:.0f} |".format(
+                row["name"], target, row["version"], row["lines"], row["dense"], sparse, row["seconds"]))
+        if lines[-1].startswith("| ---"):
+            del lines[-2:]
+        lines += ([""] if lines[-1] else []) + refused + ([""] if refused else [])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def short(text):
+    text = text.replace("|", "/").replace("`", "'").splitlines()[0]
+    return text if len(text) < 260 else text[:257] + "..."
+
+
+def main():
+    path, rest = sys.argv[1], sys.argv[2:]
+    if rest[:1] == ["--table"]:
+        with io.open(PAGE, "w", encoding="utf-8", newline="\n") as file:
+            file.write(u"{}".format(table(load(path))))
+    else:
+        warnings.simplefilter("ignore")
+        run(path, rest[1:] if rest[:1] == ["--only"] else [])
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    main()

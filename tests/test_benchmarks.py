@@ -1,0 +1,229 @@
+"""The benchmarks measure what they say: both sides of a comparison train alike, and the pages hide no figure.
+
+No test here measures time.
+"""
+from __future__ import absolute_import, division, print_function
+
+import importlib
+import json
+import os
+import re
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+from conftest import CELL, FULL
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDER = os.path.join(ROOT, "benchmarks")
+TOOLS = {
+    "__main__", "worker", "timing", "measures", "apis", "on_tensorflow", "on_keras3", "stacks", "report", "pictures",
+}
+SCRIPTS = {"cluster", "large_state", "traffic"}  # each is a command
+MODERN = sys.version_info >= (3, 7)
+pytestmark = pytest.mark.skipif(not MODERN, reason="a tool in modern Python")
+
+TF_1, TF_2, TF_2_15, KERAS_3 = "py37-tf1.15-k2.3", "py39-tf2.10", "py311-tf2.15", "py313-tf2.21-tfk"
+JAX, TORCH = "py313-k3jax", "py311-k3torch"
+# (measure, environment, API, case, label, target): the targets that the project set itself
+GOALS = [
+    ("wrappers", TF_1, api, stack, "everstep", 1.1)
+    for api in ("tf_train", "tf_train, resource")
+    for stack in ("clip", "decay", "clip, decay", "moving average", "multipliers", "BERT's stack")
+] + [
+    ("wrappers", TF_1, "tf_train", "BERT's own class", "everstep", 0.4),
+    ("wrappers", TF_2, "optimizer_v2", "BERT's stack", "everstep", 1.05),
+    ("wrappers", TF_2_15, "optimizer_v2", "clip", "everstep", 1.05),
+    ("wrappers", KERAS_3, "keras3", "clip, decay", "everstep", 0.4),
+    ("rules", TF_1, "tf_train", "SGD momentum, B", "everstep", 1.6),
+    ("rules", TF_1, "tf_train", "Nesterov momentum, B", "everstep", 1.8),
+    ("rules", TF_1, "tf_train", "Lion, B", "everstep", 1.3),
+    ("rules", TF_1, "tf_train, resource", "LAMB, B", "everstep", 1.3),
+    ("dense", TF_1, "tf_train", "B", "DiffGrad", 1.3),
+    ("eager", TF_2, "optimizer_v2", "100 variables", "everstep", 0.5),
+    ("eager", TF_2, "optimizer_v2", "10 variables", "everstep", 0.7),
+    ("accumulate", TF_2, "optimizer_v2", "pending", "everstep", 0.35),
+    ("accumulate", KERAS_3, "keras3", "mean of four", "everstep", 0.7),
+    ("first_step", TF_2_15, "update_step", "accumulate, 100 variables", "everstep", 1.5),
+    ("sparse", TF_2, "optimizer_v2", "1000000", "catch_up", 2.0),
+    ("state", TF_1, "tf_train", "save, 500 MB", "everstep", 1.5),
+    ("dense", TORCH, "keras3, torch", "A", "everstep", 0.15),
+    ("dense", TORCH, "keras3, torch", "B", "everstep", 0.15),
+    ("dense", TORCH, "keras3, torch", "C", "everstep", 0.8),
+    ("dense", TORCH, "keras3, torch", "B", "DiffGrad", 1.0),
+    ("rules", TORCH, "keras3, torch", "SGD momentum, B", "everstep", 1.0),
+    ("rules", TORCH, "keras3, torch", "SGD momentum, C", "everstep", 1.0),
+    ("rules", TORCH, "keras3, torch", "AdaBelief, B", "everstep", 1.0),
+    ("dense", JAX, "keras3, jax", "B", "DiffGrad", 1.6),
+]
+
+
+@pytest.fixture(autouse=True)
+def folders(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.syspath_prepend(FOLDER)
+
+
+def result(measure, environment, api, case, label, ratio, base=None):
+    """Returns a made-up result: `label` costs `ratio` times what everything else costs."""
+    measures = importlib.import_module("benchmarks.measures")
+    others = dict.fromkeys([base or measures.MEASURES[measure].base, "stock", "plain", "rows", "LazyAdam"], 1.0)
+    figures = dict(others, **{label: ratio})
+    parts = dict.fromkeys(("first", "nodes", "peak"), dict.fromkeys(figures))
+    parts.update(kind=measure, cell=environment, target=api, case=case, beside="")
+    return dict(parts, seconds=figures, ratios=figures)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: " ".join(goal[:4]))
+def test_targets_are_in_the_table(goal):
+    limits = importlib.import_module("benchmarks.measures").limits(result(*goal[:5], ratio=3.0))
+    assert limits[goal[4]][0].limit == goal[5] and limits[goal[4]][1] == 3.0
+
+
+def test_every_file_is_a_tool_or_a_measure():
+    measures = importlib.import_module("benchmarks.measures")
+    modules = {measure.module for measure in measures.MEASURES.values()}
+    files = {name[: -len(".py")] for name in os.listdir(FOLDER) if name.endswith(".py")}
+    assert files - SCRIPTS == TOOLS | modules
+    for name, measure in measures.MEASURES.items():
+        assert callable(getattr(importlib.import_module(measure.module), name))
+
+
+def rows(lines):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_the_overview_has_every_target_and_every_row_that_loses():
+    report, measures = (importlib.import_module("benchmarks." + name) for name in ("report", "measures"))
+    targets = [(name, target) for name, measure in measures.MEASURES.items() for target in measure.targets]
+    empty = rows(report.overview([]))[2:]
+    assert [[row[0], row[1], row[3], row[4], row[7]] for row in empty] == [
+        [name] + ["`%s`" % pattern for pattern in (target.case, target.environment, target.api)] + ["not measured"]
+        for name, target in targets
+    ]
+
+    losing = [result(*goal[:5], ratio=3.01 + number / 100) for number, goal in enumerate(GOALS)]
+    losing.append(result("models", TF_2, "optimizer_v2", "LSTM", "everstep", 1.04))  # no target, slower than stock
+    text = "\n".join(report.overview(losing))
+    everything = "\n".join(report.tables(losing))
+    for each in losing:
+        label, ratio = max(each["ratios"].items(), key=lambda item: item[1])
+        row = [row for row in rows(text.splitlines()) if row[-1] == "**{:.2f}**".format(ratio)]
+        case = "{:,}".format(int(each["case"])) if each["case"].isdigit() else each["case"]
+        assert [each["kind"], case, label, each["cell"], each["target"]] in [found[:5] for found in row]
+        if each["kind"] != "sparse":  # in milliseconds
+            assert "**{:.2f}**".format(ratio) in everything
+
+    place = "wrappers", TF_2, "optimizer_v2"
+    winning = [result(*place, case=case, label="everstep", ratio=ratio) for case, ratio in (("a", 0.5), ("b", 0.6))]
+    [row] = [row for row in rows(report.overview(winning)) if row[3] == TF_2]
+    assert row[1:] == ["b", "everstep", TF_2, "optimizer_v2", "1.05", "2 of 2", "0.60"]  # the one that is nearest
+
+
+def test_targets_stand_beside_figures():
+    report = importlib.import_module("benchmarks.report")
+    found = report.tables([result("wrappers", TF_1, "tf_train", "clip", "everstep", 2.4)])
+    assert rows(found)[2][:3] == [TF_1, "tf_train", "clip"] and "**2.40** (1.1)" in rows(found)[2]
+    found = report.tables([result("sparse", TF_2, "optimizer_v2", "10000", "catch_up", 3.0)])
+    assert any(cell.startswith("**3000.00** (3.00 of rows; 2)") for cell in rows(found)[2])
+
+
+def test_tables_line_up():
+    report = importlib.import_module("benchmarks.report")
+    results = [result(*goal[:5], ratio=2.5) for goal in GOALS]
+    for lines in (report.overview(results), report.tables(results)):
+        for table in re.findall(r"(?:^\|.*\n)+", "\n".join(lines) + "\n", re.M):
+            bars = {tuple(place for place, char in enumerate(line) if char == "|") for line in table.splitlines()}
+            assert len(bars) == 1
+
+
+def test_one_measure_is_asked_for():
+    selected = importlib.import_module("benchmarks.measures").selected
+    parts = "dense", "tf_train, resource", "A"
+    assert selected([], *parts) and selected(["rules", "dense/A"], *parts) and selected(["tf_train, resource"], *parts)
+    assert not selected(["dense/B"], *parts) and not selected(["dense/tf_train"], *parts)
+
+
+def test_the_pages_show_the_stored_figures():
+    report = importlib.import_module("benchmarks.report")
+    with open(os.path.join(FOLDER, "baseline.json")) as file:
+        results = json.load(file)
+    for page, text in report.pages(results).items():
+        with open(os.path.join(ROOT, "docs", page)) as file:
+            assert file.read() == text, "run python benchmarks/report.py"
+    measures = importlib.import_module("benchmarks.measures").MEASURES
+    assert {each["kind"] for each in results} <= set(measures)
+    for each in results:
+        alone = each["kind"] == "first_step" or each["case"] == str(importlib.import_module("sparse").LARGE)
+        assert alone or measures[each["kind"]].base in each["ratios"]
+
+
+# With frameworks: every case runs, on small variables.
+
+ENVIRONMENT = MODERN and CELL in (TF_1, TF_2, TF_2_15, KERAS_3, JAX, TORCH)
+KINDS = (
+    "wrappers", "rules", "eager", "accumulate", "first_step", "models", "dense", "strategies", "sparse", "forms",
+    "flat", "state", "lazy", "peers",
+)  # fmt: skip
+# The two labels that compute the same, by measure.
+ALIKE = {"sparse": ("stock", "exact"), "lazy": ("stock", "rows"), "strategies": ("without", "with")}
+ALIKE.update(flat=(), forms=())
+ANOTHER_RULE = "multipliers|BERT's own class|DiffGrad|^peers|^models"  # at the same price, or from another start
+
+
+def alike(kind, api, case):
+    """Returns the labels of a case whose weights are equal."""
+    if api.name == "get_updates" and CELL == TF_1:
+        return ()  # stock Adam of Keras 2.3 reads its count before or after it is raised, as TensorFlow happens to run
+    other = kind == "rules" and case.beside == "Adam" or re.search(ANOTHER_RULE, "{} {}".format(kind, case.name))
+    return () if other else ALIKE.get(kind, ("stock", "everstep"))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Makes all sizes small, and clips so much that Adam's epsilon shows it."""
+    timing = importlib.import_module("timing")
+    for case in timing.DENSE:
+        monkeypatch.setitem(timing.DENSE, case, [(20,)] * 10)
+    sizes = {
+        "timing": {"BATCHES": 3},
+        "wrappers": {"TEN": [(3, 4)] * 10},
+        "accumulate": {"TEN": [(5,)] * 10, "TABLE": [(50, 2)]},
+        "sparse": {"COLUMNS": 1, "LARGE": 2000000},
+        "first_step": {"MANY": 3, "SOME": 3},
+        "state": {"MEGABYTES": 0.0024},
+        "models": {"WORDS": 30, "WIDTH": 8, "LENGTH": 4, "BATCH": 2},
+        "stacks": {"NORM": 1e-7},
+    }
+    for name, values in sizes.items():
+        for constant, value in values.items():
+            monkeypatch.setattr(importlib.import_module(name), constant, value)
+    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+        monkeypatch.setattr(importlib.import_module("on_tensorflow"), "BATCHES", 3)
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not ENVIRONMENT, reason="an environment of the benchmarks")
+@pytest.mark.filterwarnings("ignore")  # what stock optimizers of these versions warn of
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_sides_train_alike(kind, small):
+    measures = importlib.import_module("measures")
+    assert set(KINDS) == set(measures.MEASURES)
+    cases = [(api, case) for api in importlib.import_module("apis").apis() for case in measures.cases(kind, api)]
+    if cases and not FULL:
+        cases = [cases[zlib.crc32("{} {}".format(CELL, kind).encode()) % len(cases)]]
+    for api, case in cases:
+        name = "{} {} {}".format(kind, api.name, case.name)
+        runs = case.runs()
+        alone = kind == "first_step" or case.name == str(importlib.import_module("sparse").LARGE)
+        assert alone or next(iter(runs)) == measures.MEASURES[kind].base, name
+        for run in runs.values():
+            run.run(3 if run.warm else 1)  # after the step that it has taken
+        weights = {label: run.weights() for label, run in runs.items()}
+        assert all(np.isfinite(value).all() for values in weights.values() for value in values), name
+        compared = alike(kind, api, case)
+        if set(compared) <= set(weights):
+            for one, other in zip(*(weights[label] for label in compared)):
+                np.testing.assert_allclose(one, other, rtol=0, atol=2e-5, err_msg=name)

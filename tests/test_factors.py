@@ -1,0 +1,87 @@
+"""`ops.qr` and `ops.eigh` in rules: on every API, as numpy.linalg computes them."""
+
+from __future__ import absolute_import, division, print_function
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+from everstep.errors import RuleError, UnsupportedError
+from test_battery import ids
+
+pytestmark = pytest.mark.shared
+ONE_EACH = harness.one_of_each_target(harness.all_ways())
+START = {"kernel": np.zeros((5, 3), "float32")}
+GRAD = np.random.RandomState(4).normal(size=(5, 3)).astype("float32")
+
+
+class Factors(everstep.Definition):
+    """Keeps the factors of its gradient."""
+
+    learning_rate = everstep.hyper(1.0)
+    locality = "variable"
+    values = everstep.slot(shape=lambda variable: variable.shape[1:])
+    vectors = everstep.slot(shape=lambda variable: variable.shape[1:] * 2)
+    r = everstep.slot(shape=lambda variable: variable.shape[1:] * 2)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        q, r = ops.qr(grad)
+        values, vectors = ops.eigh(ops.matmul(ops.transpose(grad), grad))
+        return hyper.learning_rate * q, {"values": values, "vectors": vectors, "r": r}
+
+
+def signed(vectors, by):
+    return vectors * np.where(by < 0, -1, 1)
+
+
+@pytest.mark.parametrize("lowering", [None, {"compiled": True}], ids=["plain", "compiled"])
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_rules_factor_matrices(way, lowering):
+    if lowering and not Factors().bind(way.module).backend.lowers("compiled"):
+        pytest.skip("XLA compiles nothing here, or all")
+    run = way.run(lambda: Factors().bind(way.module, **({"lowering": lowering} if lowering else {})), START,
+                  {"kernel": harness.DENSE})
+    run.step({"kernel": GRAD})
+    backend = run.optimizer.backend
+    most = 3e-4 if lowering and not backend.is_since("2.4") else 2e-5  # XLA's eigh was less accurate before
+    q, r = np.linalg.qr(GRAD.astype("float64"))
+    assert np.abs(run.weights()["kernel"] + signed(q, np.diagonal(r))).max() <= 2e-6
+    assert np.abs(run.slot("kernel", "r") - signed(r.T, np.diagonal(r)).T).max() <= 5e-6
+    values, vectors = np.linalg.eigh(GRAD.astype("float64").T.dot(GRAD))
+    assert np.abs(run.slot("kernel", "values") / values - 1).max() <= 2e-5
+    largest = vectors[np.abs(vectors).argmax(axis=0), range(3)]
+    assert np.abs(run.slot("kernel", "vectors") - signed(vectors, largest)).max() <= most
+    run.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_backend_that_lacks_one_is_named(way):
+    def make():
+        optimizer = Factors().bind(way.module)
+        optimizer.backend.ops = {op: function for op, function in optimizer.backend.ops.items() if op != "eigh"}
+        return optimizer
+
+    message = "ops.eigh does not exist on {}".format(make().backend.name)
+    with pytest.raises(UnsupportedError, match=message):
+        way.run(make, START, {"kernel": harness.DENSE}).step({"kernel": GRAD})
+
+
+def test_mistakes_are_found_at_construction():
+    class Stacked(Factors):
+        def update(self, ops, grad, var, slots, hyper, t):
+            q, r = ops.qr(ops.reshape(grad, (1,) + grad.shape))
+            return grad, {"values": slots.values, "vectors": slots.vectors, "r": slots.r + ops.sum(q)}
+
+    with pytest.raises(RuleError, match="ops.qr cannot take values of shapes .1, 3, 2.: it takes a matrix"):
+        Stacked()
+
+    class Oblong(Factors):
+        def update(self, ops, grad, var, slots, hyper, t):
+            values, vectors = ops.eigh(grad)
+            return grad, {"values": slots.values, "vectors": slots.vectors, "r": slots.r + ops.sum(vectors)}
+
+    with pytest.raises(RuleError, match="ops.eigh cannot take values of shapes .3, 2."):
+        Oblong()
+    with pytest.raises(RuleError, match="ops.qr takes one value; got 2"):
+        type("Two", (Factors,), {"update": lambda self, ops, *args: ops.qr(args[0], args[1])})()

@@ -1,0 +1,182 @@
+"""`ops.random_normal`, `ops.random_uniform`, and slots that start with random numbers: equal on every API.
+
+All are compared with Python's integers, by the function of docs/numbers.md that test_wrappers_gradient.py computes too.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+import math
+import zlib
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, VariableError
+from everstep.optimizers import SGD
+from test_battery import ids
+
+pytestmark = pytest.mark.shared
+WAYS = harness.all_ways()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SHAPES = {"bias": (3,), "conv": (2, 2, 3, 2), "single": (), "table": (6, 3)}
+KINDS = {"bias": harness.DENSE, "conv": harness.DENSE, "single": harness.DENSE, "table": harness.SPARSE}
+START = {name: np.zeros(shape, "float32") for name, shape in SHAPES.items()}
+PRIME = 23159
+
+
+class Drawing(everstep.Definition):
+    """Keeps what it draws."""
+
+    learning_rate = everstep.hyper(1.0)
+    seed = everstep.option(7)
+    text = everstep.option("")
+    first = everstep.slot(init=everstep.random_normal(mean=1.0, stddev=2.0))
+    second = everstep.slot(init=everstep.random_uniform(-1.0, 3.0, seed="seed"))
+    row = everstep.slot(init=everstep.random_normal(), shape="row")
+    normal = everstep.slot()
+    uniform = everstep.slot()
+
+    def specialize(self, variable):
+        return self.replace(text=variable.name)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        new = {name: getattr(slots, name) for name in ("first", "second", "row")}
+        new.update(normal=ops.random_normal(self.text, t, hyper), uniform=ops.random_uniform("seed", t, hyper))
+        return grad, new
+
+
+def drawn(seed, shape, count, kind="normal"):
+    """Returns the numbers of a shape by Python's integers, one after the other."""
+
+    def key(number):
+        return (zlib.crc32("{}/{}".format(seed, number).encode("utf-8")) & 0xFFFFFFFF) % PRIME
+
+    def network(pair, keys):
+        left, right = pair
+        for each in keys:
+            left, right = right, (left + pow(right + each, 3, PRIME)) % PRIME
+        return left, right
+
+    of_count = network((count % PRIME, count // PRIME), [key(n) for n in range(6)])
+    keys = [(of_count[0] * key(6 + n) + of_count[1] * key(n)) % PRIME for n in range(6)]
+    values = np.zeros(shape)
+    width = int(np.prod(shape[1:], dtype=int))
+    for index in range(values.size):
+        left, right = network(network(divmod(index, width) if shape else (0, 0), keys[:3]), keys[3:])
+        if kind == "uniform":
+            value = (left * PRIME + right + 0.5) / PRIME**2
+        else:
+            value = math.sqrt(-2 * math.log((left + 0.5) / PRIME)) * math.cos(2 * math.pi * (right + 0.5) / PRIME)
+        values.reshape(-1)[index] = value
+    return values
+
+
+def starts(name, shape, seed=7):
+    """Returns the first values of the slots of Drawing, in float32."""
+    row = shape[:1] + (1,) * (len(shape) - 1)
+    values = {
+        "first": 1 + 2 * drawn(name + "/first/0", shape, 0),
+        "second": -1 + 4 * drawn("{}/second/{}".format(name, seed), shape, 0, "uniform"),
+        "row": drawn(name + "/row/0", row, 0),
+    }
+    return {slot: value.astype("float32") for slot, value in values.items()}
+
+
+def gradients():
+    grads = {name: np.ones(shape, "float32") for name, shape in SHAPES.items()}
+    return dict(grads, table=(np.ones((2, 3), "float32"), np.array([1, 4], "int64")))
+
+
+def names(way):
+    return {name: name if way.target != "arrays" else "array_%d" % n for n, name in enumerate(sorted(SHAPES))}
+
+
+@pytest.mark.parametrize("way", WAYS if harness.FULL else ONE_EACH, ids=ids)
+def test_numbers_are_equal_on_every_api(way):
+    """Starts bit for bit, since NumPy computes them; what a rule draws to rounding."""
+    run = way.run(lambda: Drawing().bind(way.module), START, KINDS)
+    for _ in range(3):
+        run.step(gradients())
+    for name, shape in SHAPES.items():
+        for slot, expected in starts(names(way)[name], shape).items():
+            assert np.array_equal(run.slot(name, slot), expected), (name, slot)
+        assert np.abs(run.slot(name, "normal") - drawn(names(way)[name], shape, 3)).max() <= 2e-5
+        assert np.abs(run.slot(name, "uniform") - drawn("seed", shape, 3, "uniform")).max() <= 1e-6
+    run.close()
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_resumed_run_keeps_what_it_started_with(way):
+    run = way.run(lambda: Drawing().bind(way.module), START, KINDS)
+    run.step(gradients())
+    other = run.resumed()
+    other.step(gradients())
+    for name, shape in SHAPES.items():
+        for slot, expected in starts(names(way)[name], shape).items():
+            assert np.array_equal(other.slot(name, slot), expected), (name, slot)
+    run.close()
+    other.close()
+
+
+def test_a_state_keeps_them():
+    """Whatever the seed of the optimizer that takes it."""
+    table = np.zeros((6, 3), "float32")
+    optimizer = Drawing().bind(np)
+    optimizer.apply_gradients([(table, table)])
+    state = everstep.capture(optimizer, [table])
+    other, variable = Drawing(seed=8).bind(np), np.zeros((6, 3), "float32")
+    everstep.restore(other, state, [variable], other_definition=True)
+    assert np.array_equal(other.get_slot(variable, "second"), starts("array_0", (6, 3))["second"])
+    fresh = Drawing(seed=8).bind(np)
+    fresh.apply_gradients([(table, table)])
+    assert np.array_equal(fresh.get_slot(table, "second"), starts("array_0", (6, 3), 8)["second"])
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_start_with_the_numbers_of_the_whole(way, axis):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default(), tf.Session() as session:
+        split = tf.fixed_size_partitioner(2, axis)
+        table = tf.get_variable("table", [6, 4], tf.float32, tf.zeros_initializer(), partitioner=split)
+        optimizer = Drawing().bind(way.module)
+        step = optimizer.apply_gradients([(tf.zeros(part.get_shape()), part) for part in table])
+        session.run(tf.global_variables_initializer())
+        before = {name: everstep.capture(optimizer, [table]).slots["table"][name][...] for name in ("first", "second")}
+        session.run(step)
+        for name, expected in starts("table", (6, 4)).items():
+            if name in before:
+                assert np.array_equal(before[name], expected)
+                parts = [optimizer.get_slot(part, name) for part in table]
+                assert np.array_equal(session.run(tf.concat(parts, axis)), expected)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train ref"], ids=ids)
+def test_an_unknown_shape_is_an_error(way):
+    import tensorflow
+
+    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    with tf.Graph().as_default():
+        shapeless = tf.Variable(tf.placeholder(tf.float32), validate_shape=False)
+        with pytest.raises(VariableError, match="needs the shape of"):
+            Drawing().bind(way.module).apply_gradients([(tf.ones([2]), shapeless)])
+
+
+def test_mistakes():
+    with pytest.raises(HyperValueError, match="random_normal.stddev must be at least 0"):
+        everstep.random_normal(stddev=-1.0)
+    with pytest.raises(HyperValueError, match="random_uniform.high must be at least 2"):
+        everstep.random_uniform(2.0, 1.0)
+    for seed in (0.5, True, None):
+        with pytest.raises(HyperTypeError, match="seed takes a whole number"):
+            everstep.random_normal(seed=seed)
+    with pytest.raises(HyperValueError, match="seed must be at least 0"):
+        everstep.random_uniform(seed=-1)
+    with pytest.raises(DefinitionError, match="`seed` names 'other', which is no option of Wrong"):
+        type("Wrong", (SGD,), {"noise": everstep.slot(init=everstep.random_normal(seed="other"))})
+    with pytest.raises(DefinitionError, match=r"everstep.VARIABLE, random_normal\(\) or random_uniform\(\); got None"):
+        type("Wrong", (SGD,), {"noise": everstep.slot(init=None)})

@@ -1,0 +1,101 @@
+"""What the site says is so: which API a module speaks, formulas, docstrings. The cell py313-site builds the site."""
+from __future__ import absolute_import, division, print_function
+
+import os
+import re
+import sys
+
+import pytest
+
+import spoken_apis
+from everstep import optimizers
+from everstep.compat.targets import doctor
+
+WEBSITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "website")
+modern = pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
+
+
+def test_the_chooser_knows_what_every_module_speaks():
+    versions = {package.name: package.version for package in doctor.packages() if package.version}
+    spoken = {module: api.target for module, api in spoken_apis.spoken(versions).items()}
+    assert spoken == {row.module.replace("tensorflow", "tf"): row.target for row in doctor.speaks() if row.target}
+
+
+def test_versions_that_decide():
+    assert spoken_apis.number("2.13.0+cpu") == (2, 13, 0)
+    assert list(spoken_apis.spoken({"tensorflow": "1.15.5"})) == ["tf.train", "tf.compat.v1.train", "tf.keras"]
+    assert spoken_apis.spoken({"tensorflow": "2.16.2"})["tf.keras"].target == "keras3"
+    assert list(spoken_apis.spoken({"keras": "2.4.3"})) == []
+
+
+@pytest.fixture
+def website(monkeypatch):
+    monkeypatch.syspath_prepend(WEBSITE)
+
+
+@modern
+@pytest.mark.shared
+def test_formulas(website):
+    from formulas import formula
+
+    assert formula("m := beta_1 * m") == (
+        '<math displaystyle="true"><mrow><mi>m</mi><mo>\u2254</mo><msub><mi>\u03b2</mi><mi>1</mi></msub>'
+        "<mo>\u22c5</mo><mi>m</mi></mrow></math>")
+    assert "<msqrt><mi>v</mi></msqrt>" in formula("var := var - rate * m / (sqrt(v) + epsilon)")
+    assert formula("v = t^2, over all variables").endswith("</math>, over all variables")
+    assert formula("With p: v = a - (b - c)").startswith("With p: <math") and formula("a - (b - c)") is None
+    assert "(</mo><mi>b</mi><mo>\u2212</mo><mi>c</mi>" in formula("v = a - (b - c)")
+    assert "(" not in formula("v = (a - b) - c")
+    for text in ("No stock API has it.", "x = import y", "v = f(*a)"):
+        assert formula(text) is None, text
+
+
+@modern
+@pytest.mark.shared
+def test_docstrings(website):
+    from docstrings_as_markdown import markdown
+
+    text = markdown(
+        "Does it.\n\n| a   | b   |\n|-----|-----|\n| one | two |\n|   on | more |\n\nArgs:\n    x: First. See\n"
+        "        <this>.\n    y: Second.\n\nReturns:\n    A [list].\n\n>>> 1\n1\n", 3)
+    assert "| a | b |\n| --- | --- |\n| one on | two more |" in text
+    assert "### Arguments\n\n- **x**: First. See\n  &lt;this&gt;.\n- **y**: Second." in text
+    assert "### Returns\n\nA \\[list]." in text and "```pycon\n>>> 1\n1\n```" in text
+
+
+@modern
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_curves_are_of_the_definition(website, name):
+    import curves
+
+    rate, points = curves.best(lambda rate: getattr(optimizers, name)(learning_rate=rate), [0.01])
+    assert rate == 0.01 and len(points) == curves.STEPS + 1 and points[0] == curves.START
+    x, y = curves.START
+    slope = (2 * (x - 1) - 80 * x * (y - x * x), 40 * (y - x * x))
+    step = [0.01 * each / (abs(each) + 1e-7) if name == "Adam" else 0.01 * each for each in slope]
+    assert max(abs(points[1][k] - (curves.START[k] - step[k])) for k in (0, 1)) < 1e-6
+    assert curves.loss(points[-1]) < curves.loss(points[0])
+
+
+@modern
+@pytest.mark.shared
+def test_check_sees_faults(website, tmp_path):
+    import check_site
+
+    (tmp_path / "a.html").write_text(u'<a href="b.html#x">b</a><a href="c.html">c</a><p id="here"><a href="#here">h</a>'
+                                     u'<script src="https://example.org/x.js"></script>')
+    (tmp_path / "b.html").write_text(u'<a href="https://example.org">elsewhere</a>')
+    (tmp_path / "s.css").write_text(u"@import url(//example.org/font.css);")
+    assert check_site.faults(str(tmp_path)) == [
+        "a.html: b.html#x has no such anchor", "a.html: c.html leads nowhere",
+        "a.html: loads https://example.org/x.js from a network", "s.css: loads //example.org/font.css from a network"]
+    assert check_site.faults(str(tmp_path / "none")) != []
+
+
+def test_every_page_of_docs_is_in_the_sidebar():
+    with open(os.path.join(WEBSITE, "index.md")) as file:
+        listed = set(re.findall(r"^docs/\w+$", file.read(), re.M))
+    folder = os.path.join(os.path.dirname(WEBSITE), "docs")
+    pages = {"docs/" + name[:-3] for name in os.listdir(folder) if name.endswith(".md")}
+    assert pages == listed
