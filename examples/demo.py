@@ -30,7 +30,7 @@ DEMO = ROOT / ".demo"
 sys.path.insert(0, str(ROOT / "matrix"))
 import cells  # noqa: E402  # the pinned versions; the tests use the same table
 
-# One or two cells of matrix/cells.ini for each Python, the most interesting first. Together they have every API.
+# One or two cells of the table for each Python, the most interesting first. Together they have every API.
 CELLS = [cells.read()[name] for name in (
     "py37-tf1.15-k2.3", "py313-tf2.21-tfk", "py27-tf1.4-k2.1", "py313-k3jax", "py311-tf2.15", "py36-tf1.13-k2.2",
     "py39-tf2.10", "py38-tf2.4", "py310-tf2.11", "py312-tf2.16-tfk", "py311-k3torch")]
@@ -167,7 +167,7 @@ def make_environment(cell, python, tools, wheel):
         run(log, tools, "-m", "virtualenv", "-p", python, folder, env=env)
         run(log, *pip, *packages, wheel, env=env)
         if cell.no_deps:
-            run(log, *pip, *cells.no_deps_arguments(cell), env=env)
+            run(log, *pip, *cell.no_deps_arguments, env=env)
     elif has["wheel"] != str(wheel):
         run(log, *pip, "--force-reinstall", "--no-deps", wheel, env=env)
     installed(folder, packages=packages + cell.no_deps, wheel=str(wheel))
@@ -187,7 +187,7 @@ def log_of(cell):
 
 
 def contents(cell):
-    pins = cells.pins(cell)
+    pins = cell.pins
     names = "tensorflow", "jax", "torch", "keras", "tf_keras"
     return ", ".join("{} {}".format(name, pins[name]) for name in names if name in pins)
 

@@ -1,0 +1,265 @@
+"""Writes the sources of the site into a folder: docs/ and other pages as they are, and pages that are generated."""
+import html
+import inspect
+import json
+import os
+import re
+import shutil
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "matrix"))
+
+import curves  # noqa: E402
+import docstrings_as_markdown  # noqa: E402
+
+import cells  # noqa: E402
+import everstep  # noqa: E402
+import parity_map  # noqa: E402
+import proof  # noqa: E402
+import spoken_apis  # noqa: E402
+from everstep import optimizers  # noqa: E402
+from everstep import show as describe  # noqa: E402
+from everstep.compat.engine.fused import KERNELS  # noqa: E402
+from everstep.compat.targets import detect, doctor  # noqa: E402
+from everstep.optimizers.contract.kernel_names import kernel_of  # noqa: E402
+
+AS_THEY_ARE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "matrix", "examples", "api",
+               os.path.join("website", "README.md"))
+COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
+LINK = re.compile(r"\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
+FAMILY_ORDER = ("gradient descent", "Adagrad", "Adam", "signs")
+
+
+def write(folder, pictures):
+    """Writes all sources into a folder that is empty.
+
+    Args:
+        pictures: `{definition: (SVG, caption)}` of descents; those that lack are drawn and added.
+    """
+    copy_pages(folder)
+    for name, text in [("index.md", read(os.path.join(ROOT, "website", "index.md"))), ("map.md", map_page()),
+                       ("api.md", api_page()), ("tests.md", tests_page())]:
+        put(folder, name, text)
+    put(folder, "which.md", read(os.path.join(ROOT, "website", "which.md")))
+    write_definitions(os.path.join(folder, "definitions"), pictures)
+    static = os.path.join(folder, "_static")
+    shutil.copytree(os.path.join(ROOT, "website", "static"), static)
+    put(static, "map_data.js", "window.EVERSTEP_MAP = {};\n".format(compact(map_data())))
+    put(static, "which_data.js", "window.EVERSTEP_APIS = {};\n".format(compact(which_data())))
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def put(folder, name, text):
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def copy_pages(folder):
+    """Copies the pages that people write, and the pictures in them. Links to other files lose their address."""
+    for start in AS_THEY_ARE:
+        path = os.path.join(ROOT, start)
+        names = [start] if os.path.isfile(path) else [os.path.join(start, name) for name in sorted(os.listdir(path))]
+        for name in names:
+            if name.endswith((".png", ".svg")):
+                os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
+                shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
+            elif name.endswith(".md"):
+                put(folder, name, page_text(name))
+
+
+def page_text(name):
+    """Returns a page without the comments that say where its blocks run."""
+    text = COMMENT.sub("", read(os.path.join(ROOT, name)))
+    text = text.replace("```mermaid\n", "```text\n")
+
+    def link(match):
+        target = os.path.normpath(os.path.join(os.path.dirname(name), match.group(1)))
+        is_page = target.endswith((".md", ".png", ".svg"))
+        return match.group() if is_page else "](project:#tests)" if target == "tests/test_battery.py" else "](#)"
+
+    return re.sub(r"\[([^\]]*)\]\(#\)", r"\1", LINK.sub(link, text))
+
+
+def module_name(definition):
+    return definition.__module__.rpartition(".")[2]
+
+
+def kernels_of(cls):
+    """Returns the names of TensorFlow's fused operations that run a definition, with some options or others."""
+    if cls.kernel is None:
+        return []
+    variants = [definition for definition in doctor._variants(cls) if kernel_of(definition)]
+    kernels = [KERNELS[cls.kernel.name](definition, definition._values.get) for definition in variants]
+    return sorted({kernel.operation for kernel in kernels if kernel})
+
+
+def write_definitions(folder, pictures):
+    """Writes a page for each definition, and the gallery."""
+    definitions = [getattr(optimizers, name) for name in optimizers.__all__]
+    measured = proof.read()
+    families = {}
+    for definition in definitions:
+        families.setdefault(definition.family, []).append(definition)
+        if definition.family != "wrappers" and definition.__name__ not in pictures:
+            pictures[definition.__name__] = curves.picture(definition.__name__)
+        put(folder, definition.__name__.lower() + ".md", definition_page(definition, pictures, measured))
+    order = sorted(families, key=lambda name: (name == "wrappers", FAMILY_ORDER.index(name) if name in FAMILY_ORDER
+                                               else len(FAMILY_ORDER), name))
+    lines = ["# Definitions", "", "All optimizers and wrappers of everstep: formula, arguments, slots, kernels, and "
+             "how stock versions differ. Each optimizer shows how it descends in the same valley.", ""]
+    for family in order:
+        lines += ["## " + family[0].upper() + family[1:], "", '<div class="gallery">']
+        for definition in families[family]:
+            name = definition.__name__
+            svg = pictures.get(name, ("", ""))[0]
+            svg = svg.replace("valley)", name + ")").replace('id="valley"', 'id="%s"' % name)
+            if any("levels" in line for line in lines):
+                svg = svg.replace(curves.LEVELS, '<use href="#levels"/>')
+            lines.append('<a class="card" href="{}.html"><b>{}</b><span>{}</span>{}</a>'.format(
+                name.lower(), name, html.escape(describe.description(definition)),
+                svg.replace(' role="img"', ' aria-hidden="true"')))
+        lines += ["</div>", ""]
+    put(folder, "index.md", "\n".join(lines) + "\n")
+
+
+def definition_page(definition, pictures, measured):
+    """Returns the page of a definition."""
+    name, lines = definition.__name__, []
+    text = inspect.getdoc(definition)
+    body, _, arguments = text.partition("\nArgs:")
+    # Not in the sidebar: it would list fifty pages on every page.
+    lines += ["---", "orphan: true", "---", "", "# " + name, "", "[All definitions](index.md) · " + definition.family,
+              "", docstrings_as_markdown.markdown(body, 2)]
+    if name in pictures:
+        svg, caption = pictures[name]
+        lines += ["## How it descends", "", svg, "", html.escape(caption), ""]
+    lines += ["## Arguments", "", "| argument | kind | default | takes |", "| --- | --- | --- | --- |"]
+    for argument in map(definition.declarations.get, definition.argument_names()):
+        lines.append("| `{}` | {} | `{}` | {} |".format(argument.name, argument.kind, describe.default(argument),
+                                                        describe.takes(argument) or "any"))
+    if arguments:
+        arguments, _, example = arguments.partition("\n>>>")
+        lines += ["", docstrings_as_markdown.markdown("Args:" + arguments, 3).replace("### Arguments\n\n", "")]
+    state = describe.state_rows(definition)
+    lines += ["## Slots", ""]
+    if state:
+        lines += ["| name | kind | start | shape | exists |", "| --- | --- | --- | --- | --- |"]
+        lines += ["| `{}` | {} | {} | {} | {} |".format(*row) for row in state]
+    else:
+        lines.append("It has none.")
+    operations = kernels_of(definition)
+    lines += ["", "## Kernels and sparse gradients", ""]
+    lines.append("TensorFlow's fused operations that compute it, where they exist: {}.".format(
+        ", ".join("`%s`" % operation for operation in operations)) if operations
+        else "It has no fused operation of TensorFlow of its own; [speed](../docs/speed.md) tells how it runs.")
+    lines += ["", docstrings_as_markdown._text(describe.sparse_behaviour(definition)), "", "## Measured", ""]
+    figures = {cell: values["worst"][name] for cell, values in measured.items() if name in values["worst"]}
+    if figures:
+        worst = max(figures, key=lambda cell: parity_map.share(figures[cell]))
+        lines.append("In {} cells. The largest difference from the float64 oracle is {:.0f} % of its bound, in {}. "
+                     "All figures: [the parity map](../map.md).".format(
+                         len(figures), 100 * parity_map.share(figures[worst]), worst))
+    else:
+        lines.append("The last run of all cells keeps no figures of it. Its tests run in every cell of "
+                     "[the matrix](../matrix/README.md).")
+    if text.partition("\n>>>")[2]:
+        lines += ["", "## Example", "", "```pycon\n>>>" + text.partition("\n>>>")[2].rstrip() + "\n```"]
+    return "\n".join(lines) + "\n"
+
+
+def api_page():
+    """Returns the reference of everstep's public names."""
+    lines = ["# API reference", "", "All names of the package `everstep`. The optimizers are in `everstep.optimizers`: "
+             "[definitions](definitions/index.md).", ""]
+    for name in everstep.__all__:
+        value = getattr(everstep, name)
+        if inspect.ismodule(value):
+            continue
+        lines += ["## " + name, ""]
+        if callable(value):
+            lines += ["```python\n{}{}\n```".format("everstep." + name, signature(value)), ""]
+        lines += [docstrings_as_markdown.markdown(inspect.getdoc(value) or "A constant.", 3)] if callable(value) else [
+            "`everstep.{}`".format(name), ""]
+        if inspect.isclass(value):
+            for member, function in sorted(vars(value).items()):
+                function = getattr(function, "__func__", function)
+                if inspect.isfunction(function) and not member.startswith("_") and inspect.getdoc(function):
+                    lines += ["### {}.{}".format(name, member), "", "```python\n{}{}\n```".format(
+                        member, signature(function)), "", docstrings_as_markdown.markdown(inspect.getdoc(function), 4)]
+    lines += ["## Errors", "", "`everstep.errors` has them; all are an `EverstepError`.", ""]
+    for name, value in sorted(vars(everstep.errors).items()):
+        if inspect.isclass(value) and value.__module__ == everstep.errors.__name__:
+            lines += ["### " + name, "", docstrings_as_markdown.markdown(inspect.getdoc(value) or "", 4)]
+    return "\n".join(lines) + "\n"
+
+
+def signature(function):
+    """Returns the signature without addresses of objects."""
+    try:
+        return re.sub(r"<(?:[\w.]+ )?object(?: [^>]*)? at 0x[0-9a-f]+>", "...", str(inspect.signature(function)))
+    except ValueError:
+        return "(...)"
+
+
+def map_data():
+    """Returns the figures of the parity map for its script."""
+    shown = proof.read()
+    table = cells.read()
+    across = [dict(name=name, family=parity_map.family(values["versions"]), when=values["when"],
+                   commit=values["commit"], passed=values["passed"], failed=values["failed"], python=table[name].python,
+                   holds=table[name].holds, versions={key: value for key, value in values["versions"].items() if value},
+                   apis=sorted({api.target for api in spoken_apis.spoken(values["versions"]).values()}))
+              for name, values in parity_map.columns(shown)]
+    rows = []
+    order = sorted(optimizers.__all__, key=lambda name: (getattr(optimizers, name).family == "wrappers", name.lower()))
+    for name in order:
+        figures = [[shown[cell["name"]]["worst"].get(name, {}).get(kind) for kind in parity_map.KINDS]
+                   for cell in across]
+        rows.append(dict(name=name, family=getattr(optimizers, name).family, figures=[
+            values if any(value is not None for value in values) else 0 for values in figures]))
+    return dict(cells=across, rows=rows, kinds=parity_map.KINDS, levels=parity_map.LEVELS, beyond=parity_map.BEYOND,
+                unknown=parity_map.UNKNOWN, families=parity_map.FAMILIES,
+                bounds=[parity_map.BOUNDS.get(kind, parity_map.BOUND) for kind in parity_map.KINDS])
+
+
+def map_page():
+    return read(os.path.join(ROOT, "website", "map.md")).replace("SUMMARY", parity_map.summary(proof.read()))
+
+
+def which_data():
+    """Returns what the page "Which optimizer API do I have?" knows."""
+    shown, table = proof.read(), cells.read()
+    targets = {}
+    for target in detect.TARGETS + (detect.ARRAYS,):
+        target_class = detect.load(target)
+        targets[target.name] = dict(works_on=target_class.works_on,
+                                    unsupported=[each.what for each in target_class.unsupported])
+    tested = []
+    for name, cell in table.items():
+        values = shown.get(name)
+        if values and cell.group != "clients" and values["versions"]:
+            versions = {key: value for key, value in values["versions"].items() if value}
+            tested.append(dict(
+                name=name, versions=versions, holds=cell.holds, when=values["when"], passed=values["passed"],
+                failed=values["failed"],
+                modules={module: api.target for module, api in spoken_apis.spoken(versions).items()}))
+    return dict(apis=[dict(api._asdict()) for api in spoken_apis.APIS], targets=targets, cells=tested)
+
+
+def tests_page():
+    """Returns the page with the source of the test that measures the map."""
+    return ("(tests)=\n# How the map is measured\n\n`tests/test_battery.py` trains each definition on each API, and "
+            "compares it with an oracle, `tests/oracle.py`. To run a case of the map:\n\n"
+            "```sh\npython3 matrix/run.py --cell CELL -- tests/test_battery.py -k NAME\n```\n\n"
+            "```text\n{}\n```\n".format(read(os.path.join(ROOT, "tests", "test_battery.py")).rstrip()))
