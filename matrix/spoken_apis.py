@@ -25,7 +25,7 @@ APIS = tuple(
         ("tf.keras", "tensorflow", "2.16", "3", "keras3", FIT),
         ("tf.keras.optimizers.legacy", "tensorflow", "2.9", "2.16", "optimizer_v2", FIT),
         ("keras", "keras", "2.0.8", "2.4", "get_updates", FIT),
-        ("keras", "keras", "2.6", "2.13", "optimizer_v2", FIT),
+        ("keras", "keras", "2.5", "2.13", "optimizer_v2", FIT),
         ("keras", "keras", "2.13", "2.16", "update_step", FIT),
         ("keras.optimizers.legacy", "keras", "2.13", "2.16", "optimizer_v2", FIT),
         ("keras", "keras", "3", "4", "keras3", FIT),

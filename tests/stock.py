@@ -149,12 +149,19 @@ def stock_class(way, name):
 LAZY = ("tf_train resource", "LazyAdamOptimizer")
 
 
+def has_class(optimizers, name):
+    """Returns whether a Keras has a class. The Muon before 3.14 is another rule, which does not run on TensorFlow."""
+    stock = getattr(optimizers, name, None)
+    return stock is not None and (name != "Muon" or hasattr(stock, "lr_adjust"))
+
+
 def is_available(way, name):
     """Returns whether this version has the stock optimizer, in working order."""
     broken = is_before_1_13(way) and name == "NadamOptimizer"
     # From TF 1.5 on it passes rows to an op that needs the whole table.
     broken = broken or is_before_1_13(way) and not is_tf_train(way, "1.4.") and (way.name, name) == LAZY
-    return way.stock is not None and not broken and stock_class(way, name) is not None
+    older = name == "Muon" and not has_class(way.stock, name)
+    return way.stock is not None and not broken and not older and stock_class(way, name) is not None
 
 
 def stock_way(way, name, arguments):

@@ -68,7 +68,8 @@ def test_a_wrapper_keeps_the_kernel(name, way):
 
 @pytest.mark.parametrize("name, way", cases(["BERT", "average", "partition"]), ids=name_of)
 def test_on_rows(name, way):
-    definition = STACKS[name].replace(inner=SGD(0.1, momentum=0.9, sparse="rows"))
+    part = "default" if name == "partition" else "inner"
+    definition = STACKS[name].replace(**{part: SGD(0.1, momentum=0.9, sparse="rows")})
     actual, plan = run(way, definition, None, steps=12)
     assert plan["unique"].strategy == "kernel" or "this TensorFlow has no" in plan["unique"].why
     assert apart(actual, run(way, definition, FORBIDDEN, steps=12)[0]) <= 2e-6

@@ -36,6 +36,8 @@ class Stock(object):
         names: `{stock argument: argument of the definition}`.
         fixed: `{option of the definition: value}`, the options that make the definition compute this API's form.
         refused: `{stock argument: why}` for arguments that no definition supports if they are set.
+        needed: `{stock argument: why}` for arguments without which a class or a config is an older one, which computes
+            something else.
         none: `{stock argument: value of the definition}` for arguments that are None if they are off.
         op: the end of the slots' names in files of tf.train.Saver, followed by _1, _2, ... for all but the first slot.
         blocks: the slots on disk, a list of lists of `Slot`; see table.py.
@@ -45,10 +47,11 @@ class Stock(object):
     """
 
     def __init__(self, target, native, definition, arguments, fixed=(), sparse="exact", slots="", counters="",
-                 op="", renamed=(), refused=(), none=(), home=None, note="", differs=None):
+                 op="", renamed=(), refused=(), needed=(), none=(), home=None, note="", differs=None):
         self.target, self.native, self.definition = target, native, definition
         self.home, self.op, self.note, self.differs = home or HOMES[target], op, note, differs
-        self.defaults, self.fixed, self.refused, self.none = dict(arguments), dict(fixed), dict(refused), dict(none)
+        self.defaults, self.fixed, self.none = dict(arguments), dict(fixed), dict(none)
+        self.refused, self.needed = dict(refused), dict(needed)
         renamed = dict(_RENAMED, **dict(renamed))
         self.names = {theirs: renamed.get(theirs, theirs) for theirs in arguments}
         self._sparse = sparse

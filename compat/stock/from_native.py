@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import entries_of, entry_named, entry_of_class
+from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class
 from everstep.compat.stock.others import arranged, converted_schedule, reader_of
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
@@ -273,6 +273,7 @@ class _Migration(object):
         self.config = config
         if "lr" in config:  # Keras before 2.3
             config["learning_rate"] = config.pop("lr")
+        check_needed(entry, config)
         for theirs, why in sorted(entry.refused.items()):
             if config.get(theirs):
                 raise UnsupportedError("{}: {}".format(theirs, why))

@@ -5,6 +5,7 @@ from everstep.compat.stock.entry import Stock
 from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.errors import UnsupportedError
+from everstep.optimizers.contract.declared import inspect_arguments
 from everstep.optimizers.contract.trees import flat
 
 FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", "tf_keras")  # whose classes are stock
@@ -33,6 +34,7 @@ def entry_of_class(stock, target):
         for base in [stock] if target == "tf_train" else stock.__mro__:
             for entry in entries_of(target):
                 if entry.native == base.__name__:
+                    check_needed(entry, inspect_arguments(base.__init__) if entry.needed else ())
                     return entry
     if target == "optimizer_v2" and other_entry(stock):
         return other_entry(stock)
@@ -40,6 +42,13 @@ def entry_of_class(stock, target):
     raise UnsupportedError(
         "{} is not one of the stock optimizers that everstep knows for {}: {}".format(name, target, known)
     )
+
+
+def check_needed(entry, names):
+    """Raises UnsupportedError if arguments are those of an older class, which computes something else."""
+    for theirs, why in entry.needed.items():
+        if theirs not in names:
+            raise UnsupportedError("{} without {}: {}".format(entry.native, theirs, why))
 
 
 def entry_named(target, name):
