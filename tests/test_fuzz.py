@@ -70,7 +70,7 @@ def test_what_a_file_does_is_seen(monkeypatch, tmp_path):
     faults = OrderedDict([
         ("read", lambda: None), ("refused", refuse), ("foreign", lambda: {}["x"]),
         ("wrong", lambda: fuzz.saved(everstep.State(), {("w", "m"): np.ones(1)}, str(tmp_path / "x.npz"))),
-        ("memory", lambda: np.ones(5 << 20).sum()),  # 40 MB: malloc keeps up to 32 MB, and gives them again
+        ("memory", lambda: np.ones(5 << 20).sum()),  # 40 MB
         ("hang", lambda: all(itertools.count(1))), ("crash in ours", lambda: os.kill(os.getpid(), signal.SIGSEGV)),
     ])
     assert set(faults) == set(fuzz.KINDS) - {"crash in library", "hang in library"}
