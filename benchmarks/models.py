@@ -28,12 +28,12 @@ class Fit(Run):
     """Steps of a Keras model."""
 
     def __init__(self, keras, name, make):
-        start = time.time()
+        start = time.process_time()
         self.model = network(keras, name)
         self.shapes = [tuple(map(int, weight.shape)) for weight in self.model.trainable_weights]
         self.model.compile(make(), "sparse_categorical_crossentropy")
         self.run(1)
-        self.first = time.time() - start
+        self.first = time.process_time() - start
 
     def run(self, steps):
         for _ in range(steps):

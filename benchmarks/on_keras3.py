@@ -18,17 +18,17 @@ class Jitted(Run):
     def __init__(self, make, shapes, look_ups=0):
         import jax
 
-        self.shapes, self.jax, start = shapes, jax, time.time()
+        self.shapes, self.jax, self.variables = shapes, jax, _variables(shapes)
         self.grads = [jax.numpy.asarray(values) for values, _ in gradients(shapes, look_ups, np.random.RandomState(0))]
+        start = time.process_time()
         self.state, apply = self.begin(make())
         self.apply = jax.jit(apply, donate_argnums=0)
         self.run(1)
-        self.first = time.time() - start
+        self.first = time.process_time() - start
 
     def begin(self, optimizer):
-        variables = _variables(self.shapes)
-        optimizer.build(variables)
-        optimizer_values, weights = [each.value for each in optimizer.variables], [each.value for each in variables]
+        optimizer.build(self.variables)
+        optimizer_values, weights = [each.value for each in optimizer.variables], [each.value for each in self.variables]
 
         def apply(state, grads):
             return optimizer.stateless_apply(state[1], grads, state[0])
@@ -65,14 +65,14 @@ class Eager(Run):
     def __init__(self, make, shapes, look_ups=0):
         import torch
 
-        self.shapes, start = shapes, time.time()
+        self.shapes, self.variables = shapes, _variables(shapes)
         self.grads = [torch.tensor(values) for values, _ in gradients(shapes, look_ups, np.random.RandomState(0))]
+        start = time.process_time()
         self.begin(make)
         self.run(1)
-        self.first = time.time() - start
+        self.first = time.process_time() - start
 
     def begin(self, make):
-        self.variables = _variables(self.shapes)
         self.optimizer = make()
         self.optimizer.build(self.variables)
 

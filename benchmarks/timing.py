@@ -24,7 +24,7 @@ BATCHES = 256  # of rows, used in turn: with one batch no row would ever have a 
 class Run(object):
     """Steps of one optimizer on variables of its own.
 
-    first: seconds that the first step took, with building. nodes: nodes of its graph for each variable, or None.
+    first: CPU seconds that the first step took, with building. nodes: nodes of its graph for each variable, or None.
     warm: steps before the measurement. window: steps that belong together; a round measures whole windows.
     """
 
@@ -33,6 +33,12 @@ class Run(object):
     def run(self, steps):
         """Takes steps, and waits for them."""
         raise NotImplementedError
+
+    def seconds(self, steps):
+        """Takes steps. Returns the CPU seconds of one."""
+        start = time.process_time()
+        self.run(steps)
+        return (time.process_time() - start) / steps
 
     def weights(self):
         """Returns the variables' values as arrays."""
@@ -65,18 +71,12 @@ def gradients(shapes, look_ups, random):
             yield random.normal(0, 1, shape).astype("float32"), None
 
 
-def seconds(run, steps):
-    start = time.process_time()
-    run.run(steps)
-    return (time.process_time() - start) / steps
-
-
 def interleaved(runs, rounds=ROUNDS):
     """Returns ({label: median seconds}, {label: median ratio of a round to the first label})."""
     steps = {label: _steps(run) for label, run in runs.items()}
     if not all(run.warm for run in runs.values()):
         rounds = min(rounds, 3)  # each builds anew, which takes seconds
-    taken = [{label: seconds(run, steps[label]) for label, run in runs.items()} for _ in range(rounds)]
+    taken = [{label: run.seconds(steps[label]) for label, run in runs.items()} for _ in range(rounds)]
     first = next(iter(runs))
     return (
         {label: float(np.median([each[label] for each in taken])) for label in runs},
@@ -89,7 +89,7 @@ def _steps(run):
     if not run.warm:
         return run.window
     run.run(run.warm * run.window)
-    windows = SECONDS / max(run.window * seconds(run, 2 * run.window), 1e-6)
+    windows = SECONDS / max(run.window * run.seconds(2 * run.window), 1e-6)
     return run.window * max(1, min(200, int(windows)))
 
 
