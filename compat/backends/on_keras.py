@@ -39,6 +39,7 @@ class KerasBackend(Backend):
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
         if self.name == "torch":
             self.lists = TorchLists(variable)
+            self.adds_in_place = True
 
     def constant(self, number, dtype):
         return self.keras.ops.convert_to_tensor(number, dtype)
@@ -83,6 +84,8 @@ class KerasBackend(Backend):
         variable.assign(self.cast(value, self.dtype(variable)))
 
     def add(self, variable, value):
+        if self.lists and self.lists.add(variable, value):
+            return
         total, dtype = self.read(variable) + value, self.dtype(variable)
         if dtype in END and self.is_traced(total):  # a counter stands still at its end, where an eager step raises
             total = self.keras.ops.minimum(total, self.constant(END[dtype], dtype))

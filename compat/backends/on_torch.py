@@ -143,6 +143,16 @@ class TorchLists(object):
         tensors = [getattr(variable, "_value", None) for variable in variables]  # `value` may be a copy: autocast
         return None if any(tensor is None for tensor in tensors) else tensors
 
+    def add(self, variable, value):
+        """Adds a value to a variable in place. Returns False, and does nothing, where that is not possible."""
+        tensors, alike = self.tensors([variable]), False
+        if tensors and isinstance(value, self.torch.Tensor) and tensors[0].is_floating_point():
+            alike = value.dtype is tensors[0].dtype and value.shape == tensors[0].shape
+        if not alike or self.memory(tensors) & self.memory([value]):
+            return False
+        tensors[0].detach().add_(value)
+        return True
+
     def surely_fits(self, grad, variable):
         """Returns whether this is the usual gradient of a variable, which needs no other check."""
         value = getattr(variable, "_value", None)

@@ -10,10 +10,17 @@ from __future__ import absolute_import, division, print_function
 import operator
 from collections import OrderedDict
 
+from everstep.compat.engine.collecting import collect
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView
 from everstep.optimizers.contract import kernel_of
 from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.verbs import defines
+
+
+def can_be_grouped(definition):
+    """Returns whether steps of a definition update all variables or none, and keep what they collect."""
+    return definition.stages == 1 and not defines(definition, "should_accept")
 
 
 class Plans(object):
@@ -141,14 +148,23 @@ class Group(object):
             self.lowerings.note(self._view(step, place), "kernel" if self.kernel else "flattened", why)
 
     def update_of(self, step, written):
-        """Returns a function that updates the group, of operations to wait for: eager code has none.
+        """Collects. Returns a function that updates the group, of operations to wait for: eager code has none.
 
         Args:
             written: the memory that the step writes. A gradient in it is copied now.
         """
         grads = [step.pairs[place][0] for place in self.places]
         grads = self.lists.gradients(grads, self.tensors[VAR], written)
-        return lambda earlier: self._run_kernel(step, grads) if self.kernel else self._run_blocks(step, grads)
+        self._collect(step)
+        run = self._run_kernel if self.kernel else self._run_blocks
+        return lambda earlier: run(step, grads) if bool(step.predicate) else []
+
+    def _collect(self, step):
+        """Writes what the rule collects for a later update."""
+        for place in range(len(self.places) if defines(self.lowerings.host.rule(self.variables[0]), "collect") else 0):
+            view = self._view(step, place)
+            collected, _ = collect(step, view, [])
+            step.write_slots(view, collected, [])
 
     def _run_kernel(self, step, grads):
         kernel, view = self.kernel, self._view(step, 0)

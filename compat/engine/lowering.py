@@ -21,7 +21,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.compiled import CompiledUpdate, new_values
-from everstep.compat.engine.grouped import Plans
+from everstep.compat.engine.grouped import Plans, can_be_grouped
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
@@ -164,7 +164,7 @@ class Lowerings(object):
             ([a function of earlier operations that updates a group], the (gradient, variable) pairs in no group).
         """
         backend = self.host.backend
-        if backend.lists and not step.skips:
+        if backend.lists and can_be_grouped(self.host.definition):
             self._plans = self._plans or Plans(self)
             return self._plans.of(step)
         if self.rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
@@ -207,7 +207,7 @@ class Lowerings(object):
             and is_known(record.shape)
             and backend.shape(grad) == record.shape
             and rule.locality in localities
-            and not defines(rule, "collect")
+            and (backend.lists or not defines(rule, "collect"))
             and all(backend.shape(native) == record.shape for native in natives)
             and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
         )
