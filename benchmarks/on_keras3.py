@@ -28,7 +28,8 @@ class Jitted(Run):
 
     def begin(self, optimizer):
         optimizer.build(self.variables)
-        optimizer_values, weights = [each.value for each in optimizer.variables], [each.value for each in self.variables]
+        optimizer_values = [each.value for each in optimizer.variables]
+        weights = [each.value for each in self.variables]
 
         def apply(state, grads):
             return optimizer.stateless_apply(state[1], grads, state[0])

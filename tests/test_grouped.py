@@ -94,12 +94,20 @@ KERNELS = [
 ]
 BLOCKS = [
     Adagrad(0.1, epsilon_in_root=True), AdaBelief(0.1), DiffGrad(0.1), Lion(0.1),
-    everstep.decoupled_weight_decay(Adam(0.1), 0.1), everstep.clip(Adam(0.1), global_norm=1.0),
-    everstep.moving_average(Adam(0.1)), everstep.accumulate(Adam(0.1, epsilon=1e-3), 3),
-    everstep.accumulate(everstep.clip(Adam(0.1, epsilon=1e-3), global_norm=1.0), 2, reduction="sum"),
-    everstep.moving_average(everstep.accumulate(SGD(0.1, momentum=0.9), 2)),
+    everstep.grokfast(Lion(0.1)), everstep.accumulate(Lion(0.1), 2),
 ]
-EACH = [(each, "kernel") for each in KERNELS] + [(each, "flattened") for each in BLOCKS]
+INNER = Adam(0.1, epsilon=1e-3)
+WRAPPED = [  # a kernel, and something before or after it; without kernels, blocks
+    everstep.decoupled_weight_decay(Adam(0.1), 0.1), everstep.clip(Adam(0.1), global_norm=1.0),
+    everstep.moving_average(Adam(0.1)), everstep.accumulate(INNER, 3),
+    everstep.accumulate(everstep.clip(INNER, global_norm=1.0), 2, reduction="sum"),
+    everstep.moving_average(everstep.accumulate(SGD(0.1, momentum=0.9), 2)),
+    everstep.decoupled_weight_decay(everstep.clip(AdamW(0.1, weight_decay=0.1), global_norm=1.0), 0.3),
+    everstep.moving_average(everstep.lookahead(INNER, 3), 0.9), everstep.grokfast(Adagrad(0.1)),
+    everstep.stochastic_weight_averaging(SGD(0.1, momentum=0.9, nesterov=True), 2, 2),
+    everstep.learning_rate_multipliers(INNER, {".": 0.5}),
+]
+EACH = [(each, "kernel") for each in KERNELS + WRAPPED] + [(each, "flattened") for each in BLOCKS + WRAPPED]
 
 
 @on_torch
@@ -107,7 +115,7 @@ EACH = [(each, "kernel") for each in KERNELS] + [(each, "flattened") for each in
 @pytest.mark.parametrize("definition, strategy", harness.share(EACH, 2), ids=short)
 def test_each_rule_equals_the_float64_oracle(definition, strategy, dtype):
     batches, start = gradients(8, dtype=dtype), starts(dtype=dtype)
-    run = train(definition, batches, start)
+    run = train(definition, batches, start, None if strategy == "kernel" else {"kernel": False})
     assert run.strategies() == {strategy}
     expected, slots = oracle.trajectory(definition, start, batches)
     bound = 2e-6 if dtype == "float32" else 2e-7  # sums and scalars are of float32

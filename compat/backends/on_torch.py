@@ -114,13 +114,13 @@ class TorchLists(object):
         if len(parts) == 1:
             parts[0].copy_(value)
         else:
-            self.torch._foreach_copy_(parts, self._split(parts, value))
+            self.torch._foreach_copy_(parts, self.split(parts, value))
 
     def subtract(self, parts, value):
         """Subtracts a vector from parts."""
-        self.torch._foreach_sub_(parts, self._split(parts, value))
+        self.torch._foreach_sub_(parts, self.split(parts, value))
 
-    def _split(self, parts, value):
+    def split(self, parts, value):
         """Splits a vector, or repeats a single value, as long as the parts are."""
         sizes = [part.numel() for part in parts]
         if value.dtype is not parts[0].dtype or value.dim() == 0:
@@ -218,13 +218,13 @@ class TorchLists(object):
     _apply_adam_with_amsgrad = _apply_adam
 
     def _apply_gradient_descent(self, tensors, grads, alpha):
-        if self._are_small(tensors):
+        if self.are_small(tensors):
             self.torch._foreach_add_(tensors, grads, alpha=-alpha)
         else:
             self._descend(tensors, grads, [], alpha, 0.0)
 
     def _apply_momentum(self, tensors, grads, accum, lr, momentum, use_nesterov):
-        if momentum and not self._are_small(tensors):
+        if momentum and not self.are_small(tensors):
             self._descend(tensors, grads, accum, lr, momentum, nesterov=use_nesterov)
             return
         self.torch._foreach_mul_(accum, momentum)
@@ -235,7 +235,7 @@ class TorchLists(object):
 
     def _apply_keras_momentum(self, tensors, grads, accum, lr, momentum, use_nesterov):
         # accum = momentum * accum - lr * grad; tensor += accum, or with nesterov momentum * accum - lr * grad
-        if momentum and not use_nesterov and not self._are_small(tensors):
+        if momentum and not use_nesterov and not self.are_small(tensors):
             self._descend(tensors, grads, accum, -1.0, momentum, dampening=1 + lr)
             return
         self.torch._foreach_mul_(accum, momentum)
@@ -245,7 +245,7 @@ class TorchLists(object):
             self.torch._foreach_add_(tensors, grads, alpha=-lr)
 
     @staticmethod
-    def _are_small(tensors):
+    def are_small(tensors):
         """Returns whether several passes over all tensors take less than a fused one: that has 9 us a tensor."""
         return sum(tensor.numel() for tensor in tensors) < JOIN * len(tensors)
 

@@ -1,9 +1,10 @@
 """Updates all variables of a rule in one call, on backends that have `lists`: see compat/backends/on_torch.py.
 
 A rule with a kernel runs as one call for all of its variables (strategy kernel). Another elementwise rule runs on
-blocks that fit into the processor's cache: small variables joined, or a part of a large one (strategy flattened). One
-with sums over a whole variable, such as LAMB, takes a variable for a block. All write variables and slots in place. A
-plan lasts while the variables and their memory stay the same.
+blocks that fit into the processor's cache: small variables joined, or a part of a large one (strategy flattened). In a
+wrapper around a rule with a kernel, each block runs what comes before the kernel, the kernel, and what comes after it.
+One with sums over a whole variable, such as LAMB, takes a variable for a block. All write variables and slots in place.
+A plan lasts while the variables and their memory stay the same.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -12,6 +13,8 @@ from collections import OrderedDict
 
 from everstep.compat.engine.collecting import collect
 from everstep.compat.engine.fused import KERNELS
+from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
+from everstep.compat.engine.program import Program
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView
 from everstep.optimizers.contract import kernel_of
 from everstep.optimizers.contract.declarations import running_rule
@@ -94,6 +97,7 @@ class Group(object):
             for name in host.slot_names(self.variables[0])
         )
         self.kernel, self.why, self.blocks, self.tensors = None, None, [], {}
+        self.is_inner = False  # whether there is a kernel inside of the rule
 
     def stored(self):
         return self.variables + [slot for slots in self.slots.values() for slot in slots]
@@ -104,10 +108,16 @@ class Group(object):
         if tensors is None:
             return False
         self.kernel, self.why = self._find_kernel(first, tensors)
-        return bool(self.kernel) or not self.lowerings.rejection("flattened") and self._has_one_program(step)
+        if self.kernel:
+            return True
+        try:
+            self.is_inner = self._has_one_program(step, tensors)
+        except NoKernel as error:
+            self.why = str(error)
+        return self.is_inner or not self.lowerings.rejection("flattened") and self._has_one_program(step)
 
     def _find_kernel(self, view, tensors):
-        """Returns (the kernel of the rule, None), or (None, why there is none)."""
+        """Returns (the kernel that is the whole rule, None), or (None, why there is none)."""
         declared = kernel_of(view.rule)
         if self.lowerings.rejection("kernel") or declared is None:
             return None, self.lowerings.rejection("kernel") or "no kernel: the rule declares none"
@@ -118,17 +128,36 @@ class Group(object):
             return None, "no kernel: this torch has no {} for such variables".format(kernel.operation)
         return kernel, None
 
-    def _has_one_program(self, step):
-        """Returns whether the rule is elementwise but for sums, and does the same to all variables."""
+    def _has_one_program(self, step, tensors=None):
+        """Returns whether the rule is elementwise but for sums, and does the same to all variables.
+
+        Args:
+            tensors: those of the variables, to look for a kernel inside of the rule. Then NoKernel is raised if there
+                is none.
+        """
+        if tensors:
+            self._check_inner(tensors)
         places = {step.host.record(variable).shape: place for place, variable in enumerate(self.variables)}
         views = [self._view(step, place) for place in places.values()]
-        programs = [view.program(step.trace(view)) for view in views]  # equal rules trace alike for equal shapes
-        first = programs[0]
-        alike = [
-            program.key() == first.key() and list(map(id, program.outside)) == list(map(id, first.outside))
-            for program in programs
-        ]
-        return all(alike) and first.is_elementwise(sums=self.is_whole)
+        each = [self._programs(step, view, bool(tensors))[1] for view in views]  # equal rules trace alike
+        alike = [_what_it_does(programs) == _what_it_does(each[0]) for programs in each]
+        return all(alike) and all(program.is_elementwise(sums=self.is_whole) for program in each[0])
+
+    def _check_inner(self, tensors):
+        """Raises NoKernel if no kernel inside of the rule is to be looked for."""
+        if self.lowerings.rejection("kernel"):
+            raise NoKernel(self.lowerings.rejection("kernel"))
+        if self.is_whole or self.lists.are_small(tensors):
+            raise NoKernel("no kernel: it costs more than it saves on small variables, and on whole ones with sums")
+
+    def _programs(self, step, view, is_inner):
+        """Returns (the traced update of a view, its programs): one, or those before and after the kernel inside."""
+        if not is_inner:
+            traced = step.trace(view)
+            return traced, [view.program(traced)]
+        kernel = KernelOfLists(view, (), self.lowerings.fixed_value)
+        traced = step.trace(view, kernel)
+        return traced, kernel.programs(traced)
 
     def _view(self, step, place):
         grad, variable = step.pairs[self.places[place]]
@@ -144,8 +173,9 @@ class Group(object):
                 parts = OrderedDict((name, self.lists.cut(values, block)) for name, values in vectors.items())
                 self.blocks.append((block, parts))
         for place in range(len(self.variables)):
-            why = [] if self.kernel else [self.why]
-            self.lowerings.note(self._view(step, place), "kernel" if self.kernel else "flattened", why)
+            has_kernel = self.kernel or self.is_inner
+            why = [] if has_kernel else [self.why]
+            self.lowerings.note(self._view(step, place), "kernel" if has_kernel else "flattened", why)
 
     def update_of(self, step, written):
         """Collects. Returns a function that updates the group, of operations to wait for: eager code has none.
@@ -184,30 +214,98 @@ class Group(object):
 
     def _run_blocks(self, step, grads):
         view = self._view(step, 0)
-        traced = step.trace(view)
-        program = view.program(traced)
-        leaves = program.leaves(self.lists, [view.lower(value) for value in program.outside])
-        steps, names = program.steps(self.lists.fresh), [VAR] + list(traced.slots)
-        direct = {} if self.is_whole else program.results_in_place(steps, names[1:], self.lists.fresh)
+        traced, programs = self._programs(step, view, self.is_inner)
         self._decay(view, traced.decay)
-        grads, inputs = self.lists.flat(grads), program.inputs_by_place()
+        slots, grads = list(traced.slots), self.lists.flat(grads)
+        if self.is_inner:
+            self._run_around(view, traced, programs, grads)
+            return []
+        planned = Planned(self.lists, view, programs[0], [VAR] + slots, in_place=not self.is_whole)
         for block, parts in self.blocks:
-            natives = dict(leaves)
-            for place, name in inputs:
-                natives[place] = self.lists.join(self.lists.cut(grads, block) if name == GRAD else parts[name])
-            stored = [natives[place] for place, name in inputs if name != GRAD]
-            alone = direct if len(block) == 1 else {}
-            for place, op, operands, options, spare, dead in steps:
-                values = [natives[operand] for operand in operands]
-                spare = parts[alone[place]][0] if place in alone else None if spare is None else natives[spare]
-                natives[place] = self.lists.compute(op, values, options, spare)
-                for operand in dead:
-                    del natives[operand]
-            places = [(name, place) for name, place in zip(names, program.results) if place not in alone]
-            results = [(name, natives[place]) for name, place in places]
-            # One that is the old value of another variable must stay while that one is written.
-            results = [(n, self.lists.copy(v) if any(v is old for old in stored) else v) for n, v in results]
-            for name, value in results:
+            for name, value in planned.run(parts, self.lists.cut(grads, block)):
                 write = self.lists.write if name != VAR or traced.assigned else self.lists.subtract
                 write(parts[name], value)
         return []
+
+    def _run_around(self, view, traced, programs, grads):
+        """Runs a kernel on each block, and what a wrapper computes before it and after it."""
+        lists, inner, kernel = self.lists, traced.kernel, traced.kernel.kernel
+        settings = {name: float(view.scope.native(value)) for name, value in inner.scalars.items()}
+        settings.update(kernel.settings)
+        run = lists.kernel(kernel.operation, kernel.settings, self.tensors[VAR])
+        before = Planned(lists, view, programs[0], [GRAD, VAR])
+        after = Planned(lists, view, programs[1], ([] if traced.change is None else [VAR]) + list(traced.slots))
+        for block, parts in self.blocks:
+            cut = lists.cut(grads, block)
+            given = dict(before.run(parts, cut))
+            if inner.shown is not view.var:
+                lists.write(parts[VAR], given[VAR])
+            slots = {argument: parts[name] for argument, name in inner.slots.items()}
+            run(parts[VAR], lists.split(parts[VAR], given[GRAD]), **dict(settings, **slots))
+            for name, value in after.run(parts, cut):
+                lists.write(parts[name], value)
+
+
+class KernelOfLists(InnerKernel):
+    """A kernel for lists of variables inside of a rule."""
+
+    def exists(self, kernel, slots):
+        lists = self.view.backend.lists
+        return lists.kernel(kernel.operation, kernel.settings, lists.tensors([self.view.variable])) is not None
+
+    def programs(self, traced):
+        """Returns the programs of (the kernel's gradient, the variable that it starts from), and of what comes after.
+
+        What comes after reads what the kernel wrote, so a rule that needs the old values there has no such program.
+        """
+        old, grad = self.view.slot_values, [(GRAD, self.view.grad)]
+        before = [(VAR, self.view.var)] + list(old.items())
+        after = [(VAR, self.new_var)] + list(self.new_slots.items())
+        after += [(name, value) for name, value in old.items() if name not in self.new_slots]
+        values = ([] if traced.change is None else [traced.change]) + list(traced.slots.values())
+        return [
+            Program(wanted, {id(value): name for name, value in grad + inputs})
+            for wanted, inputs in (([traced.kernel.grad, traced.kernel.shown], before), (values, after))
+        ]
+
+
+class Planned(object):
+    """A program of one step, to run on one block after the other.
+
+    Args:
+        names: what its results are for: GRAD, VAR or slots.
+        in_place: whether results may be written over the old values of slots as they are computed.
+    """
+
+    def __init__(self, lists, view, program, names, in_place=False):
+        self.lists, self.names, self.results = lists, names, program.results
+        self.leaves = program.leaves(lists, [view.lower(value) for value in program.outside])
+        self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
+        self.direct = program.results_in_place(self.steps, names[1:], lists.fresh) if in_place else {}
+
+    def run(self, parts, grads):
+        """Returns [(name, value)] of the results on a block that are still to write.
+
+        Args:
+            parts: `{name: the block's parts of variables or slots}`.
+            grads: its parts of gradients.
+        """
+        lists, natives = self.lists, dict(self.leaves)
+        for place, name in self.inputs:
+            natives[place] = lists.join(grads if name == GRAD else parts[name])
+        stored = [natives[place] for place, name in self.inputs if name != GRAD]
+        direct = self.direct if len(grads) == 1 else {}
+        for place, op, operands, options, spare, dead in self.steps:
+            values = [natives[operand] for operand in operands]
+            spare = parts[direct[place]][0] if place in direct else None if spare is None else natives[spare]
+            natives[place] = lists.compute(op, values, options, spare)
+            for operand in dead:
+                del natives[operand]
+        results = [(name, natives[place]) for name, place in zip(self.names, self.results) if place not in direct]
+        # One that is the old value of another variable must stay while that one is written.
+        return [(name, lists.copy(value) if any(value is old for old in stored) else value) for name, value in results]
+
+
+def _what_it_does(programs):
+    """Returns what is equal for programs that do the same, to the same values of the step."""
+    return [(program.key(), list(map(id, program.outside))) for program in programs]

@@ -88,11 +88,17 @@ class InnerKernel(object):
             raise NoKernel("no kernel: the rule collects what it changes")
         if view.by_rows and not kernel.by_rows:
             raise NoKernel("no kernel: {} has no form for rows".format(kernel.operation))
-        if backend.is_since(kernel.since) and backend.kernel(kernel.operation, view.variable, slots, view.by_rows):
+        if self.exists(kernel, slots):
             return kernel
         if kernel.instead:
             return self._usable(kernel.instead, names)
         raise NoKernel("no kernel: this TensorFlow has no {} for such variables".format(kernel.operation))
+
+    def exists(self, kernel, slots):
+        """Returns whether the backend has a `Kernel` for the view and these slots."""
+        view, backend = self.view, self.view.backend
+        has = backend.is_since(kernel.since)
+        return has and backend.kernel(kernel.operation, view.variable, slots, view.by_rows) is not None
 
     def _fixed(self, hyper, name):
         """Returns a hyper's number, if neither the user nor a wrapper can change it; else None."""

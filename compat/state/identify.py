@@ -112,6 +112,8 @@ def definition_of_entry(native, entry, arguments):
     all_arguments = {name: as_number(handle) for name, handle in native.optimizer_values.items()
                      if name in entry.names and not np.shape(handle)}
     all_arguments.update(arguments)
+    for needed in entry.needed:  # what is given by hand, or found in a file without a config, need not be whole
+        all_arguments.setdefault(needed, entry.defaults[needed])
     for slot, argument in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
         if argument in entry.names and argument not in all_arguments:
             all_arguments[argument] = any(slot in names for names in _slot_names(native, entry))
