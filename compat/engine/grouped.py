@@ -13,10 +13,10 @@ from collections import OrderedDict
 
 from everstep.compat.engine.collecting import collect
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
+from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
 from everstep.compat.engine.program import Program
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView
-from everstep.optimizers.contract import kernel_of
+from everstep.optimizers.contract import flat, kernel_of
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import defines
 
@@ -91,10 +91,10 @@ class Group(object):
         self.lowerings, self.lists, self.places = plans.lowerings, plans.lists, places
         self.variables = [step.pairs[place][1] for place in places]
         host = self.lowerings.host
-        self.is_whole = host.rule(self.variables[0]).locality == "variable"  # its sums need whole variables
+        self.rule = host.rule(self.variables[0])
+        self.is_whole = self.rule.locality == "variable"  # its sums need whole variables
         self.slots = OrderedDict(
-            (name, [host.slot(variable, name) for variable in self.variables])
-            for name in host.slot_names(self.variables[0])
+            (name, [host.slot(variable, name) for variable in self.variables]) for name in flat(self.rule, "slot")
         )
         self.kernel, self.why, self.blocks, self.tensors = None, None, [], {}
         self.is_inner = False  # whether there is a kernel inside of the rule
@@ -104,24 +104,25 @@ class Group(object):
 
     def is_possible(self, step):
         """Finds the kernel of the group. Returns whether it has one, or its rule can run on blocks."""
-        tensors, first = self.lists.tensors(self.variables), self._view(step, 0)
+        tensors = self.lists.tensors(self.variables)
         if tensors is None:
             return False
-        self.kernel, self.why = self._find_kernel(first, tensors)
+        self.kernel, self.why = self._find_kernel(tensors)
         if self.kernel:
             return True
         try:
             self.is_inner = self._has_one_program(step, tensors)
+            self.why = "no kernel: a wrapper does not do the same to each element"
         except NoKernel as error:
             self.why = str(error)
         return self.is_inner or not self.lowerings.rejection("flattened") and self._has_one_program(step)
 
-    def _find_kernel(self, view, tensors):
+    def _find_kernel(self, tensors):
         """Returns (the kernel that is the whole rule, None), or (None, why there is none)."""
-        declared = kernel_of(view.rule)
+        declared = kernel_of(self.rule)
         if self.lowerings.rejection("kernel") or declared is None:
             return None, self.lowerings.rejection("kernel") or "no kernel: the rule declares none"
-        kernel = KERNELS[declared.name](view.rule, self.lowerings.fixed_value)
+        kernel = KERNELS[declared.name](self.rule, self.lowerings.fixed_value)
         if kernel is None:
             return None, "no kernel: none of {} with these options".format(declared.name)
         if not self.lists.kernel(kernel.operation, kernel.settings, tensors):
@@ -147,6 +148,7 @@ class Group(object):
         """Raises NoKernel if no kernel inside of the rule is to be looked for."""
         if self.lowerings.rejection("kernel"):
             raise NoKernel(self.lowerings.rejection("kernel"))
+        check_declared(self.rule)
         if self.is_whole or self.lists.are_small(tensors):
             raise NoKernel("no kernel: it costs more than it saves on small variables, and on whole ones with sums")
 
@@ -191,7 +193,9 @@ class Group(object):
 
     def _collect(self, step):
         """Writes what the rule collects for a later update."""
-        for place in range(len(self.places) if defines(self.lowerings.host.rule(self.variables[0]), "collect") else 0):
+        if not defines(self.rule, "collect"):
+            return
+        for place in range(len(self.places)):
             view = self._view(step, place)
             collected, _ = collect(step, view, [])
             step.write_slots(view, collected, [])

@@ -14,6 +14,7 @@ from everstep.compat.engine.shapes import result_shape
 from everstep.compat.engine.trace import Value
 from everstep.compat.engine.variable_view import agree
 from everstep.optimizers.contract import kernel_of
+from everstep.optimizers.contract.trees import tree, walk
 
 # kernel: the `Kernel`, see engine/fused.py. slots: {its argument: slot's flat name}.
 # grad, scalars: the values of its arguments. shown: the value of the variable that it starts from, as the rule has it.
@@ -23,6 +24,12 @@ KernelUpdate = namedtuple("KernelUpdate", "kernel slots grad scalars shown befor
 
 class NoKernel(Exception):
     """No kernel computes an update. The message says why."""
+
+
+def check_declared(rule):
+    """Raises NoKernel if neither a rule nor one inside of it declares a kernel."""
+    if not any(kernel_of(node.definition) for node in walk(tree(rule), active=True)):
+        raise NoKernel("no kernel: the rule declares none")
 
 
 class InnerKernel(object):

@@ -22,11 +22,10 @@ import numpy as np
 
 from everstep.compat.engine.compiled import CompiledUpdate, new_values
 from everstep.compat.engine.grouped import Plans, can_be_grouped
-from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel
+from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
 from everstep.errors import DefinitionError, UnsupportedError
-from everstep.optimizers.contract import compute_dtype, defines, flat, kernel_of
-from everstep.optimizers.contract.trees import tree, walk
+from everstep.optimizers.contract import compute_dtype, defines, flat
 
 STRATEGIES = ("kernel", "flattened", "compiled", "chunks", "in_place")
 SMALL = 16384  # elements; on a smaller variable, launching operations costs more than computing
@@ -128,12 +127,10 @@ class Lowerings(object):
             return None, self.rejection("kernel")
         if self.host.backend.lists:
             return None, "no kernel: variables that are updated one by one have none"
-        if not any(kernel_of(node.definition) for node in walk(tree(view.rule), active=True)):
-            return None, "no kernel: the rule declares none"
-        if view.missed or view.changed_rows is not None:
-            return None, "no kernel: some rows stay unchanged, or missed updates"
-
         try:
+            check_declared(view.rule)
+            if view.missed or view.changed_rows is not None:
+                raise NoKernel("no kernel: some rows stay unchanged, or missed updates")
             traced = step.trace(view, InnerKernel(view, collected, self.fixed_value))
         except NoKernel as error:
             return None, str(error)
