@@ -48,7 +48,9 @@ def check_needed(entry, names):
     """Raises UnsupportedError if arguments are those of an older class, which computes something else."""
     for theirs, why in entry.needed.items():
         if theirs not in names:
-            raise UnsupportedError("{} without {}: {}".format(entry.native, theirs, why))
+            raise UnsupportedError(
+                "{} without {} is not one of those that definitions follow: {}".format(entry.native, theirs, why)
+            )
 
 
 def entry_named(target, name):
