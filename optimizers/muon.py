@@ -18,8 +18,9 @@ class Muon(Definition):
     var := var - learning_rate * (rms_rate * sqrt(max(rows, columns)) * x + weight_decay * var)
 
     The scale with rms_rate is that of Liu et al. 2025, https://arxiv.org/abs/2502.16982, equation 4: updates are as
-    large as those of AdamW. All other variables take the step of Adam, with adam_beta_1, adam_beta_2, epsilon and
-    adam_weight_decay, at adam_rate_ratio times the rate.
+    large as those of AdamW. With original_scale it is that of the authors' code, sqrt(max(1, columns / rows)): their
+    matrices have a row for each output, those of Keras a column. All other variables take the step of Adam, with
+    adam_beta_1, adam_beta_2, epsilon and adam_weight_decay, at adam_rate_ratio times the rate.
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
@@ -30,7 +31,8 @@ class Muon(Definition):
 
     Advice:
         The authors use it for hidden layers alone: name embeddings and the last layer in `exclude`. Embeddings are left
-        out by themselves if "embedding" is in their name.
+        out by themselves if "embedding" is in their name. Rates of the authors' code, such as 0.02, are for
+        original_scale.
 
     Args:
         learning_rate: A float, tensor, callable or schedule. Default 0.001.
@@ -47,6 +49,7 @@ class Muon(Definition):
         ns_b: Second coefficient, of any sign. Default -4.775.
         ns_c: Third coefficient, of any sign. Default 2.0315.
         rms_rate: Size of an update's elements, as a root of their mean square; 0 not to scale them. Default 0.2.
+        original_scale: True to scale updates as the authors' code does, whatever rms_rate is. Default False.
         exclude: Regular expressions. Adam trains the matrices whose name one of them matches anywhere. Default ().
         exclude_embeddings: False to treat embeddings as other matrices. Default True.
         uses_adam: Set by everstep: whether Adam trains the variable. Default True.
@@ -76,6 +79,7 @@ class Muon(Definition):
     ns_b = option(-4.775)
     ns_c = option(2.0315)
     rms_rate = option(0.2, minimum=0)
+    original_scale = option(False)
     exclude = option(())
     exclude_embeddings = option(True)
     uses_adam = option(True)
@@ -97,9 +101,14 @@ class Muon(Definition):
             return self._adam(ops, grad, var, slots, hyper, t)
         m = hyper.momentum * slots.m + grad
         change = self._orthogonal(ops, grad + hyper.momentum * m if self.nesterov else m, slots.m.shape)
-        if self.rms_rate:
-            change = self.rms_rate * max(slots.m.shape) ** 0.5 * change
+        scale = self._scale(*slots.m.shape)
+        change = change if scale == 1 else scale * change
         return hyper.learning_rate * (change + hyper.weight_decay * var), {"m": m}
+
+    def _scale(self, rows, columns):
+        if self.original_scale:
+            return max(1.0, columns / rows) ** 0.5
+        return self.rms_rate * max(rows, columns) ** 0.5 if self.rms_rate else 1.0
 
     def _orthogonal(self, ops, x, shape):
         """Returns about u v^T, where u s v^T is the singular value decomposition of a matrix."""

@@ -274,8 +274,9 @@ def _new_style(target):
                 exclude_layers="exclude", muon_a="ns_a", muon_b="ns_b", muon_c="ns_c", adam_lr_ratio="adam_rate_ratio"
             ),
             none=dict(weight_decay=0.0, adam_weight_decay=0.0, exclude_layers=(), rms_rate=0.0),
-            needed={"rms_rate": "the Muon of Keras 3.10 to 3.13 has none, scales updates otherwise and takes arrays of "
-                                "rank 3 as matrices; no definition computes it. Use the Muon of Keras 3.14 or newer"},
+            fixed={"original_scale": False},
+            needed={"rms_rate": "the Muon of Keras 3.10 to 3.13 has none, scales updates by their rows and takes arrays "
+                                "of rank 3 as matrices; no definition computes it. Use the Muon of Keras 3.14 or newer"},
             note="its exclude_layers are exclude, its muon_a, _b, _c ns_a, _b, _c",
         )
         yield entry(

@@ -17,9 +17,10 @@ from compare import apart, shown
 from prodigyopt import Prodigy as TheirProdigy
 from pytorch_optimizer.optimizer.agc import agc
 from pytorch_optimizer.optimizer.grokfast import gradfilter_ema
+from pytorch_optimizer.optimizer.muon import base as muon_base
 
 import everstep
-from everstep.optimizers import MARS, SGD, Adam, AdamMini, Adan, AdEMAMix, Lion, Prodigy, Tiger
+from everstep.optimizers import MARS, SGD, Adam, AdamMini, Adan, AdEMAMix, Lion, Muon, Prodigy, Tiger
 
 STEPS = 100
 SHAPES = {"bias": (4,), "conv": (3, 2, 2, 4), "kernel": (5, 4), "single": ()}
@@ -212,6 +213,37 @@ def test_adam_mini(name):
         assert difference <= (1e-11 if module is np else SINGLE)
     tell("AdamMini, " + name, differences)
     shown("adam-mini", versions("adam-mini"), "AdamMini, " + name, STEPS, weights=difference)
+
+
+MUON = [
+    ("Muon, the authors' scale", {}, {"original_scale": True}),
+    ("Muon, decay, the scale of Liu et al.", {"use_adjusted_lr": True, "weight_decay": DECAY}, {"weight_decay": DECAY}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)], ids=str)
+@pytest.mark.parametrize("label, settings, options", MUON, ids=[label for label, _, _ in MUON])
+def test_muon(label, settings, options, shape, monkeypatch):
+    """Theirs computes in bfloat16, for graphics cards: in float64 here. It divides by the norm, ours by that + 1e-7."""
+    precise = functools.partial(muon_base.zero_power_via_newton_schulz_5, dtype=torch.float64)
+    monkeypatch.setattr(muon_base, "zero_power_via_newton_schulz_5", precise)
+
+    def make(parameters):
+        groups = [{"params": parameters, "use_muon": True}]
+        return theirs.Muon(groups, lr=RATE, momentum=BETA_3, **dict({"foreach": False}, **settings))
+
+    values, batches = start({"kernel": shape}), gradients({"kernel": shape})
+    first, *others = [{"kernel": as_rows(each["kernel"])} for each in [values] + batches]
+    wanted = reference(make, first, others)
+    definition = Muon(RATE, momentum=BETA_3, **dict({"weight_decay": 0.0}, **options))
+    differences = {}
+    for place, module in sorted(MODULES.items()):
+        steps = [{"kernel": as_rows(step["kernel"])} for step in ours(definition, module, values, batches)]
+        differences[place] = max(apart(one, other) for one, other in zip(wanted, steps))
+        assert differences[place] <= SINGLE
+    label = "{}, {} x {}".format(label, *shape)
+    tell(label, differences)
+    shown("pytorch-optimizer", versions("pytorch-optimizer"), label, STEPS, weights=max(differences.values()))
 
 
 # Wrappers

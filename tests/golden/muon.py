@@ -3,6 +3,8 @@
 Its scale, the root of the larger side, is 2 or left out, so that it is exact in Keras's float32. The last by hand:
 start (1, 2), gradients (1, 2), (-1, 0.5), Adam at half the rate:
 t=1: m = 0.5, 1; v = 0.25, 1; correction = 0.5 * 0.5 / 0.5 = 0.5; 1 - 0.125 (0.5 * 0.5 / (0.5 + 0.5) + 0.125 * 1)
+
+The authors' scale, for two rows and four columns, is from pytorch-optimizer 4.1.0 in float64, on transposed matrices.
 """
 _SETTINGS = {
     "learning_rate": 0.125, "momentum": 0.5, "weight_decay": 0.25, "adam_beta_1": 0.5, "adam_beta_2": 0.75,
@@ -13,7 +15,10 @@ _GRADS = [
     [[1.0, 2.0], [-1.0, 0.5], [0.25, -2.0], [0.5, 1.0]],
     [[2.0, -1.0], [1.0, 1.0], [-0.5, 0.5], [3.0, 0.25]],
 ]
-CONFIGURATIONS = [{"weight_decay": 0.1, "adam_weight_decay": 0.1, "rms_rate": 0.0}]
+CONFIGURATIONS = [
+    {"weight_decay": 0.1, "adam_weight_decay": 0.1, "rms_rate": 0.0},
+    {"original_scale": True, "ns_steps": 2},
+]
 GOLDEN = [
     (
         _SETTINGS, _START, _GRADS,
@@ -43,6 +48,17 @@ GOLDEN = [
     (
         dict(_SETTINGS, adam_rate_ratio=0.5), [1.0, 2.0], [[1.0, 2.0], [-1.0, 0.5]],
         [[0.953125, 1.9270833333], [0.950096987, 1.8674734244]],
+    ),
+    (
+        {"learning_rate": 0.125, "momentum": 0.5, "weight_decay": 0.25, "original_scale": True},
+        [[1.0, 2.0, 0.0, -1.0], [3.0, -1.0, 1.0, 2.0]],
+        [[[1.0, 2.0, -1.0, 0.5], [0.25, -2.0, 0.5, 1.0]], [[2.0, -1.0, 1.0, 1.0], [-0.5, 0.5, 3.0, 0.25]]],
+        [
+            [[0.8728326259, 1.8703433357, 0.058513949, -1.0603460164],
+             [2.8323994229, -0.8766577189, 0.9706625465, 1.8166470091]],
+            [[0.7318144145, 1.8468048484, 0.0017697643, -1.0862941591],
+             [2.7632417022, -0.856715577, 0.7573274389, 1.7318207612]],
+        ],
     ),
 ]  # fmt: skip
 LARGE = (4099, 256)  # products of the shared tests' 1031 x 1024 take minutes
