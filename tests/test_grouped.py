@@ -10,6 +10,7 @@ import everstep
 import harness
 import test_battery as battery
 from everstep.optimizers import SGD, AdaBelief, Adagrad, Adam, AdamW, DiffGrad, Lion
+from everstep.optimizers.contract.verbs import defines
 from everstep.testing import oracle
 from keras_suite import available_modules
 
@@ -444,10 +445,17 @@ def test_a_jax_without_barriers(monkeypatch):
     assert np.allclose(expected, 0.9, atol=1e-5)  # the first step of Adam is as long as the rate
 
 
+IN_PLACE = [Adam(), Lion(), AdaBelief(), SGD(0.1, momentum=0.9), DiffGrad()]
+IN_PLACE += [everstep.accumulate(Adam(), 4), everstep.accumulate(everstep.clip(Adam(), global_norm=1.0), 4)]
+
+
 @on_jax
-@pytest.mark.parametrize("definition", [Adam(), Lion(), AdaBelief(), SGD(0.1, momentum=0.9), DiffGrad()], ids=short)
+@pytest.mark.parametrize("definition", IN_PLACE, ids=short)
 def test_a_jitted_step_updates_in_place(definition):
-    """XLA copies no slot before it overwrites it. Stock Lion has such a copy of each of its slots."""
+    """XLA copies no slot before it overwrites it. Stock Lion has such a copy of each of its slots.
+
+    A norm inside of a branch takes the memory of one gradient.
+    """
     if not hasattr(jax.lax, "optimization_barrier"):
         pytest.skip("this JAX has no public optimization_barrier")
     size, count = 10000, 3
@@ -459,4 +467,4 @@ def test_a_jitted_step_updates_in_place(definition):
     grads = [jax.numpy.ones(size)] * count
     step = jax.jit(lambda state, grads: optimizer.stateless_apply(state[1], grads, state[0]), donate_argnums=0)
     compiled = step.lower(state, grads).compile().memory_analysis()
-    assert compiled.temp_size_in_bytes < 4 * size
+    assert compiled.temp_size_in_bytes < 4 * size + (4 * size if defines(definition, "measure") else 0)

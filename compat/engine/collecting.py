@@ -26,6 +26,7 @@ def collect(step, view, gate):
         slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
     changed = view.changed_slots(flatten(view.rule, "slot", slots, "collect"))
     added = _add_in_place(step, view, changed, gate)
+    _read_before(step, view, changed)
     natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
     if remembers_rows(view.rule) and view.record.shape:
         natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.accumulation_window()
@@ -37,6 +38,16 @@ def collect(step, view, gate):
     if not view.by_rows:
         return natives, added
     return {}, step.write_slots(view, natives, gate)
+
+
+def _read_before(step, view, changed):
+    """Orders what measured the old values of slots before their new ones, where they take the memory: see in_turn.py."""
+    if not any(map(step.backend.is_traced, step.measured)):
+        return
+    leaves = [view.slot_values[name] for name in changed]
+    natives = step.backend.separate([view.lower(leaf) for leaf in leaves] + step.measured)
+    if natives:
+        view.results.update((id(leaf), (leaf, native)) for leaf, native in zip(leaves, natives))
 
 
 def _add_in_place(step, view, changed, gate):

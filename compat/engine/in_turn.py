@@ -35,18 +35,20 @@ def in_turn(view, traced):
     if last:
         read = set().union(*(_leaves(values[name], kept) for name in last))
         leaves = [leaf for leaf in [view.grad, view.var] + list(view.slot_values.values()) if id(leaf) in read]
-        natives = backend.separate([change] + [view.lower(leaf) for leaf in leaves])
-        change = natives[0]
+        zero = backend.constant(0, view.dtype)  # XLA copies zeros that do not wait for what reads the old value
+        natives = backend.separate([change, zero] + [view.lower(leaf) for leaf in leaves])
+        change, zero = natives[:2]
         view.results.clear()  # what comes last is computed anew
         view.results.update(kept)
-        view.results.update((id(leaf), (leaf, native)) for leaf, native in zip(leaves, natives[1:]))
+        view.results.update((id(value), (value, zero)) for value in values.values() if value.op == "zeros_like")
+        view.results.update((id(leaf), (leaf, native)) for leaf, native in zip(leaves, natives[2:]))
         new.update((name, view.fit(name, values[name])) for name in last)
     return change, new
 
 
 def _first_slots(view, traced):
     """Returns the names of the slots whose old value the change reads in no other way than by their new one."""
-    first = list(traced.slots)
+    first = [name for name, value in traced.slots.items() if value.op != "zeros_like"]
     while True:
         leaves = _leaves(traced.change, {id(traced.slots[name]) for name in first})
         late = [name for name in first if id(view.slot_values[name]) in leaves]

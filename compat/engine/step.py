@@ -94,6 +94,7 @@ class Step(object):
         self.counts = {}  # {counter: value before the step}
         self.scopes = {}  # {compute dtype: Scope}
         self.known = {}  # {name: native value} of measured totals and advanced scalars, for every scope
+        self.measured = []  # the native sums; writes must wait for their reads
         self.sums = {}  # {whole variable's key: {name: sum measured for that variable}}
 
     def scope(self, dtype):
@@ -124,7 +125,8 @@ class Step(object):
         # If only updates need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(shared), "bool") if early else None
-        gate.extend(self._measure(should_update))
+        self.measured = self._measure(should_update)
+        gate.extend(self.measured)
         if self.skips:
             if should_update is None:
                 should_update = backend.cast(self._should_update(shared), "bool")

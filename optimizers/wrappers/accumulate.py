@@ -91,7 +91,7 @@ class Accumulate(Wrapper):
         return change, dict(new, sum=ops.zeros_like(slots.sum))
 
     def _reduced(self, grad_sum, hyper):
-        return grad_sum / hyper.pending if self.reduction == "mean" else grad_sum
+        return grad_sum * (1 / hyper.pending) if self.reduction == "mean" else grad_sum
 
 
 def accumulate(definition, steps, reduction="mean"):
