@@ -1,7 +1,7 @@
 """Finds the fused kernel inside of a traced update, and what wrappers do before and after it.
 
-A wrapper calls the `update` of its inner rule with a gradient, a variable and hypers of its own making, and uses the
-change that comes back. If a kernel computes that inner update, its results are opaque values here: the change, the
+A wrapper may change the gradient, the variable and the hypers before it calls the `update` of its inner rule, and uses
+the change that comes back. If a kernel computes that inner update, its results are opaque values here: the change, the
 variable's new value and the new slots. A difference `variable - change` becomes the new value, which is read after the
 kernel ran. All else that the wrapper computes lies before the kernel or after it.
 """

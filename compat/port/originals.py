@@ -64,7 +64,7 @@ class Kind(object):
 
 
 class Setting(object):
-    """What one run of an original is made of. Equal settings give the same graph.
+    """The arguments and the variables of one run of an original. Equal settings give the same graph.
 
     Attributes:
         arguments: {name: value} of the constructor.

@@ -21,7 +21,7 @@ class Port(namedtuple("Port", "definition source report")):
 
 
 class Report(object):
-    """What a port was compared with.
+    """What a port was compared with, and how far it was apart.
 
     Attributes:
         original: the name of the original class and its API.
