@@ -20,6 +20,7 @@ class Muon(Definition):
     ns_b: Option[float]
     ns_c: Option[float]
     rms_rate: Option[float]
+    original_scale: Option[bool]
     exclude: Option[Any]
     exclude_embeddings: Option[bool]
     uses_adam: Option[bool]
@@ -41,6 +42,7 @@ class Muon(Definition):
         ns_b: float = -4.775,
         ns_c: float = 2.0315,
         rms_rate: float = 0.2,
+        original_scale: bool = False,
         exclude: Any = (),
         exclude_embeddings: bool = True,
         uses_adam: bool = True,
