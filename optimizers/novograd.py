@@ -9,8 +9,8 @@ class NovoGrad(Definition):
 
     v := beta_2 * v + (1 - beta_2) * sum(grad^2), one number per variable; in the first update sum(grad^2)
     step = grad / (sqrt(v) + epsilon) + weight_decay * var; with grad_averaging multiplied by 1 - beta_1 after the first
-    m := beta_1 * m + learning_rate * step
-    var := var - m
+    m := beta_1 * m - learning_rate * step
+    var := var + m
     With rate_in_velocity=False, as in the paper; the two differ once the rate changes:
     m := beta_1 * m + step
     var := var - learning_rate * m
@@ -19,7 +19,7 @@ class NovoGrad(Definition):
 
     | stock                       | options                                                                     |
     |-----------------------------|-----------------------------------------------------------------------------|
-    | TensorFlow Addons           | the defaults; its slot m has the opposite sign                              |
+    | TensorFlow Addons           | the defaults                                                                |
     | the paper                   | rate_in_velocity=False, epsilon=1e-8                                        |
 
     Advice:
@@ -34,7 +34,7 @@ class NovoGrad(Definition):
         weight_decay: The share of the variable that is added to a step. Default 0.
         grad_averaging: True to make the momentum an average, as in Adam. Default False.
         amsgrad: True to divide by the largest second moment so far. Default False.
-        rate_in_velocity: True if m sums learning_rate * step, False if it sums steps. Default True.
+        rate_in_velocity: True if m sums -learning_rate * step, False if it sums steps. Default True.
 
     >>> import numpy
     >>> weights = numpy.zeros(2)
@@ -66,6 +66,6 @@ class NovoGrad(Definition):
         step = grad / (ops.sqrt(v) + hyper.epsilon) + hyper.weight_decay * var
         if self.grad_averaging:
             step = ops.where(t > 1, 1 - hyper.beta_1, 1) * step
-        inside, outside = (hyper.learning_rate, 1) if self.rate_in_velocity else (1, hyper.learning_rate)
+        inside, outside = (-hyper.learning_rate, -1) if self.rate_in_velocity else (1, hyper.learning_rate)
         new["m"] = hyper.beta_1 * slots.m + inside * step
         return outside * new["m"], new

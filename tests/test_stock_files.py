@@ -16,6 +16,7 @@ import harness
 import stock
 from everstep.compat.stock.lookup import entry_for, entry_named
 from everstep.compat.stock.table import STOCK
+from everstep.optimizers import Adafactor, AdagradDecay, AdamMini, ConditionalGradient, NovoGrad
 from everstep.testing import oracle
 from small_model import api_of, keras_major, save, stock_optimizer
 from stock import migrate
@@ -271,19 +272,56 @@ def test_slots_that_go_by_name(label, module, whose, exclude, extension, tmp_pat
             np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[slot]), err_msg=slot)
 
 
-SINCE_V2 = [pair for pair in keras_modules() if api_of(pair[1].optimizers.Adam) != "get_updates"]
+# Optimizers that everstep bound, with slots of other shapes than the variable's, or with no slots.
+OWN = [Adafactor(0.1, dense_ok=True), AdagradDecay(0.1), AdamMini(0.1), ConditionalGradient(0.9), NovoGrad(0.1)]
+# Wrappers, whose slots come after those of a kernel or a bias, and branches, whose slots go by name.
+OWN += [everstep.accumulate(Adafactor(0.1, dense_ok=True), 2), everstep.clip(AdamMini(0.1), percentile=30)]
+OWN += [everstep.moving_average(everstep.partition({"one": ("kernel", rule), "other": ("bias", NovoGrad(0.1))}))
+        for rule in OWN[:2]]
 
 
-@pytest.mark.parametrize("label, module", SINCE_V2, ids=ids)
-def test_our_own_factored_slots(label, module, tmp_path):
-    """A kernel has rows and columns, its bias a whole second moment. A file ordered by position has both."""
-    path = str(tmp_path / ("model" + extensions_of(api_of(module.optimizers.Adam))[0]))
-    model = build(module, lambda: everstep.optimizers.Adafactor(0.1, dense_ok=True).bind(module))
+def check_slots(state, live, order=list):
+    for actual, expected in zip(order(state.slots.items()), order(live.slots.items())):
+        assert sorted(actual[1]) == sorted(expected[1])
+        for slot, handle in actual[1].items():
+            np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[1][slot]), err_msg=slot)
+    assert len(state.slots) == len(live.slots) == 2
+
+
+def own_cases():
+    for label, module in keras_modules():
+        api = api_of(module.optimizers.Adam)
+        for definition in OWN:
+            for extension in extensions_of(api):
+                yield label, module, definition, extension
+            if api in ("optimizer_v2", "update_step") and tensorflow.executing_eagerly():
+                yield label, module, definition, ".index"
+
+
+@pytest.mark.parametrize("label, module, definition, extension", list(own_cases()), ids=ids)
+def test_our_own_slots(label, module, definition, extension, tmp_path):
+    """In Adafactor a kernel has rows and columns, its bias a whole second moment; a file by position has both."""
+    path = str(tmp_path / ("model" + extension))
+    model = build(module, lambda: definition.bind(module))
     train(model)
-    save(model, path)
+    if extension == ".index":
+        path = tensorflow.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
+    else:
+        save(model, path)
+    how = {"definition": definition} if extension in (".index", ".weights.h5") else {}
+    if extension == ".weights.h5":
+        how["variables"] = ["output/kernel", "output/bias"]
+    state = everstep.read_checkpoint(path, **how)
+    assert STEPS in (state.updates, state.steps)
     live = everstep.capture(model.optimizer, model.trainable_weights)
-    state = everstep.read_checkpoint(path)
-    assert [sorted(slots) for slots in state.slots.values()] == [["columns", "rows"], ["v"]]
-    for actual, expected in zip(state.slots.values(), live.slots.values()):
-        for slot, handle in actual.items():
-            np.testing.assert_array_equal(np.asarray(handle), np.asarray(expected[slot]), err_msg=slot)
+    check_slots(state, live, sorted if extension == ".index" else list)
+
+
+@pytest.mark.parametrize("definition", OWN if tensorflow is not None else [], ids=ids)
+def test_our_own_slots_in_saver(definition, tmp_path):
+    run = Session(lambda train: definition.bind(train))
+    run.train()
+    run.save(str(tmp_path / "model"))
+    state = everstep.read_checkpoint(str(tmp_path / "model"), definition=definition)
+    check_slots(state, everstep.capture(run.optimizer, run.variables, session=run.session), sorted)
+    run.session.close()

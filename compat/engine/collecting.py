@@ -41,7 +41,7 @@ def collect(step, view, gate):
 
 
 def _read_before(step, view, changed):
-    """Orders what measured the old values of slots before their new ones, where they take the memory: see in_turn.py."""
+    """Orders what measured old values of slots before their new ones, which take their memory: see in_turn.py."""
     if not any(map(step.backend.is_traced, step.measured)):
         return
     leaves = [view.slot_values[name] for name in changed]

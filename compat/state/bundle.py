@@ -228,6 +228,7 @@ def _read_objects(tensors, path):
     """Reads a checkpoint of tf.train.Checkpoint. A place is an object's number in the graph."""
     native = NativeFile(path, "tf-object", "tf.train.Checkpoint")
     nodes = [_Node(data) for data in fields(bytearray(tensors.get(GRAPH))).get(_NODES, ())]
+    _join_averages(nodes)
     wrappers, scale_places = _loss_scales(native, nodes, tensors)
     optimizers = [node for node in nodes if _is_optimizer(node) and node not in wrappers]
     optimizer_places = {place for node in optimizers + wrappers for place in _optimizer_places(node, nodes)}
@@ -281,8 +282,23 @@ def _read_objects(tensors, path):
     owners = [node] + [nodes[place] for name, place in node.children.items() if name == "_hypers"]
     for name, place in [item for owner in owners for item in owner.children.items()]:
         if nodes[place].key in tensors.shapes and name != "_iterations" and name not in tracked:
-            native.optimizer_values[_without_optimizer_name(name)] = tensors.handle(nodes[place].key)
+            # Names of tf.train, such as Adam/updates, begin with the optimizer's.
+            name = str(name.partition("/")[2] or name if native.target == "tf_train" else name)
+            native.optimizer_values[name] = tensors.handle(nodes[place].key)
     return native
+
+
+def _join_averages(nodes):
+    """Gives the optimizer inside Lookahead, MovingAverage or SWA of TensorFlow Addons the slots and the count of those.
+
+    They keep one slot of their own, and have no numbers.
+    """
+    for node in nodes:
+        inner = [node.children.pop(name) for name in ("lh_base_optimizer", "awg_optimizer") if name in node.children]
+        for place in inner:
+            nodes[place].slots.extend(node.slots)
+            nodes[place].children.update(node.children)
+            node.slots, node.children = [], OrderedDict()
 
 
 # The children of a LossScaleOptimizer: of Keras 3, and of its `loss_scale` in tf.keras and tf.train.
@@ -304,11 +320,6 @@ def _loss_scales(native, nodes, tensors):
             native.loss_scale = {name: tensors.handle(nodes[place].key) for name, place in found.items()}
             places.update(found.values())
     return wrappers, places
-
-
-def _without_optimizer_name(name):
-    """Returns a name such as `Adam/updates`, of tf.train, without the optimizer's name."""
-    return str(name).rpartition("/")[2]
 
 
 def _is_optimizer(node):

@@ -8,9 +8,11 @@ import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.by_pattern import by_pattern
+from everstep.compat.state.by_place import all_slots
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.identify import likely_optimizers
 from everstep.compat.state.native_file import saver_slots, variable_of
+from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.lookup import entries_for, entry_for
 from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, UnsupportedError
@@ -27,11 +29,11 @@ def by_slot_name(native, definition):
     optimizer_values = OrderedDict(
         (_COUNTERS.get(name, name), handle) for name, handle in native.optimizer_values.items()
     )
-    names, entry = {name: name for name in list(flat(definition, "slot")) + list(ENGINE_SLOTS)}, None
+    names, entry = {name: name for name in all_slots(definition) + list(ENGINE_SLOTS)}, None
     stored_names = set(name for variable_slots in native.slots.values() for name in variable_slots)
     if not stored_names <= set(names) or native.target == "tf_train" and "updates" not in optimizer_values:
         entry = entry_for(native.target, definition)
-        names = entry.slot_names
+        names = dict({native: name for name, native in AROUND if name in names}, **entry.slot_names)
     if not stored_names <= set(names):
         raise FileError("{} has the slots {}, which are not those of {}{}".format(
             native.path, ", ".join(sorted(stored_names)), definition._short(), likely_optimizers(native)))
@@ -53,6 +55,9 @@ def by_saver_name(native, definition):
     except UnsupportedError as error:
         if getattr(definition, "saved_as", None):  # everstep.port writes it down
             return by_pattern(native, definition, definition.saved_as)
+        if not all_slots(definition):  # the optimizer saves nothing
+            native.variables = OrderedDict(item for item in native.entries if np.dtype(item[1].dtype).kind == "f")
+            return OrderedDict((name, OrderedDict()) for name in native.variables), {}, None
         raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
     present = [each for each in entries_for("tf_train", definition) if saver_slots(native, each.op)]
     entry = present[0] if present else entry  # RegAdagrad's slots have another name than Adagrad's
@@ -109,7 +114,7 @@ def _everstep_in_saver(native, definition, target, keys):
         raise FileError("{} has the state of more than one optimizer: {}".format(native.path, ", ".join(counter_keys)))
     scope = counter_keys[0].rpartition("/")[0]
     name = scope.rpartition("/")[2]
-    slot_names = list(flat(definition, "slot")) + list(ENGINE_SLOTS)
+    slot_names = all_slots(definition) + list(ENGINE_SLOTS)
     names, entry = {slot: slot for slot in slot_names}, None
     if target == "optimizer_v2":
         try:

@@ -11,13 +11,15 @@ from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS, counters, engine_slot_names
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.native_file import Handle
-from everstep.compat.stock.entry import Slot
+from everstep.compat.stock.entry import AROUND, Slot
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import FileError, StateError, UnsupportedError
 from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.wrappers.partition import Partition
 
 # head, tail: names of the arrays before and after the slots. blocks: lists of `Slot`, in the file's order.
 Layout = namedtuple("Layout", "head blocks tail")
+RANKED = ("matrix", "vector")  # slots that some variables have not
 
 
 def _layouts(native, definition, by_everstep):
@@ -31,7 +33,7 @@ def _layouts(native, definition, by_everstep):
             try:
                 entry = entry_for(target, definition)
             except UnsupportedError:
-                if native.target:
+                if native.target and by_everstep is False:
                     raise
                 continue
             for layout in _stock_layouts(entry, definition):
@@ -43,6 +45,8 @@ def _everstep_layouts(target, definition):
     hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
               if isinstance(owner._values[declaration.name], float)]
     hypers = sorted(hypers, key=lambda name: name != "learning_rate")
+    if "learning_rate" not in flat(definition, "hyper"):  # of a partition: Keras 3's base class has one
+        hypers = ["learning_rate"] + hypers
     head = ["updates"] + (hypers if target == "keras3" else [])
     head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
     engine_variants = [engine_slot_names(definition, True)]
@@ -52,20 +56,46 @@ def _everstep_layouts(target, definition):
     if SUMS in engine_variants[0] and HISTORY not in engine_variants[0]:  # of an everstep that kept a history instead
         engine_variants.append([HISTORY if name == SUMS else name for name in engine_variants[0]])
     vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
-    slots = [Slot(name, name, False, "" if name in vectors else "matrix") for name in matrices]
-    slots += [Slot(name, name, False, "vector") for name in vectors if name not in matrices]
+    declared = flat(definition, "slot")
+
+    def rank_of(name):
+        if name not in matrices or name not in vectors:
+            return "vector" if name in vectors else "matrix"
+        return "own" if name in declared and declared[name][1].shape is not None else ""
+
+    slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
     for names in engine_variants:
         block = slots + [Slot(name, name, False, "") for name in names]
         yield Layout(head, [block] if block else [], [])
 
 
 def slots_of_rank(definition, rank, name=""):
-    """Returns the flat names of the slots of a variable of that rank and name."""
+    """Returns the flat names of the slots of a variable of that rank and name; without a name, of all branches."""
     rule = definition
+    if not name and isinstance(definition.base, Partition):
+        names = ["{}/{}".format(branch, slot) for branch, inner in definition.base.children().items()
+                 for slot in slots_of_rank(inner, rank)]
+        return list(OrderedDict.fromkeys(list(flat(definition, "slot")) + names))
     if definition.base.locality == "variable":  # a factored rule has different slots for vectors and matrices
         record = Variable(name, (2,) * rank, "float32", 0, (), None)
         rule = definition.specialize(record)
     return list(flat(rule, "slot"))
+
+
+def all_slots(definition):
+    """Returns the flat names of the slots that a variable of any rank and name has."""
+    merged = _merged(slots_of_rank(definition, 2), slots_of_rank(definition, 1))
+    return merged + [name for name in flat(definition, "slot") if name not in merged]
+
+
+def _merged(matrices, vectors):
+    """Returns all names, in an order that is that of both lists."""
+    merged = []
+    for name in matrices:
+        if name in vectors:
+            merged += [each for each in vectors[: vectors.index(name)] if each not in merged]
+        merged.append(name)
+    return merged + [name for name in vectors if name not in merged]
 
 
 def optional_slots(definition):
@@ -76,9 +106,8 @@ def optional_slots(definition):
 
 def _stock_layouts(entry, definition):
     """Yields the layouts of a stock optimizer, with and without the arrays that only some versions save."""
-    used = set(slots_of_rank(definition, 1)).union(slots_of_rank(definition, 2))
-    wrappers = [("accumulate/sum", ""), ("moving_average/average", "average")]  # use_ema
-    around = [[Slot(name, native, False, "")] for name, native in wrappers if name in used]
+    used = set(all_slots(definition))
+    around = [[Slot(name, native, False, "")] for name, native in AROUND if name in used]
     block_variants = []
     for always in (True, False):  # Keras before 2.1.3 has no amsgrad, and no slots for it
         blocks = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
@@ -116,10 +145,13 @@ def _fits(entries, layout, definition, known):
         is_count = name in ("updates", "pending", "steps")
         if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != is_count:
             return
-    for variables in _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
-        slot_arrays, layout.blocks
-    ):
-        if all(map(_consistent, variables)):
+    if isinstance(definition.base, Partition):
+        splits = _split_by_branch(slot_arrays, layout.blocks, definition, known)
+    else:
+        splits = _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
+            slot_arrays, layout.blocks)
+    for variables in splits:
+        if all(map(_consistent, variables)) and all(_as_declared(slots, definition) for slots in variables):
             yield optimizer_values, [_used_slots(slots, definition) for slots in variables]
 
 
@@ -137,14 +169,52 @@ def _split_by_name(arrays, blocks, definition, known):
                for name, shape in zip(known, shapes)]
     every, fewer = blocks[0], [slot for slot in blocks[0] if slot.name not in optional]
     for others in ([fewer], [fewer, every]):
-        choices = [[every] if optional <= names else others for names in by_name]
-        splits = {(len(shapes), len(arrays)): [[]]}  # {(variable, place): at most two splits of the rest}
-        for number in reversed(range(len(shapes))):
-            for place in range(len(arrays) + 1):
-                splits[number, place] = _splits_from(arrays, shapes[number], choices[number], number, place, splits)
-        if len(splits.get((0, 0), ())) == 1 and splits[0, 0][0]:
-            return [splits[0, 0][0]]
+        found = _only_split(arrays, shapes, [[every] if optional <= names else others for names in by_name])
+        if found:
+            return found
     return []
+
+
+def _split_by_branch(arrays, blocks, definition, known):
+    """Returns [[{slot: (name, handle)} of each variable]] of a partition, whose branches have their own slots, or [].
+
+    Raises:
+        StateError: no variable's name is one that a branch looks for.
+    """
+    shapes = [tuple(shape) if shape is not None else None for shape in known.values()]
+    taken = {definition.base.branch_of(Variable(name, shape or (2,), "float32", 0, (), None))
+             for name, shape in zip(known, shapes)}
+    idle = {name for name, _ in definition.base.rules}.difference(taken)
+    if idle:
+        raise StateError(
+            "the branch {} of {} takes no variable of the file, which has {}. Give variables= (--variables), the names "
+            "that the rules of the partition look for, in the order of the model's trainable weights".format(
+                sorted(idle)[0], definition._short(), first_few(known)))
+    beside = [slot for block in blocks for slot in block if slot.name in ENGINE_SLOTS]
+    choices = []
+    for name, shape in zip(known, shapes):
+        full, several = slots_of_rank(definition, 1, name), []  # a matrix may have rows and columns in their place
+        for rank in {1, 2} if shape is None else {len(shape)}:
+            rule = definition.specialize(Variable(name, (2,) * rank, "float32", 0, (), None))
+            slots = [Slot(slot, slot, False, "matrix" if slot not in full else "own" if each.shape is not None else "")
+                     for slot, (_, each) in flat(rule, "slot").items()] + beside
+            several += [slots] if slots not in several else []
+        choices.append(several)
+    return _only_split(arrays, shapes, choices)
+
+
+def _only_split(arrays, shapes, choices):
+    """Returns [the split of the arrays into variables, if there is exactly one].
+
+    Args:
+        shapes: the variables' shapes; None for one that is not known.
+        choices: the lists of slots that each variable may have.
+    """
+    splits = {(len(shapes), len(arrays)): [[]]}  # {(variable, place): at most two splits of the rest}
+    for number in reversed(range(len(shapes))):
+        for place in range(len(arrays) + 1):
+            splits[number, place] = _splits_from(arrays, shapes[number], choices[number], number, place, splits)
+    return splits[0, 0] if len(splits.get((0, 0), ())) == 1 and splits[0, 0][0] else []
 
 
 def _splits_from(arrays, shape, choices, number, place, splits):
@@ -156,14 +226,14 @@ def _splits_from(arrays, shape, choices, number, place, splits):
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
         if len(taken) == len(slots) and _consistent(taken):
             if shape is None or all(handle.shape == shape for slot, (_, handle) in taken.items()
-                                    if slot.name not in ENGINE_SLOTS):
+                                    if slot.name not in ENGINE_SLOTS and slot.rank not in ("matrix", "own")):
                 here += [[taken] + rest for rest in splits.get((number + 1, place + len(slots)), [])]
     return here[:2]
 
 
 def _split_into_variables(arrays, blocks):
     """Yields every split of the arrays into variables, each a list of {slot: (name, handle)}."""
-    plain_blocks = [block for block in blocks if not any(slot.rank for slot in block)]
+    plain_blocks = [block for block in blocks if not any(slot.rank in RANKED for slot in block)]
     plain_width = sum(map(len, plain_blocks))
     max_count = len(arrays) // plain_width if plain_width else 0
     if plain_blocks == blocks:
@@ -217,7 +287,7 @@ def _chains(arrays, block):
 def _variable_at(arrays, place, block, ranks_of_vector):
     """Returns {slot: (name, handle)} of the variable whose arrays begin at a place; None if there is none."""
     for rank, ranks in (("matrix", ("", "matrix")), ("vector", ranks_of_vector)):
-        slots = [slot for slot in block if slot.rank in ranks]
+        slots = [slot for slot in block if slot.rank in ranks or slot.rank == "own"]
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
         if not slots or len(taken) < len(slots) or (len(_variable_shape(taken)) > 1) != (rank == "matrix"):
             continue
@@ -230,7 +300,7 @@ def _variable_at(arrays, place, block, ranks_of_vector):
 def _variable_shape(stored_slots):
     """Returns the shape of the variable with these slots: that of a full slot, or of rows and columns together."""
     full_shapes = [handle.shape for slot, (_, handle) in stored_slots.items()
-                   if slot.rank != "matrix" and slot.name not in ENGINE_SLOTS]
+                   if slot.rank not in ("matrix", "own") and slot.name not in ENGINE_SLOTS]
     if full_shapes or not stored_slots:
         return max(full_shapes, key=len) if full_shapes else ()
     rows, columns = [handle.shape for _, handle in stored_slots.values()][:2]
@@ -253,13 +323,21 @@ def _consistent(stored_slots):
     variable_shape = _variable_shape(stored_slots)
     for slot, (_, handle) in stored_slots.items():
         if slot.rank == "matrix" and len(variable_shape) > 1:
-            other_size = variable_shape[-1 if slot.name == "rows" else -2]
+            other_size = variable_shape[-1 if slot.name.rpartition("/")[2] == "rows" else -2]
             if np.prod(handle.shape) * other_size != np.prod(variable_shape):
                 return False
     shapes = set(handle.shape for slot, (_, handle) in stored_slots.items()
-                 if slot.native and slot.name not in ENGINE_SLOTS and slot.rank != "matrix")
+                 if slot.native and slot.name not in ENGINE_SLOTS and slot.rank not in ("matrix", "own"))
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(
         slot.always and handle.shape == (1,) for slot, (_, handle) in stored_slots.items())
+
+
+def _as_declared(stored_slots, definition):
+    """Returns whether slots with a shape of their own have the one that the definition gives them."""
+    record = Variable("", _variable_shape(stored_slots), "float32", 0, (), None)
+    declared = flat(definition, "slot")
+    return all(handle.shape == tuple(declared[slot.name][1].shape_for(record))
+               for slot, (_, handle) in stored_slots.items() if slot.rank == "own" and slot.name in declared)
 
 
 # slots: {name: handle}; shape: the variable's; names: the slots' names in the file.
@@ -335,6 +413,7 @@ def by_place(native, definition, by_everstep, variables):
     slots = OrderedDict((name, OrderedDict()) for name in names)
     for name, each in zip(names, per_variable):
         slots[name].update(each.slots)
+        native.shapes[name] = each.shape
     for name, handle in native.optimizer_values.items():  # only object checkpoints have these
         optimizer_values.setdefault("momentum_product" if name == "_u_product" else name, handle)
     return slots, optimizer_values, entry

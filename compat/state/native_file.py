@@ -61,6 +61,7 @@ class NativeFile(object):
         optimizer_values: {name: handle}, the named values of the optimizer as a whole: counters, scalars and hypers
             (`beta1_power`, `iter`, `learning_rate`).
         variables: {name: handle}, the trainable weights of the model, as far as the file says.
+        shapes: {variable: shape} of those whose slots go by position, under the names that were given.
         ordered: True if `variables` are in the model's order.
         counted: True if the file has a count of updates.
         scaling: the config of the LossScaleOptimizer around the optimizer; None if there is none or no config.
@@ -74,7 +75,7 @@ class NativeFile(object):
         self.path, self.format, self.writer = path, format, writer
         self.target = self.class_name = self.config = None
         self.entries, self.slots, self.optimizer_values = [], OrderedDict(), OrderedDict()
-        self.variables, self.ordered = OrderedDict(), True
+        self.variables, self.shapes, self.ordered = OrderedDict(), {}, True
         self.scaling, self.loss_scale, self.copies = None, {}, {}
         self.counted, self.missing, self.notes = True, [], []
 

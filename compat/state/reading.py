@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.state.by_name import by_saver_name, by_slot_name
 from everstep.compat.state.by_pattern import by_pattern, count_in
-from everstep.compat.state.by_place import by_place, optional_slots, slots_of_rank
+from everstep.compat.state.by_place import all_slots, by_place, optional_slots, slots_of_rank
 from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.native_file import check_floats, check_has_state
@@ -21,6 +21,7 @@ from everstep.errors import FileError, StateError
 from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.nadam import Nadam
+from everstep.optimizers.radam import RAdam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.wrappers.loss_scale import LossScale
 
@@ -63,8 +64,8 @@ def to_state(
     optional = optional_slots(definition)
     unused_slots = {slot.name for slot in entry.slots if slot.always} if entry else set()
     for name, variable_slots in slots.items():
-        known = name in native.variables
-        needed_slots = slots_of_rank(definition, len(native.variables[name].shape), name) if known else needed
+        shape = native.variables[name].shape if name in native.variables else native.shapes.get(name)
+        needed_slots = needed if shape is None else slots_of_rank(definition, len(shape), name)
         if optional and optional == set(variable_slots).difference(needed_slots, ENGINE_SLOTS):
             needed_slots = needed  # the file has another name for it than the one that the rule looks at
         missing = [slot for slot in needed_slots if slot not in variable_slots]
@@ -133,7 +134,7 @@ def _counts(native, definition, optimizer_values, entry, updates):
     if counts.get("updates") is None and "global_step" in optimizer_values:
         counts["updates"] = int(np.asarray(optimizer_values["global_step"]))
     if counts.get("updates") is None:
-        if type(definition.base) in _COUNTED or entry is None or _has_schedule(definition):
+        if type(definition.base) in _COUNTED or entry is None and all_slots(definition) or _has_schedule(definition):
             raise FileError(
                 "{} has no count of updates, which {} needs: no beta powers, no iterations, no global_step. Give "
                 "updates= (--updates)".format(native.path, definition._short())
@@ -193,6 +194,9 @@ def _derived(rule, updates):
     if isinstance(rule, Nadam):
         steps = np.arange(1, min(updates, 10**6) + 1, dtype=np.float64)  # the product is 0 long before that
         return {"momentum_product": float(np.prod(rule.scheduled(rule, steps))) if rule.momentum_schedule else 1.0}
+    if isinstance(rule, RAdam) and isinstance(rule.beta_2, float):
+        weights = rule.beta_2 ** np.arange(min(updates, 10**6), dtype=np.float64)
+        return {"weights_sum": float(weights.sum()), "ages_sum": float(weights.dot(np.arange(1, len(weights) + 1)))}
     if isinstance(rule, ScheduleFreeAdamW) and rule.averaging_power == rule.rate_power == 0:  # equal weights
         rate = rule.learning_rate if isinstance(rule.learning_rate, float) else 0.0
         return {"greatest_rate": rate * min(1, updates / max(1, rule.warmup_steps)), "weights_sum": float(updates)}

@@ -14,9 +14,10 @@ from everstep.compat.state.live import as_variables, is_ordered
 from everstep.compat.state.native_file import Handle, NativeFile, numbered
 from everstep.compat.state.reading import to_state
 from everstep.compat.state.values import TEXT, bfloat16_to_float32
+from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
-from everstep.compat.stock.others import other_entry, reader_of
+from everstep.compat.stock.others import nested, other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import StateError, UnsupportedError, VariableError
 
@@ -168,19 +169,21 @@ class _Stock(object):
 
     def _read_named(self, entry):
         """Reads the slots and counters of an API that finds them by name."""
+        names = [slot.native for slot in entry.slots] + sorted({native for _, native in AROUND if native})
         wanted = []  # [(dictionary for the handle, its key there, variable)]
         for name, variable in self.variables.items():
-            for slot in entry.slots:
-                slot_variable = self._slot(variable, slot.native)
+            for native in names:
+                slot_variable = self._slot(variable, native)
                 if slot_variable is not None:
                     handles = self.native.slots.setdefault(name, OrderedDict())
-                    wanted.append((handles, slot.native, slot_variable))
+                    wanted.append((handles, native, slot_variable))
         values = self.native.optimizer_values
         for counter in entry.head:
             variable = self._counter(counter.native)
             if variable is not None:
                 wanted.append((values, counter.native, variable))
-        for name, hyper in getattr(self._stock, "_hyper", {}).items():
+        hypers = [item for each in nested(self._stock) for item in getattr(each, "_hyper", {}).items()]
+        for name, hyper in hypers:
             if hasattr(hyper, "assign"):  # get_config of a graph gives the value in Keras's session
                 wanted.append((values, name, hyper))
         global_step = self._backend.tf.train.get_global_step() if entry.target == "tf_train" else None
@@ -195,10 +198,14 @@ class _Stock(object):
             self._check_trained(missing)
 
     def _slot(self, variable, name):
-        try:
-            return self._stock.get_slot(variable, name)
-        except KeyError:  # of an OptimizerV2
-            return None
+        for optimizer in nested(self._stock):
+            try:
+                slot = optimizer.get_slot(variable, name)
+            except KeyError:  # of an OptimizerV2
+                slot = None
+            if slot is not None:
+                return slot
+        return None
 
     def _counter(self, name):
         if name == "iter":

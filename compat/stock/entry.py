@@ -17,11 +17,18 @@ HOMES = dict(
 
 # A slot on disk. name: in the definition; native: on disk; always: whether it exists even if it is unused; rank:
 # "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, and those that the
-# definition tells from them by name; else "".
+# definition tells from them by name, "own" if it has a shape of its own, which
+# the definition declares; else "".
 Slot = namedtuple("Slot", "name native always rank")
 # A number on disk beside the slots. name: in the definition; native: on disk; optional: whether some versions or
 # settings do not save it.
 Counter = namedtuple("Counter", "name native optional")
+# (name in the definition, name on disk) of the slots of wrappers: gradient_accumulation_steps and use_ema of Keras, and
+# Lookahead, MovingAverage and SWA of TensorFlow Addons. They come before those of the optimizer inside.
+AROUND = (
+    ("accumulate/sum", ""), ("moving_average/average", "average"), ("lookahead/slow", "slow"),
+    ("swa/average", "average"),
+)
 
 
 class Stock(object):
@@ -95,12 +102,15 @@ class Stock(object):
         return "<stock {} of {}>".format(self.native, self.target)
 
 
+_RANKS = {"^": "matrix", "-": "vector", ".": "own"}
+
+
 def _slots(text):
     """Parses slots in the notation of table.py, such as "m v_hat=vhat velocity* rows=r^ v=velocity-"."""
     slots = []
     for part in text.split():
-        ours, _, theirs = part.rstrip("*^-").partition("=")
-        slots.append(Slot(ours, theirs or ours, part.endswith("*"), {"^": "matrix", "-": "vector"}.get(part[-1], "")))
+        ours, _, theirs = part.rstrip("*^-.").partition("=")
+        slots.append(Slot(ours, theirs or ours, part.endswith("*"), _RANKS.get(part[-1], "")))
     return slots
 
 

@@ -4,6 +4,8 @@ from __future__ import absolute_import, division, print_function
 import re
 import warnings
 
+import numpy as np
+
 from everstep.compat.stock.entry import Stock
 from everstep.compat.stock.table import STOCK
 from everstep.errors import UnsupportedError
@@ -47,12 +49,12 @@ def _addons():
                 sparse="variable_rows",
                 differs="AdaBelief of TensorFlow Addons adds epsilon only to the rows present of a sparse gradient")
     yield entry(RAdam, "RectifiedAdam", "m | v | v_hat=vhat", _RECTIFIED, sparse="variable_rows")
-    yield entry(NovoGrad, "NovoGrad", "m | v | v_hat=vhat",
+    yield entry(NovoGrad, "NovoGrad", "m | v. | v_hat=vhat.",
                 dict(_ADAM, weight_decay=0.0, grad_averaging=False, amsgrad=False),
                 differs="NovoGrad of TensorFlow Addons moves only the rows present of a sparse gradient")
     yield entry(Yogi, "Yogi", "v m", yogi, sparse="variable_rows")
     yield entry(ProximalAdagrad, "ProximalAdagrad", "accumulator", dict(proximal, learning_rate=0.001), sparse="rows")
-    yield entry(ConditionalGradient, "ConditionalGradient", "",
+    yield entry(ConditionalGradient, "ConditionalGradient", "conditional_gradient*",
                 dict(learning_rate=REQUIRED, lambda_=0.01, epsilon=1e-7), sparse="variable_rows")
     betting = "largest=lr absolute_sum=grad_norm_sum gradient_sum=gradients_sum offset=tilde_w reward"
     yield entry(COCOB, "COCOB", betting, dict(alpha=100.0, learning_rate=1.0))
@@ -99,9 +101,9 @@ def arranged(entry, config, optimizer):
 def _warmed_up(config, total, share):
     """Returns the schedule of Addons' built-in warm-up: at update t, rate * t / warmup_steps, then a line to min_lr."""
     rate, warmup = config["learning_rate"], total * share
-    if not isinstance(rate, (int, float)):
+    if not np.isscalar(rate):
         raise UnsupportedError("total_steps with a learning rate that is no number: give the schedule as learning_rate")
-    steps = max(total - warmup, 1.0)
+    rate, steps = _number(rate), max(total - warmup, 1.0)
     end, late = float(config.get("min_lr") or 0.0), max(1 - warmup, 0.0)  # at the first update it is that late
     line = schedules.PolynomialDecay(rate + (end - rate) * late / steps, steps - late, end, 1.0)
     if warmup <= 1:
@@ -130,6 +132,14 @@ def reader_of(optimizer):
                                                                 if callable(value)}:
         return _bert
     return None
+
+
+def nested(optimizer):
+    """Returns an optimizer and those inside of it, if it is Lookahead, MovingAverage or SWA of Addons."""
+    optimizers = [optimizer]
+    while package_of(type(optimizers[-1])) == ADDONS and hasattr(optimizers[-1], "_optimizer"):
+        optimizers.append(optimizers[-1]._optimizer)
+    return optimizers
 
 
 def converted_schedule(schedule, convert):

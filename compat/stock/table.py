@@ -7,7 +7,8 @@ definitions. tests/test_stock_table.py compares it with the classes of each fram
 
 Slots are in the order of the file. `a b | c d` are two blocks; in each block, the slots of one variable come before
 those of the next. `name=native` means that the API has another name for the slot. `*` marks a slot that exists even if
-it is unused, `^` one that only variables of rank 2 or more have, `-` one that they do not have.
+it is unused, `^` one that only variables of rank 2 or more have, `-` one that they do not have, `.` one of another
+shape than the variable's.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -275,8 +276,9 @@ def _new_style(target):
             ),
             none=dict(weight_decay=0.0, adam_weight_decay=0.0, exclude_layers=(), rms_rate=0.0),
             fixed={"original_scale": False},
-            needed={"rms_rate": "the Muon of Keras 3.10 to 3.13 has none, scales updates by their rows and takes arrays "
-                                "of rank 3 as matrices; no definition computes it. Use the Muon of Keras 3.14 or newer"},
+            needed={"rms_rate": "the Muon of Keras 3.10 to 3.13 has none, scales updates by their rows and takes "
+                                "arrays of rank 3 as matrices; no definition computes it. Use the Muon of Keras 3.14 "
+                                "or newer"},
             note="its exclude_layers are exclude, its muon_a, _b, _c ns_a, _b, _c",
         )
         yield entry(

@@ -213,3 +213,58 @@ def test_every_class_is_read():
                and issubclass(getattr(its, name), tf.keras.optimizers.Optimizer)}
     read = {name.split(",")[0] for name in ITS_CLASSES}
     assert classes - {"AveragedOptimizerWrapper", "KerasLegacyOptimizer"} <= read
+
+
+# Files of its classes. Those of wrappers hold the slots of two optimizers.
+RESUMED = 5
+WITH_FILES = [name for name in sorted(ITS_CLASSES) if name != "MultiOptimizer"]
+
+
+class Layer(object):
+    """A layer of Keras that an optimizer trains."""
+
+    def __init__(self, optimizer):
+        tf.keras.backend.clear_session()
+        self.optimizer = optimizer
+        tf.keras.utils.set_random_seed(1)
+        self.model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,), name="output")])
+        self.model.compile(optimizer, "mse")
+        self.variables = self.model.trainable_weights
+
+    def train(self):
+        random = np.random.RandomState(5)
+        for _ in range(RESUMED):
+            self.model.train_on_batch(random.normal(size=(8, 4)), random.normal(size=(8, 3)))
+        return self.model.get_weights()
+
+    def state(self, kind, folder):
+        """Returns the state, live or from a file."""
+        path, definition = str(folder / kind), everstep.from_native(self.optimizer)
+        if kind == "live":
+            return everstep.capture(self.optimizer, self.variables, weights=True)
+        if kind == "model.h5":
+            self.model.save(path)
+            return everstep.read_checkpoint(path, definition=definition)
+        path = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer).write(path)
+        return everstep.read_checkpoint(path, definition=definition)
+
+
+@pytest.mark.parametrize("kind", ["model.h5", "checkpoint", "live"])
+@pytest.mark.parametrize("name", WITH_FILES)
+def test_states_of_its_classes(name, kind, tmp_path):
+    """A run that its class began goes on with ours."""
+    own = Layer(ITS_CLASSES[name]())
+    own.train()
+    definition, state = everstep.from_native(own.optimizer), own.state(kind, tmp_path)
+    ours = Layer(definition.bind(tf.keras))
+    ours.train()
+    scalars = everstep.capture(ours.optimizer, ours.variables).scalars
+    assert state.updates == RESUMED and dict(state.scalars) == pytest.approx(dict(scalars), rel=1e-6)
+    everstep.restore(ours.optimizer, state, ours.variables, by_order=True, weights=True)
+    differences = [apart(own.train(), ours.train())]
+    if hasattr(own.optimizer, "assign_average_vars"):
+        own.optimizer.assign_average_vars(own.variables)
+        with everstep.averaged(ours.optimizer, ours.variables):
+            differences.append(apart(own.model.get_weights(), ours.model.get_weights()))
+    shown(*ADDONS, "{}, {}".format(name, kind), RESUMED, weights=max(differences), saved=kind)
+    assert max(differences) < (1e-4 if "ectified" in name or "Belief" in name else 4e-6)  # see OPTIMIZERS
