@@ -36,13 +36,15 @@ EQUIVALENT = ROOT / "tests" / "mutants.ini"
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
-TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py")
+TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py "
+            "test_capture.py")
 GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
 EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
+OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py")
 OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py")
 NEW_STYLE = "test_verbs.py test_copies.py test_bad_input.py test_members.py"
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
-KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py " + NEW_STYLE)
+KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py test_periods.py " + NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_bad_input.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
@@ -76,9 +78,10 @@ AREAS = {
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
                  [TF_TRAIN, EAGER_TRAIN]),
-    "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"], [GET_UPDATES]),
+    "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"],
+                    [GET_UPDATES, OPTIMIZER_V2_OF_1]),
     "optimizer_v2": (["compat/targets/*_v2.py", "compat/targets/native_classes.py"],
-                     [OPTIMIZER_V2]),
+                     [OPTIMIZER_V2, OPTIMIZER_V2_OF_1]),
     "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py", "compat/targets/fit*.py"],
                     [UPDATE_STEP]),
     "keras3": (["compat/targets/keras3.py", "compat/targets/new_style.py"],
