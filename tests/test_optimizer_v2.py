@@ -16,7 +16,7 @@ import pytest
 import everstep
 import harness
 import keras_suite
-from everstep.errors import DefinitionError, GradientError, SlotError, UnsupportedError, VariableError
+from everstep.errors import DefinitionError, GradientError, HyperValueError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDecay, Adam
 from keras_suite import difference, same
 
@@ -129,6 +129,13 @@ def test_clipping(bound, way, sparse):
     assert optimizer.get_config()[list(bound)[0]] == list(bound.values())[0]
 
 
+def test_each_gradient_is_clipped_by_its_own_norm():
+    one, two, optimizer = variable([0.0, 0.0]), variable([0.0]), SGD(1.0).bind(MODULE, clipnorm=1.0)
+    stepper(optimizer, [(constant([3.0, 4.0]), one), (constant([-0.5]), two)])()
+    np.testing.assert_allclose(K.get_value(one), [-0.6, -0.8], rtol=1e-6)
+    assert K.get_value(two).tolist() == [0.5]
+
+
 def _loss(weight, sparse):
     if sparse:
         return tf.reduce_sum(tf.gather(weight, REPEATED[1]) * constant(REPEATED[0]))
@@ -175,6 +182,19 @@ def test_K_set_value_before_the_first_step():
     K.set_value(optimizer.lr, 0.25)
     stepper(optimizer, [(constant([1.0]), weight)])()
     assert K.get_value(weight).tolist() == [-0.25]
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_rate_that_a_wrapper_sets(steps):
+    """Lookahead of TensorFlow Addons hands its rate over in this way."""
+    weight, optimizer = variable([0.0]), SGD(0.5).bind(MODULE)
+    for _ in range(steps):
+        stepper(optimizer, [(constant([0.0]), weight)])()
+    optimizer._set_hyper("learning_rate", 0.25)
+    with pytest.raises(HyperValueError, match="learning_rate"):
+        optimizer._set_hyper("learning_rate", -1.0)
+    stepper(optimizer, [(constant([1.0]), weight)])()
+    assert K.get_value(weight).tolist() == [-0.25] and float(K.get_value(optimizer.lr)) == 0.25
 
 
 def test_a_variable_as_hyper_stays_live():

@@ -18,7 +18,7 @@ import everstep
 import harness
 import keras_suite
 from everstep.errors import SlotError, UnsupportedError, VariableError
-from everstep.optimizers import SGD, AdagradDecay, Adam
+from everstep.optimizers import SGD, Adagrad, AdagradDecay, Adam
 from keras_suite import difference, same
 
 HERE = keras_suite.available_modules()
@@ -315,6 +315,10 @@ def test_dtypes(dtype):
     optimizer.apply_gradients([(tf.cast([1.0, -1.0], dtype), weight)])
     np.testing.assert_allclose(tf.cast(weight, "float32"), [0.5, 2.5], rtol=1e-2)
     assert optimizer.get_slot(weight, "m").dtype.name == ("float64" if dtype == "float64" else "float32")
+    started = Adagrad(0.1, initial_accumulator_value=0.1).bind(MODULE)
+    started.build([weight])
+    exact = np.float64 if dtype == "float64" else np.float32
+    assert started.get_slot(weight, "accumulator").numpy()[0] == exact(0.1)
 
 
 def test_variables_in_another_order_and_without_gradient():

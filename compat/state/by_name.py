@@ -8,9 +8,9 @@ import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.by_pattern import by_pattern
-from everstep.compat.state.by_place import all_slots
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.identify import likely_optimizers
+from everstep.compat.state.layouts import all_slots
 from everstep.compat.state.native_file import saver_slots, variable_of
 from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.lookup import entries_for, entry_for

@@ -8,9 +8,10 @@ import numpy as np
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.state.by_name import by_saver_name, by_slot_name
 from everstep.compat.state.by_pattern import by_pattern, count_in
-from everstep.compat.state.by_place import all_slots, by_place, optional_slots, slots_of_rank
+from everstep.compat.state.by_place import by_place
 from everstep.compat.state.conversions import convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
+from everstep.compat.state.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.state.native_file import check_floats, check_has_state
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of

@@ -1,0 +1,123 @@
+"""Lists the layouts that a file by position may have: which arrays an optimizer saves, in which order."""
+from __future__ import absolute_import, division, print_function
+
+import itertools
+from collections import OrderedDict, namedtuple
+
+from everstep.compat.engine.fast_forward import HISTORY, SUMS
+from everstep.compat.engine.step import counters, engine_slot_names
+from everstep.compat.stock.entry import AROUND, Slot
+from everstep.compat.stock.lookup import entry_for
+from everstep.errors import UnsupportedError
+from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.wrappers.partition import Partition
+
+# head, tail: names of the arrays before and after the slots. blocks: lists of `Slot`, in the file's order.
+Layout = namedtuple("Layout", "head blocks tail")
+
+
+def layouts_of(native, definition, by_everstep):
+    """Yields every (Layout, stock entry or None) that the file may have."""
+    targets = [native.target] if native.target else ["keras3", "update_step"]
+    for target in targets:
+        if by_everstep is not False:
+            for layout in _everstep_layouts(target, definition):
+                yield layout, None
+        if not by_everstep:
+            try:
+                entry = entry_for(target, definition)
+            except UnsupportedError:
+                if native.target and by_everstep is False:
+                    raise
+                continue
+            for layout in _stock_layouts(entry, definition):
+                yield layout, entry
+
+
+def _everstep_layouts(target, definition):
+    """Yields the layouts of an optimizer that everstep bound."""
+    hypers = [name for name, (owner, declaration) in flat(definition, "hyper").items()
+              if isinstance(owner._values[declaration.name], float)]
+    hypers = sorted(hypers, key=lambda name: name != "learning_rate")
+    if "learning_rate" not in flat(definition, "hyper"):  # of a partition: Keras 3's base class has one
+        hypers = ["learning_rate"] + hypers
+    head = ["updates"] + (hypers if target == "keras3" else [])
+    head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
+    engine_variants = [engine_slot_names(definition, True)]
+    # Some backends of Keras 3 have no sparse gradients, and no slots for them.
+    if target == "keras3" and engine_variants[0] != engine_slot_names(definition, False):
+        engine_variants.append(engine_slot_names(definition, False))
+    if SUMS in engine_variants[0] and HISTORY not in engine_variants[0]:  # of an everstep that kept a history instead
+        engine_variants.append([HISTORY if name == SUMS else name for name in engine_variants[0]])
+    vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
+    declared = flat(definition, "slot")
+
+    def rank_of(name):
+        if name not in matrices or name not in vectors:
+            return "vector" if name in vectors else "matrix"
+        return "own" if name in declared and declared[name][1].shape is not None else ""
+
+    slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
+    for names in engine_variants:
+        block = slots + [Slot(name, name, False, "") for name in names]
+        yield Layout(head, [block] if block else [], [])
+
+
+def slots_of_rank(definition, rank, name=""):
+    """Returns the flat names of the slots of a variable of that rank and name; without a name, of all branches."""
+    rule = definition
+    if not name and isinstance(definition.base, Partition):
+        names = ["{}/{}".format(branch, slot) for branch, inner in definition.base.children().items()
+                 for slot in slots_of_rank(inner, rank)]
+        return list(OrderedDict.fromkeys(list(flat(definition, "slot")) + names))
+    if definition.base.locality == "variable":  # a factored rule has different slots for vectors and matrices
+        record = Variable(name, (2,) * rank, "float32", 0, (), None)
+        rule = definition.specialize(record)
+    return list(flat(rule, "slot"))
+
+
+def all_slots(definition):
+    """Returns the flat names of the slots that a variable of any rank and name has."""
+    merged = _merged(slots_of_rank(definition, 2), slots_of_rank(definition, 1))
+    return merged + [name for name in flat(definition, "slot") if name not in merged]
+
+
+def _merged(matrices, vectors):
+    """Returns all names, in an order that is that of both lists."""
+    merged = []
+    for name in matrices:
+        if name in vectors:
+            merged += [each for each in vectors[: vectors.index(name)] if each not in merged]
+        merged.append(name)
+    return merged + [name for name in vectors if name not in merged]
+
+
+def optional_slots(definition):
+    """Returns the slots that a matrix has or has not by its name: those that vectors have beside a matrix's."""
+    vectors, matrices = set(slots_of_rank(definition, 1)), set(slots_of_rank(definition, 2))
+    return vectors - matrices if matrices < vectors else set()
+
+
+def _stock_layouts(entry, definition):
+    """Yields the layouts of a stock optimizer, with and without the arrays that only some versions save."""
+    used = set(all_slots(definition))
+    around = [[Slot(name, native, False, "")] for name, native in AROUND if name in used]
+    block_variants = []
+    for always in (True, False):  # Keras before 2.1.3 has no amsgrad, and no slots for it
+        blocks = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
+        blocks = around + [block for block in blocks if block]
+        if blocks not in block_variants:
+            block_variants.append(blocks)
+    has_rate = isinstance(getattr(definition.base, "learning_rate", None), float)
+    counters_on_disk = entry.head + entry.tail
+    saved_choices = [
+        (True, False) if each.optional and each.name != "learning_rate" else (not each.optional or has_rate,)
+        for each in counters_on_disk
+    ]
+    for saved in itertools.product(*saved_choices):
+        names = [each.name if is_saved else None for each, is_saved in zip(counters_on_disk, saved)]
+        head = [name for name in names[: len(entry.head)] if name]
+        tail = [name for name in names[len(entry.head) :] if name]
+        if not set(head).intersection(tail):
+            for blocks in block_variants:
+                yield Layout(head, blocks, tail)
