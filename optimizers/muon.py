@@ -107,7 +107,7 @@ class Muon(Definition):
 
     def _scale(self, rows, columns):
         if self.original_scale:
-            return max(1.0, columns / rows) ** 0.5
+            return (max(rows, columns) / max(rows, 1)) ** 0.5
         return self.rms_rate * max(rows, columns) ** 0.5 if self.rms_rate else 1.0
 
     def _orthogonal(self, ops, x, shape):

@@ -36,6 +36,8 @@ SMALLER = (
     (r'class="docutils literal notranslate"', 'class="literal notranslate"'),
     (r'<(t[dh])([^>]*) class="text-right"', r'<\1\2 class="r"'),
     (r"\n(</?t[dhr])", r"\1"),
+    (r'<td class="r"></td>', "<td></td>"),
+    (r"</td>(?=<td|</tr>)", ""),  # HTML closes a cell by itself: https://html.spec.whatwg.org/#optional-tags
     (r'<span class="pre">([^<]*)</span>', r"\1"),
 )
 

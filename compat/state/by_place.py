@@ -100,25 +100,27 @@ def _only_split(arrays, shapes, choices):
         shapes: the variables' shapes; None for one that is not known.
         choices: the lists of slots that each variable may have.
     """
-    splits = {(len(shapes), len(arrays)): [[]]}  # {(variable, place): at most two splits of the rest}
-    for number in reversed(range(len(shapes))):
-        for place in range(len(arrays) + 1):
-            splits[number, place] = _splits_from(arrays, shapes[number], choices[number], number, place, splits)
-    return splits[0, 0] if len(splits.get((0, 0), ())) == 1 and splits[0, 0][0] else []
+    ways, places = [], {0}  # [{place: [(what a variable takes there, the next place)]}], for places that are reached
+    for shape, several in zip(shapes, choices):
+        ways.append({place: list(_takings(arrays, shape, several, place)) for place in places})
+        places = {end for taken in ways[-1].values() for _, end in taken}
+    splits = {len(arrays): [[]]}  # {place: at most two splits of the rest}
+    for way in reversed(ways):
+        splits = {place: [taken + rest for taken, end in takings for rest in splits.get(end, ())][:2]
+                  for place, takings in way.items()}
+    return splits[0] if len(splits.get(0, ())) == 1 and splits[0][0] else []
 
 
-def _splits_from(arrays, shape, choices, number, place, splits):
-    """Returns at most two splits of the arrays from a place on, which begin with a variable or go without it."""
-    here = []
+def _takings(arrays, shape, choices, place):
+    """Yields ([{slot: (name, handle)}] that a variable may take from a place on, the next place); [] if it has none."""
     if place == len(arrays) or shape is not None and tuple(arrays[place][1].shape) != shape:
-        here += splits.get((number + 1, place), [])  # it is not trained
+        yield [], place  # it is not trained
     for slots in choices:
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))
         if len(taken) == len(slots) and _consistent(taken):
             if shape is None or all(handle.shape == shape for slot, (_, handle) in taken.items()
                                     if slot.name not in ENGINE_SLOTS and slot.rank not in ("matrix", "own")):
-                here += [[taken] + rest for rest in splits.get((number + 1, place + len(slots)), [])]
-    return here[:2]
+                yield [taken], place + len(slots)
 
 
 def _split_into_variables(arrays, blocks):
