@@ -124,7 +124,8 @@ def _skips(path):
     """Returns {reason: number of tests}."""
     if not os.path.exists(path):
         return {}
-    messages = [each.get("message", "") for each in xml.etree.ElementTree.parse(path).getroot().iter("skipped")]
+    skipped = xml.etree.ElementTree.parse(path).getroot().iter("skipped")
+    messages = [each.get("message", "").replace(ROOT + os.sep, "") for each in skipped]
     return dict(sorted(collections.Counter(messages).items()))
 
 
