@@ -20,7 +20,7 @@ import numpy as np
 
 import everstep
 from crafted_files import BUNDLES, block, crc32c, deep, fixtures, h5py, table, tensorflow, varint
-from everstep.compat.state import bundle, bundle_index, npz_archive
+from everstep.compat.state import bundle_index, npz_archive, object_graph
 from everstep.compat.state.open_file import OpenFile
 
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
@@ -499,7 +499,7 @@ def mutate_bundle(chance, source, path):
     opened = OpenFile(index)
     entries = [[key, bytes(value)] for key, value in bundle_index._entries_of_table(opened)]
     opened.close()
-    graph = next((entry for entry in entries if entry[0] == bundle.GRAPH.encode("ascii")), None)
+    graph = next((entry for entry in entries if entry[0] == object_graph.GRAPH.encode("ascii")), None)
     if action == "graph" and graph is not None:
         what = mutate_graph(chance, path, graph)
     elif action == "block":

@@ -165,6 +165,9 @@ def converted_schedule(schedule, convert):
 
 def _inner(optimizer, read):
     """Returns the definition of the optimizer inside a wrapper. Addons' wrappers do not call its clipping."""
+    if len(nested(optimizer)) > 2:
+        warnings.warn("Addons does not count the steps of an optimizer in two wrappers: its schedules and corrections "
+                      "stay as at the first step; the definition counts", stacklevel=5)
     bounds = ("clipnorm", "clipvalue", "global_clipnorm")
     return read(optimizer._optimizer, without=bounds)
 

@@ -207,6 +207,29 @@ def test_from_native_reads_its_classes(name, sparse):
     assert difference < 4e-6
 
 
+TWICE = {
+    "MovingAverage": lambda optimizer: its.MovingAverage(its.Lookahead(optimizer, 4, 0.4), 0.9),
+    "Lookahead": lambda optimizer: its.Lookahead(its.MovingAverage(optimizer, 0.9), 4, 0.4),
+    "SWA": lambda optimizer: its.SWA(its.Lookahead(optimizer, 4, 0.4), 4, 3),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TWICE))
+def test_from_native_reads_two_wrappers(name):
+    """Addons counts only the steps of the outer two of three optimizers: a rule that reads no count is the same."""
+    momentum, adam = (
+        lambda: TWICE[name](tf.keras.optimizers.SGD(0.02, 0.9)), lambda: TWICE[name](tf.keras.optimizers.Adam(0.05)))
+    differences = []
+    for make in (momentum, adam):
+        with pytest.warns(UserWarning, match="does not count the steps of an optimizer in two wrappers") as warned:
+            rule = everstep.from_native(make())
+        assert warned[0].filename == __file__
+        expected, weights = (dict(enumerate(train(each, False))) for each in (make, lambda: rule.bind(tf.keras)))
+        differences.append(apart(expected, weights))
+    shown(*ADDONS, "from_native, {} around another wrapper".format(name), STEPS, weights=differences[0])
+    assert differences[0] < 4e-6 and differences[1] > 0.1
+
+
 def test_every_class_is_read():
     """But for the base class of the averages, and the one that takes a class as an argument."""
     classes = {name for name in dir(its) if isinstance(getattr(its, name), type)
