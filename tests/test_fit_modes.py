@@ -68,7 +68,8 @@ def is_eager():
 
 
 # The battery's arguments drive these out of the numbers of float16.
-SMALL = {"NovoGrad": {"learning_rate": 0.01}, "ConditionalGradient": {"learning_rate": 0.99, "lambda_": 0.1}}
+SMALL = {"NovoGrad": {"learning_rate": 0.01}, "ConditionalGradient": {"learning_rate": 0.99, "lambda_": 0.1},
+         "Muon": {"learning_rate": 0.2}}
 
 
 def rules(mode):

@@ -35,7 +35,7 @@ class KerasBackend(Backend):
         self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
-        add_pairs(self.ops, getattr(keras.ops, "qr", None), getattr(keras.ops, "eigh", None), keras.ops.diagonal)
+        add_pairs(self.ops, keras.ops.qr, getattr(keras.ops, "eigh", None), keras.ops.diagonal)
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
         if self.name == "torch":
             self.lists = TorchLists(variable)

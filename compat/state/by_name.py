@@ -33,7 +33,7 @@ def by_slot_name(native, definition):
     stored_names = set(name for variable_slots in native.slots.values() for name in variable_slots)
     if not stored_names <= set(names) or native.target == "tf_train" and "updates" not in optimizer_values:
         entry = entry_for(native.target, definition)
-        names = dict({native: name for name, native in AROUND if name in names}, **entry.slot_names)
+        names = dict({native: name for name, native in AROUND.items() if name in names}, **entry.slot_names)
     if not stored_names <= set(names):
         raise FileError("{} has the slots {}, which are not those of {}{}".format(
             native.path, ", ".join(sorted(stored_names)), definition._short(), likely_optimizers(native)))

@@ -7,6 +7,8 @@ import numpy as np
 
 from everstep.compat.state.native_file import Handle
 from everstep.errors import FileError, StateError
+from everstep.optimizers.contract import Schedule, tree, walk
+from everstep.optimizers.wrappers.accumulate import Accumulate
 
 
 def convert_momentum(state, rate_in_velocity, learning_rate=None):
@@ -93,6 +95,14 @@ def beta_power(beta, updates):
         if power == 0 or power == 1:
             break
     return np.array(power, np.float32)
+
+
+def calls_per_update(native, definition):
+    """Returns how many calls make one update of a stock optimizer of Keras 3, which counts calls; None if each does."""
+    if native.config is not None:
+        return native.config.get("gradient_accumulation_steps")
+    steps = [node.definition.steps for node in walk(tree(definition)) if isinstance(node.definition, Accumulate)]
+    return steps[0] if steps and not isinstance(steps[0], Schedule) else None
 
 
 MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")  # they change what is stored

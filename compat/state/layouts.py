@@ -100,10 +100,9 @@ def optional_slots(definition):
 
 def _stock_layouts(entry, definition):
     """Yields the layouts of a stock optimizer, with and without the arrays that only some versions save."""
-    used = set(all_slots(definition))
-    around = [[Slot(name, native, False, "")] for name, native in AROUND if name in used]
-    block_variants = []
-    for always in (True, False):  # Keras before 2.1.3 has no amsgrad, and no slots for it
+    used, block_variants = set(all_slots(definition)), []
+    # Keras before 2.1.3 has no amsgrad, and no slots for it
+    for around, always in itertools.product(_around(entry, definition), (True, False)):
         blocks = [[slot for slot in block if slot.name in used or always and slot.always] for block in entry.blocks]
         blocks = around + [block for block in blocks if block]
         if blocks not in block_variants:
@@ -121,3 +120,15 @@ def _stock_layouts(entry, definition):
         if not set(head).intersection(tail):
             for blocks in block_variants:
                 yield Layout(head, blocks, tail)
+
+
+def _around(entry, definition):
+    """Returns the ways in which stock orders the slots of wrappers: lists of blocks, which come before the others.
+
+    The outermost of Addons' wrappers comes first. Keras 3 has the averages first, however the definition nests.
+    """
+    slots = [Slot(name, AROUND[name], False, "") for name in reversed(list(flat(definition, "slot"))) if name in AROUND]
+    if entry.target != "keras3" or len(slots) < 2:
+        return [[[slot] for slot in slots]]
+    slots.sort(key=lambda slot: slot.name != "moving_average/average")
+    return [[[slot] for slot in slots], [slots]]  # the second one: Keras before 3.10

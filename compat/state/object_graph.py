@@ -162,10 +162,10 @@ class _Graph(object):
                 return found
         return {}
 
-    def places_of(self, optimizer):
+    def places_of(self, node):
         """Returns the places of all objects that belong to an optimizer alone."""
-        places = set(place for _, _, place in optimizer.slots)
-        for name, place in optimizer.children.items():
+        places = set(place for _, _, place in node.slots)
+        for name, place in node.children.items():
             places.add(place)
             if name.startswith("_") and name != "_trainable_variables":
                 places.update(self.nodes[place].children.values())

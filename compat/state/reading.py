@@ -9,7 +9,7 @@ from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.state.by_name import by_saver_name, by_slot_name
 from everstep.compat.state.by_pattern import by_pattern, count_in
 from everstep.compat.state.by_place import by_place
-from everstep.compat.state.conversions import convert_momentum, count_of_powers
+from everstep.compat.state.conversions import calls_per_update, convert_momentum, count_of_powers
 from everstep.compat.state.identify import as_number, definition_for
 from everstep.compat.state.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.state.native_file import check_floats, check_has_state
@@ -126,8 +126,8 @@ def _counts(native, definition, optimizer_values, entry, updates):
     }
     if updates is not None:
         counts["updates"] = updates
-    steps = (native.config or {}).get("gradient_accumulation_steps")
-    if steps and entry is not None and "updates" in counts:  # Keras 3 counts calls, not updates
+    steps = calls_per_update(native, definition) if entry is not None else None
+    if steps and "updates" in counts:
         counts = {"updates": counts["updates"] // steps, "steps": counts["updates"],
                   "pending": counts["updates"] % steps}
     if "updates" not in counts and entry is not None and entry.target == "tf_train":

@@ -169,7 +169,7 @@ class _Stock(object):
 
     def _read_named(self, entry):
         """Reads the slots and counters of an API that finds them by name."""
-        names = [slot.native for slot in entry.slots] + sorted({native for _, native in AROUND if native})
+        names = [slot.native for slot in entry.slots] + sorted(set(filter(None, AROUND.values())))
         wanted = []  # [(dictionary for the handle, its key there, variable)]
         for name, variable in self.variables.items():
             for native in names:

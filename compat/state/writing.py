@@ -7,7 +7,15 @@ import numpy as np
 
 from everstep.compat.engine.step import counters
 from everstep.compat.state.by_place import by_place, reshaped
-from everstep.compat.state.conversions import MEANINGS, POWERS, beta_power, check_meaning, convert_momentum, first_few
+from everstep.compat.state.conversions import (
+    MEANINGS,
+    POWERS,
+    beta_power,
+    calls_per_update,
+    check_meaning,
+    convert_momentum,
+    first_few,
+)
 from everstep.compat.state.identify import definition_for
 from everstep.compat.state.matching import match
 from everstep.compat.state.native_file import check_has_state
@@ -107,7 +115,7 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
             values[native.variables[name].name] = state.variables[state_name]
     if not state.variables:
         notes.append("the state has no values of the variables: the template's are kept")
-    steps = (native.config or {}).get("gradient_accumulation_steps") if entry is not None else None
+    steps = calls_per_update(native, definition) if entry is not None else None
     counts = {"updates": state.updates, "pending": state.pending, "steps": state.steps}
     if steps:
         counts["updates"] = state.updates * steps + state.pending

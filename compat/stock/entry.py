@@ -17,18 +17,17 @@ HOMES = dict(
 
 # A slot on disk. name: in the definition; native: on disk; always: whether it exists even if it is unused; rank:
 # "matrix" if only variables of rank 2 or more have it, "vector" if only the others have it, and those that the
-# definition tells from them by name, "own" if it has a shape of its own, which
-# the definition declares; else "".
+# definition tells from them by name, "own" if its shape is not the variable's, but one that the definition declares;
+# else "".
 Slot = namedtuple("Slot", "name native always rank")
 # A number on disk beside the slots. name: in the definition; native: on disk; optional: whether some versions or
 # settings do not save it.
 Counter = namedtuple("Counter", "name native optional")
-# (name in the definition, name on disk) of the slots of wrappers: gradient_accumulation_steps and use_ema of Keras, and
-# Lookahead, MovingAverage and SWA of TensorFlow Addons. They come before those of the optimizer inside.
-AROUND = (
-    ("accumulate/sum", ""), ("moving_average/average", "average"), ("lookahead/slow", "slow"),
-    ("swa/average", "average"),
-)
+# {name in the definition: name on disk} of the slots of wrappers: gradient_accumulation_steps and use_ema of Keras, and
+# Lookahead, MovingAverage and SWA of TensorFlow Addons.
+AROUND = {
+    "accumulate/sum": "", "moving_average/average": "average", "lookahead/slow": "slow", "swa/average": "average",
+}
 
 
 class Stock(object):

@@ -163,13 +163,24 @@ def converted_schedule(schedule, convert):
 # Addons.
 
 
-def _inner(optimizer, read):
+def _inner(optimizer, read, does):
     """Returns the definition of the optimizer inside a wrapper. Addons' wrappers do not call its clipping."""
     if len(nested(optimizer)) > 2:
         warnings.warn("Addons does not count the steps of an optimizer in two wrappers: its schedules and corrections "
                       "stay as at the first step; the definition counts", stacklevel=5)
     bounds = ("clipnorm", "clipvalue", "global_clipnorm")
-    return read(optimizer._optimizer, without=bounds)
+    return _in_wrapper(read(optimizer._optimizer, without=bounds), does)
+
+
+def _in_wrapper(rule, does):
+    """Returns a rule to put into a wrapper. Stock's wrappers take all rows of a variable with a sparse gradient."""
+    if rule.sparse == "rows" and not rule.zero_grad_is_noop:
+        warnings.warn("for a sparse gradient stock {} all rows; the definition {} those present".format(does, does),
+                      stacklevel=6)
+    if rule.sparse == "variable_rows":
+        warnings.warn("stock moves only the rows present of a sparse gradient; the definition moves all", stacklevel=6)
+        rule = rule.replace(sparse="exact")
+    return rule
 
 
 def _moving_average(optimizer, read):
@@ -177,29 +188,27 @@ def _moving_average(optimizer, read):
     if config["num_updates"] is not None:
         raise UnsupportedError("num_updates of MovingAverage: give dynamic_decay=True, which counts by itself")
     warm_up = "ramp" if config["dynamic_decay"] else "none"
-    return moving_average(_inner(optimizer, read), _number(config["average_decay"]), warm_up, config["start_step"])
+    rule = _inner(optimizer, read, "averages")
+    return moving_average(rule, _number(config["average_decay"]), warm_up, config["start_step"])
 
 
 def _contrib_average(optimizer, read):
     average = optimizer._ema
     if average._num_updates is not None or not optimizer._sequential_update:
         raise UnsupportedError("MovingAverageOptimizer: no definition has num_updates and sequential_update=False")
-    return moving_average(read(optimizer._optimizer), average._decay)
+    return moving_average(_in_wrapper(read(optimizer._optimizer), "averages"), average._decay)
 
 
 def _swa(optimizer, read):
     config = optimizer.get_config()
     return stochastic_weight_averaging(
-        _inner(optimizer, read), int(config["start_averaging"]), int(config["average_period"])
+        _inner(optimizer, read, "averages"), int(config["start_averaging"]), int(config["average_period"])
     )
 
 
 def _lookahead(optimizer, read):
     config = optimizer.get_config()
-    rule = _inner(optimizer, read)
-    if rule.base.sparse == "variable_rows":  # Ranger. lookahead moves whole variables
-        warnings.warn("Addons moves only the rows present of a sparse gradient; the definition moves all", stacklevel=4)
-        rule = rule.replace(sparse="exact")
+    rule = _inner(optimizer, read, "syncs")  # of RectifiedAdam: Ranger
     return lookahead(rule, int(config["sync_period"]), _number(config["slow_step_size"]))
 
 

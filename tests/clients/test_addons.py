@@ -8,6 +8,7 @@ import tensorflow_addons as tfa
 from compare import apart, shown
 
 import everstep
+from everstep import errors
 from everstep.optimizers import LAMB, Adam, AdamW, NovoGrad, RAdam
 
 ADDONS = "tensorflow-addons", "{}, TF {}".format(tfa.__version__, tf.__version__)
@@ -141,6 +142,10 @@ def test_a_rule_that_it_lacks():
     shown(*ADDONS, "accumulate(DiffGrad, 2): loss {:.3f} to {:.3f}".format(losses[0], losses[-1]), STEPS)
 
 
+def momentum():
+    return tf.keras.optimizers.SGD(0.02, 0.9)
+
+
 # How a definition that from_native reads follows each class. {case: function that makes the optimizer}
 its = tfa.optimizers
 ITS_CLASSES = {
@@ -169,14 +174,18 @@ ITS_CLASSES = {
     "MovingAverage": lambda: its.MovingAverage(tf.keras.optimizers.SGD(0.1), 0.9, start_step=3, dynamic_decay=True),
     "SWA": lambda: its.SWA(tf.keras.optimizers.Adam(0.05, epsilon=1e-3), 4, 3),
     "SWA, clipped": lambda: its.SWA(tf.keras.optimizers.Adam(0.05, epsilon=1e-3, clipnorm=0.5), 4, 3, clipvalue=0.5),
+    "MovingAverage, of Lookahead": lambda: its.MovingAverage(its.Lookahead(momentum(), 4, 0.4), 0.9),
+    "SWA, of Lookahead": lambda: its.SWA(its.Lookahead(momentum(), 4, 0.4), 4, 3),
+    "Lookahead, of MovingAverage": lambda: its.Lookahead(its.MovingAverage(momentum(), 0.9), 4, 0.4),
     "MultiOptimizer": lambda: its.MultiOptimizer(optimizer_specs=[
         {"optimizer": tf.keras.optimizers.Adam(0.05, epsilon=1e-3), "weights": ["bias:0"]},
         {"optimizer": tf.keras.optimizers.SGD(0.02), "weights": ["kernel:0", "table:0"]}]),
 }
 # On sparse gradients Addons fails; decays the rows present and moves all; adds epsilon to the rows present alone; clips
-# the parts of a row one by one; or moves the rows present alone, where the definition moves all.
+# the parts of a row one by one; moves the rows present alone, where the definition moves all; or syncs all rows, where
+# the definition syncs those present.
 DENSE_ONLY = ("COCOB", "AdamW", "AdamW, exclusions", "AdaBelief", "AdaBelief, plain", "SWA, clipped", "NovoGrad",
-              "Lookahead, rectified")
+              "Lookahead, rectified", "Lookahead, of MovingAverage", "MovingAverage, of Lookahead", "SWA, of Lookahead")
 
 
 def train(bind, sparse):
@@ -207,27 +216,23 @@ def test_from_native_reads_its_classes(name, sparse):
     assert difference < 4e-6
 
 
-TWICE = {
-    "MovingAverage": lambda optimizer: its.MovingAverage(its.Lookahead(optimizer, 4, 0.4), 0.9),
-    "Lookahead": lambda optimizer: its.Lookahead(its.MovingAverage(optimizer, 0.9), 4, 0.4),
-    "SWA": lambda optimizer: its.SWA(its.Lookahead(optimizer, 4, 0.4), 4, 3),
-}
+@pytest.mark.parametrize("name, does", [("Lookahead", "syncs"), ("MovingAverage", "averages"), ("SWA", "averages")])
+def test_wrappers_around_a_rule_that_leaves_rows(name, does):
+    with pytest.warns(UserWarning, match="for a sparse gradient stock {} all rows".format(does)) as warned:
+        everstep.from_native(getattr(its, name)(momentum()))
+    assert [each.filename for each in warned] == [__file__]
 
 
-@pytest.mark.parametrize("name", sorted(TWICE))
-def test_from_native_reads_two_wrappers(name):
-    """Addons counts only the steps of the outer two of three optimizers: a rule that reads no count is the same."""
-    momentum, adam = (
-        lambda: TWICE[name](tf.keras.optimizers.SGD(0.02, 0.9)), lambda: TWICE[name](tf.keras.optimizers.Adam(0.05)))
-    differences = []
-    for make in (momentum, adam):
-        with pytest.warns(UserWarning, match="does not count the steps of an optimizer in two wrappers") as warned:
-            rule = everstep.from_native(make())
-        assert warned[0].filename == __file__
-        expected, weights = (dict(enumerate(train(each, False))) for each in (make, lambda: rule.bind(tf.keras)))
-        differences.append(apart(expected, weights))
-    shown(*ADDONS, "from_native, {} around another wrapper".format(name), STEPS, weights=differences[0])
-    assert differences[0] < 4e-6 and differences[1] > 0.1
+def test_two_wrappers_around_a_rule_that_counts():
+    """Addons counts the steps of the outer two alone: Adam corrects each step as if it were the first."""
+    def make():
+        return its.SWA(its.Lookahead(tf.keras.optimizers.Adam(0.05), 4, 0.4), 4, 3)
+
+    with pytest.warns(UserWarning, match="does not count the steps of an optimizer in two wrappers") as warned:
+        rule = everstep.from_native(make())
+    assert warned[0].filename == __file__
+    expected, weights = train(make, False), train(lambda: rule.bind(tf.keras), False)
+    assert apart(dict(enumerate(expected)), dict(enumerate(weights))) > 0.1
 
 
 def test_every_class_is_read():
@@ -278,6 +283,11 @@ def test_states_of_its_classes(name, kind, tmp_path):
     """A run that its class began goes on with ours."""
     own = Layer(ITS_CLASSES[name]())
     own.train()
+    if (name, kind) == ("Lookahead, of MovingAverage", "model.h5"):  # Addons adds a count of SGD's steps, which is 0
+        with pytest.raises(errors.FileError, match="are not the state of Lookahead"):
+            own.state(kind, tmp_path)
+        return
+
     definition, state = everstep.from_native(own.optimizer), own.state(kind, tmp_path)
     ours = Layer(definition.bind(tf.keras))
     ours.train()
