@@ -175,6 +175,29 @@ def test_the_moving_average_of_contrib(way):
     assert np.abs(expected[:2] - expected[2:]).min() > 0.01
 
 
+EXTENDED = [("AdagradOptimizer", {}), ("RMSPropOptimizer", {"epsilon": 1e-3}), ("MomentumOptimizer", {"momentum": 0.9})]
+
+
+@pytest.mark.parametrize("name, arguments", EXTENDED, ids=ids)
+@pytest.mark.parametrize("way", [way for way in CONTRIB_WAYS if stock_class(way, "AdamWOptimizer")], ids=ids)
+def test_follows_the_weight_decay_of_contrib(way, name, arguments):
+    """It decays the rows present of a sparse gradient, of a ref variable each as often as it occurs there."""
+    import tensorflow as tf
+
+    extended = tf.contrib.opt.extend_with_decoupled_weight_decay(getattr(tf.train, name))
+    kinds = dict(KINDS, duplicates=harness.DENSE)
+
+    def make():
+        return extended(0.01, learning_rate=0.1, **arguments)
+
+    expected, weights = (run(way, each, kinds=kinds) for each in (make, lambda: migrate(make()).bind(way.module)))
+    plain = run(way, lambda: getattr(tf.train, name)(0.1, **arguments), kinds=kinds)
+    for variable in kinds:
+        if kinds[variable] != harness.NONE:
+            assert oracle.distance(weights[variable], expected[variable]) <= BOUND, variable
+            assert oracle.distance(weights[variable], plain[variable]) > 1e-3, variable
+
+
 def test_arguments_that_are_not_given_are_stock_s_own():
     """In Keras 2, Adagrad has another learning rate than in any other API, and its accumulator starts at 0."""
     definition = migrate({"class_name": "Adagrad", "config": {}}, "get_updates")

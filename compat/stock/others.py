@@ -119,10 +119,11 @@ def reader_of(optimizer):
     """
     optimizer_class = type(optimizer)
     package, name = package_of(optimizer_class), optimizer_class.__name__
-    bases = [each.__name__ for each in optimizer_class.__mro__ if package_of(each) == ADDONS]
+    bases = [each.__name__ for each in optimizer_class.__mro__]
     if package == ADDONS and name in _WRAPPERS:
         return _WRAPPERS[name]
-    if package == ADDONS and "DecoupledWeightDecayExtension" in bases:
+    in_contrib = package == "tensorflow" and name == "OptimizerWithDecoupledWeightDecay"
+    if "DecoupledWeightDecayExtension" in bases and (package == ADDONS or in_contrib):
         return _decoupled
     if name == "MovingAverageOptimizer" and "contrib.opt" in optimizer_class.__module__:
         return _contrib_average
@@ -221,17 +222,28 @@ def _multi(optimizer, read):
 
 
 def _decoupled(optimizer, read):
-    config, base = optimizer.get_config(), None
+    """Returns the definition of what an optimizer with weight decay of Addons or contrib computes."""
+    base, of_addons = None, package_of(type(optimizer)) == ADDONS
+    target = "optimizer_v2" if of_addons else "tf_train"
     for each in type(optimizer).__mro__:
-        base = base or next((entry for entry in STOCK if entry.target == "optimizer_v2" and package_of(each) != ADDONS
+        base = base or next((entry for entry in STOCK if entry.target == target and package_of(each) != ADDONS
                              and entry.native == each.__name__), None)
     if base is None:
         raise UnsupportedError("{!r} extends an optimizer that no definition follows".format(optimizer))
-    rule, decay = read(optimizer, base, ("weight_decay",)), optimizer._hyper["weight_decay"]
-    decay = _number(config["weight_decay"]) if not callable(decay) else decay
-    exclude = config.get("exclude_from_weight_decay")
-    if rule.sparse == "exact" and not rule.zero_grad_is_noop:
-        warnings.warn("Addons moves all rows of a sparse gradient, and decays those present; the definition decays all",
+    rule, exclude = read(optimizer, base, ("weight_decay",)), None
+    if of_addons:
+        config, decay = optimizer.get_config(), optimizer._hyper["weight_decay"]
+        decay, exclude = decay if callable(decay) else config["weight_decay"], config.get("exclude_from_weight_decay")
+    else:
+        decay = optimizer._weight_decay
+    decay = _number(decay) if isinstance(decay, float) else decay
+    if rule.zero_grad_is_noop:
+        rule = rule.replace(sparse="rows")
+    if isinstance(rule.base, SGD) and not rule.base.momentum:  # it overrides what decays rows
+        warnings.warn("stock decays no row of a sparse gradient with SGD without momentum; the definition decays those "
+                      "present", stacklevel=4)
+    if rule.sparse == "exact":
+        warnings.warn("stock moves all rows of a sparse gradient, and decays those present; the definition decays all",
                       stacklevel=4)
     decaying = {Adam: AdamW, SGD: SGDW}.get(type(rule))
     if decaying is not None and not exclude:

@@ -169,6 +169,9 @@ ITS_CLASSES = {
     "SGDW": lambda: its.SGDW(1e-3, learning_rate=0.05, momentum=0.9, nesterov=True),
     "extend_with_decoupled_weight_decay": lambda: its.extend_with_decoupled_weight_decay(tf.keras.optimizers.Adadelta)(
         1e-3, learning_rate=1.0, epsilon=1e-3),
+    "extend_with_decoupled_weight_decay, Adagrad": lambda: its.extend_with_decoupled_weight_decay(
+        tf.keras.optimizers.Adagrad)(1e-2, learning_rate=0.1),
+    "SGDW, without momentum": lambda: its.SGDW(1e-2, learning_rate=0.05),
     "Lookahead": lambda: its.Lookahead(tf.keras.optimizers.Adam(0.05, epsilon=1e-3), 4, 0.4),
     "Lookahead, rectified": lambda: its.Lookahead(its.RectifiedAdam(0.05, epsilon=1e-3), 4, 0.4),
     "MovingAverage": lambda: its.MovingAverage(tf.keras.optimizers.SGD(0.1), 0.9, start_step=3, dynamic_decay=True),
@@ -182,10 +185,13 @@ ITS_CLASSES = {
         {"optimizer": tf.keras.optimizers.SGD(0.02), "weights": ["kernel:0", "table:0"]}]),
 }
 # On sparse gradients Addons fails; decays the rows present and moves all; adds epsilon to the rows present alone; clips
-# the parts of a row one by one; moves the rows present alone, where the definition moves all; or syncs all rows, where
-# the definition syncs those present.
-DENSE_ONLY = ("COCOB", "AdamW", "AdamW, exclusions", "AdaBelief", "AdaBelief, plain", "SWA, clipped", "NovoGrad",
-              "Lookahead, rectified", "Lookahead, of MovingAverage", "MovingAverage, of Lookahead", "SWA, of Lookahead")
+# the parts of a row one by one; decays no row; moves the rows present alone, where the definition moves all; or syncs
+# all rows, where the definition syncs those present.
+DENSE_ONLY = (
+    "COCOB", "AdamW", "AdamW, exclusions", "AdaBelief", "AdaBelief, plain", "SWA, clipped", "NovoGrad",
+    "SGDW, without momentum", "Lookahead, rectified", "Lookahead, of MovingAverage", "MovingAverage, of Lookahead",
+    "SWA, of Lookahead",
+)
 
 
 def train(bind, sparse):
