@@ -15,6 +15,7 @@ from packaging.version import Version
 import everstep
 import harness
 import stock
+from everstep.compat.state.files import inspect
 from everstep.compat.stock.lookup import entry_for, entry_named
 from everstep.compat.stock.table import STOCK
 from everstep.optimizers import Adafactor, AdagradDecay, AdamMini, ConditionalGradient, NovoGrad
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.shared,
     pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning"),
 ]
-STEPS = 5
+STEPS, AVERAGE = 5, "moving_average/average"
 INPUTS = np.array([[0.5, -1.0, 0.3], [0.2, 0.4, -0.6], [-0.7, 0.1, 0.9], [1.0, 0.8, -0.2]], np.float32)
 OUTPUTS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25], [0.75, -0.5]], np.float32)
 KERNEL = np.array([[0.5, -0.4], [0.3, 0.2], [-0.6, 0.1]], np.float32)
@@ -129,6 +130,56 @@ def test_saver(way, name, rate, arguments, tmp_path):
         continued = Session(lambda _: stock.counted(stock_class, **dict(arguments, learning_rate=rate)), again)
         near(continued.train(), expected, way, name)
     for run in (first, ours):
+        run.session.close()
+
+
+class WithAverages(object):
+    """A stock optimizer and averages after each of its steps, as people's programs have them."""
+
+    def __init__(self, optimizer, decay):
+        self.optimizer, self.averages = optimizer, v1.train.ExponentialMovingAverage(decay)
+
+    def apply_gradients(self, grads_and_vars):
+        with v1.control_dependencies([self.optimizer.apply_gradients(grads_and_vars)]):
+            return self.averages.apply([variable for _, variable in grads_and_vars])
+
+
+AVERAGED = [("GradientDescentOptimizer", {}), ("MomentumOptimizer", {"momentum": 0.9}), ("AdamOptimizer", {})]
+
+
+@pytest.mark.parametrize("name, arguments", AVERAGED if tensorflow is not None else [], ids=ids)
+def test_saver_with_averages(name, arguments, tmp_path):
+    def make(_):
+        return WithAverages(getattr(v1.train, name)(0.1, **arguments), 0.5)
+
+    def averages(run):
+        averages = getattr(run.optimizer, "averages", None)
+        averages = [averages.average(variable) if averages else run.optimizer.get_slot(variable, AVERAGE)
+                    for variable in run.variables]
+        return run.session.run(averages)
+
+    path, again = str(tmp_path / "model"), str(tmp_path / "again")
+    first = Session(make)
+    definition = everstep.moving_average(migrate(first.optimizer.optimizer), 0.5)
+    first.train()
+    first.save(path)
+    state = everstep.read_checkpoint(path, definition=definition, updates=STEPS)
+    assert [variable.op.name for variable in first.variables] == sorted(state.slots, reverse=True)
+    for variable, value in zip(first.variables, averages(first)):
+        np.testing.assert_array_equal(np.asarray(state.slots[variable.op.name][AVERAGE]), value)
+    without = inspect(path, definition=definition.inner, updates=STEPS)["notes"]
+    assert "it has averages of tf.train.ExponentialMovingAverage" in without[0]
+    assert not inspect(path, definition=definition, updates=STEPS)["notes"]
+    everstep.write_checkpoint(state, again, "tf-saver")
+    expected = [first.train(), averages(first)]
+    ours, continued = Session(lambda train: definition.bind(train)), Session(make, again)
+    with ours.graph.as_default():
+        everstep.restore(ours.optimizer, state, ours.variables, session=ours.session, weights=True)
+    for run in (ours, continued):
+        for actual, values in zip((run.train(), averages(run)), expected):
+            near(actual, values, Way("tf_train ref", "tf_train", True), name)
+    assert oracle.distance(*map(np.concatenate, [[np.ravel(each) for each in values] for values in expected])) > 1e-3
+    for run in (first, ours, continued):
         run.session.close()
 
 
@@ -333,7 +384,7 @@ def test_arguments_of_every_class(label, module, name, native, extension, tmp_pa
 
 def check_beside(state, optimizer, bound=0.0):
     """Checks the averages and sums in a state by those that a stock optimizer holds."""
-    held = {"moving_average/average": getattr(optimizer, "_model_variables_moving_average", None),
+    held = {AVERAGE: getattr(optimizer, "_model_variables_moving_average", None),
             "accumulate/sum": getattr(optimizer, "_accumulated_gradients", None)}
     held = {slot: [value.numpy() for value in values] for slot, values in held.items() if values}
     assert held and set(held) <= set(next(iter(state.slots.values())))

@@ -12,7 +12,7 @@ from everstep.compat.state.conversions import first_few
 from everstep.compat.state.identify import likely_optimizers
 from everstep.compat.state.layouts import all_slots
 from everstep.compat.state.native_file import saver_slots, variable_of
-from everstep.compat.stock.entry import AROUND
+from everstep.compat.stock.entry import AROUND, AROUND_SAVED
 from everstep.compat.stock.lookup import entries_for, entry_for
 from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, UnsupportedError
@@ -81,9 +81,17 @@ def by_saver_name(native, definition):
         slots[variable] = OrderedDict(
             (slot.name, handles[place]) for place, slot in enumerate(expected_slots) if slot.name in used
         )
+    averages = {slot: _averages(native, saved) for slot, saved in AROUND_SAVED.items()}
+    if any(averages.values()) and not used.intersection(averages):
+        native.notes.append("it has averages of tf.train.ExponentialMovingAverage, which the definition does not keep; "
+                            "everstep.moving_average(definition, decay) takes them")
+    averages = {slot: handles for slot, handles in averages.items() if slot in used}
     if not expected_slots:
-        slots = OrderedDict((key, OrderedDict()) for key, handle in native.entries
-                            if np.dtype(handle.dtype).kind == "f")
+        names = [key for key, handle in native.entries if np.dtype(handle.dtype).kind == "f"]
+        slots = OrderedDict((name, OrderedDict()) for name in next(iter(averages.values()), names))
+    for slot, handles in averages.items():
+        for variable in set(slots).intersection(handles):
+            slots[variable][slot] = handles[variable]
     native.variables = OrderedDict((name, keys[name]) for name in slots if name in keys)
     optimizer_values = OrderedDict()
     for counter in ("beta1_power", "beta2_power", "global_step"):
@@ -97,6 +105,16 @@ def by_saver_name(native, definition):
         if powers:
             optimizer_values[counter] = powers[0]
     return slots, optimizer_values, entry
+
+
+def _averages(native, saved):
+    """Returns {variable: handle} of the averages that stand beside variables under a name."""
+    handles = saver_slots(native, saved)
+    for variable, numbers in handles.items():
+        if len(numbers) > 1:
+            raise FileError("{}: {} has {} averages. Give slots= (--slot), with the name of one".format(
+                native.path, variable, len(numbers)))
+    return OrderedDict((variable, next(iter(numbers.values()))) for variable, numbers in handles.items())
 
 
 def _everstep_in_saver(native, definition, target, keys):

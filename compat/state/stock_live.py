@@ -201,8 +201,10 @@ class _Stock(object):
         for optimizer in nested(self._stock):
             try:
                 slot = optimizer.get_slot(variable, name)
-            except KeyError:  # of an OptimizerV2
+            except (AttributeError, KeyError):  # of an OptimizerV2, or contrib's MovingAverageOptimizer
                 slot = None
+            if slot is None and name == "average" and hasattr(optimizer, "_ema"):
+                slot = optimizer._ema.average(variable)
             if slot is not None:
                 return slot
         return None
@@ -210,10 +212,11 @@ class _Stock(object):
     def _counter(self, name):
         if name == "iter":
             return self._stock.iterations
+        rule = nested(self._stock)[-1]
         for attribute in ("_" + name, "_m_cache" if name == "momentum_cache" else "_" + name):
-            if getattr(self._stock, attribute, None) is not None:
-                return getattr(self._stock, attribute)
-        find = getattr(self._stock, "_get_non_slot_variable", None)
+            if getattr(rule, attribute, None) is not None:
+                return getattr(rule, attribute)
+        find = getattr(rule, "_get_non_slot_variable", None)
         graph = None if self._backend.eager else self._backend.tf.get_default_graph()
         return find(name, graph=graph) if find else None
 

@@ -20,6 +20,7 @@ from everstep.compat.state.identify import definition_for
 from everstep.compat.state.matching import match
 from everstep.compat.state.native_file import check_has_state
 from everstep.compat.state.unwrapping import loss_scale_of
+from everstep.compat.stock.entry import AROUND_SAVED
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
 from everstep.optimizers.contract import Definition, flat
@@ -66,9 +67,11 @@ def saver_tensors(state, ours=False, learning_rate=None):
         state = convert_momentum(state, entry.fixed["rate_in_velocity"], learning_rate)
     used = set(flat(definition, "slot"))
     for variable, variable_slots in state.slots.items():
-        extra = [slot for slot in variable_slots if slot not in [each.name for each in entry.slots]]
-        if extra:
-            raise StateError("{} has no place for the slot {} of {}".format(entry.native, ", ".join(extra), variable))
+        for slot in variable_slots:
+            if slot in AROUND_SAVED:
+                tensors["{}/{}".format(variable, AROUND_SAVED[slot])] = variable_slots[slot]
+            elif slot not in [each.name for each in entry.slots]:
+                raise StateError("{} has no place for the slot {} of {}".format(entry.native, slot, variable))
         for place, slot in enumerate([each for each in entry.slots if each.always or each.name in used]):
             key = "{}/{}{}".format(variable, entry.op, "_%d" % place if place else "")
             unused = slot.name not in variable_slots  # stock RMSProp has a momentum slot even if momentum is 0

@@ -28,6 +28,8 @@ Counter = namedtuple("Counter", "name native optional")
 AROUND = {
     "accumulate/sum": "", "moving_average/average": "average", "lookahead/slow": "slow", "swa/average": "average",
 }
+# The same in files of tf.train.Saver: the average that tf.train.ExponentialMovingAverage keeps beside a variable.
+AROUND_SAVED = {"moving_average/average": "ExponentialMovingAverage"}
 
 
 class Stock(object):

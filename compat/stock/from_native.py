@@ -312,8 +312,8 @@ class _Migration(object):
         stock = type(self.optimizer)
         counts_calls = self.optimizer is not None and not isinstance(getattr(stock, "iterations", None), property)
         if counts_calls and "iterations" in stock.update_step.__code__.co_names:
-            warnings.warn("Before Keras 3.5, {} with gradient_accumulation_steps counts calls; the definition counts "
-                          "updates".format(stock.__name__), stacklevel=5)
+            warnings.warn("stock {} with gradient_accumulation_steps counts calls before Keras 3.5; the definition "
+                          "counts updates".format(stock.__name__), stacklevel=5)
         early = self.optimizer is not None and "_clip_gradients" in stock.apply.__code__.co_names
         # Keras 3.0 clips the gradients of each call. Later versions clip the accumulated gradient.
         return self._clipped(accumulate(rule, steps)) if early else accumulate(self._clipped(rule), steps)

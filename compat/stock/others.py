@@ -125,7 +125,7 @@ def reader_of(optimizer):
     in_contrib = package == "tensorflow" and name == "OptimizerWithDecoupledWeightDecay"
     if "DecoupledWeightDecayExtension" in bases and (package == ADDONS or in_contrib):
         return _decoupled
-    if name == "MovingAverageOptimizer" and "contrib.opt" in optimizer_class.__module__:
+    if _is_average_of_contrib(optimizer):
         return _contrib_average
     if (package, name) == (TRANSFORMERS, "AdamWeightDecay"):
         return _adam_weight_decay
@@ -136,11 +136,16 @@ def reader_of(optimizer):
 
 
 def nested(optimizer):
-    """Returns an optimizer and those inside of it, if it is Lookahead, MovingAverage or SWA of Addons."""
+    """Returns an optimizer and those inside of it, if it is a wrapper of Addons or contrib's MovingAverageOptimizer."""
     optimizers = [optimizer]
-    while package_of(type(optimizers[-1])) == ADDONS and hasattr(optimizers[-1], "_optimizer"):
+    while hasattr(optimizers[-1], "_optimizer") and (
+            package_of(type(optimizers[-1])) == ADDONS or _is_average_of_contrib(optimizers[-1])):
         optimizers.append(optimizers[-1]._optimizer)
     return optimizers
+
+
+def _is_average_of_contrib(optimizer):
+    return type(optimizer).__name__ == "MovingAverageOptimizer" and "contrib.opt" in type(optimizer).__module__
 
 
 def converted_schedule(schedule, convert):
@@ -167,7 +172,7 @@ def converted_schedule(schedule, convert):
 def _inner(optimizer, read, does):
     """Returns the definition of the optimizer inside a wrapper. Addons' wrappers do not call its clipping."""
     if len(nested(optimizer)) > 2:
-        warnings.warn("Addons does not count the steps of an optimizer in two wrappers: its schedules and corrections "
+        warnings.warn("stock does not count the steps of an optimizer in two wrappers: its schedules and corrections "
                       "stay as at the first step; the definition counts", stacklevel=5)
     bounds = ("clipnorm", "clipvalue", "global_clipnorm")
     return _in_wrapper(read(optimizer._optimizer, without=bounds), does)
@@ -176,8 +181,8 @@ def _inner(optimizer, read, does):
 def _in_wrapper(rule, does):
     """Returns a rule to put into a wrapper. Stock's wrappers take all rows of a variable with a sparse gradient."""
     if rule.sparse == "rows" and not rule.zero_grad_is_noop:
-        warnings.warn("for a sparse gradient stock {} all rows; the definition {} those present".format(does, does),
-                      stacklevel=6)
+        warnings.warn("stock {} all rows of a variable with a sparse gradient; the definition {} those present".format(
+            does, does), stacklevel=6)
     if rule.sparse == "variable_rows":
         warnings.warn("stock moves only the rows present of a sparse gradient; the definition moves all", stacklevel=6)
         rule = rule.replace(sparse="exact")
