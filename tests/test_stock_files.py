@@ -183,6 +183,36 @@ def test_saver_with_averages(name, arguments, tmp_path):
         run.session.close()
 
 
+def loss_scalers():
+    """Yields functions that put a loss scale of 8, doubled after three steps, around an optimizer."""
+    experimental = getattr(v1.train, "experimental", None)
+    if hasattr(experimental, "MixedPrecisionLossScaleOptimizer"):
+        yield lambda optimizer: experimental.MixedPrecisionLossScaleOptimizer(
+            optimizer, experimental.DynamicLossScale(8.0, 3))
+    try:
+        from tensorflow.contrib.mixed_precision import ExponentialUpdateLossScaleManager, LossScaleOptimizer
+    except ImportError:  # before TF 1.10, and in TF 2
+        return
+    yield lambda optimizer: LossScaleOptimizer(optimizer, ExponentialUpdateLossScaleManager(8.0, 3))
+
+
+@pytest.mark.parametrize("scaler", loss_scalers() if tensorflow is not None else [])
+def test_saver_with_a_loss_scale(scaler, tmp_path):
+    path, again = str(tmp_path / "model"), str(tmp_path / "again")
+    run = Session(lambda _: scaler(v1.train.AdamOptimizer(0.1)))
+    definition = everstep.optimizers.Adam(0.1, epsilon=1e-8)
+    run.train()
+    run.save(path)
+    scaled = everstep.read_checkpoint(path, definition=everstep.loss_scale(definition, initial_scale=8.0))
+    assert scaled.scalars["loss_scale/factor"] == 2 and scaled.scalars["loss_scale/finite"] == 2
+    everstep.write_checkpoint(scaled, again, "tf-saver")
+    live = everstep.capture(run.optimizer, run.variables, session=run.session)
+    for state in (everstep.read_checkpoint(path, definition=definition),
+                  everstep.read_checkpoint(again, definition=definition), live):
+        assert state.loss_scale == {"scale": 16, "good_steps": 2} and state.updates == STEPS
+    run.session.close()
+
+
 # Keras
 
 

@@ -116,9 +116,21 @@ def _read_named(tensors, path):
     native.target = "tf_train"
     native.entries = list(tensors.numeric())
     native.variables = OrderedDict(native.entries)
+    native.loss_scale = _loss_scale(native.variables)
     if not native.entries:
         native.missing.append("no variables at all")
     return native
+
+
+def _loss_scale(handles):
+    """Returns {"scale": handle, "good_steps": handle} of a LossScaleOptimizer of tf.train or tf.contrib; {} if none."""
+    pairs = []
+    for name in handles:
+        scope, last_part = re.match(r"(.*/)?(.+)", name).groups("")
+        if last_part in ("current_loss_scale", "loss_scale") and scope + "good_steps" in handles:
+            pairs.append((handles[name], handles[scope + "good_steps"]))
+    pairs = [pair for pair in pairs if all(handle.shape == () for handle in pair)]
+    return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
 
 
 def check_new(path):

@@ -198,13 +198,13 @@ class _Stock(object):
             self._check_trained(missing)
 
     def _slot(self, variable, name):
-        for optimizer in nested(self._stock):
+        for stock in nested(self._stock):
             try:
-                slot = optimizer.get_slot(variable, name)
+                slot = stock.get_slot(variable, name)
             except (AttributeError, KeyError):  # of an OptimizerV2, or contrib's MovingAverageOptimizer
                 slot = None
-            if slot is None and name == "average" and hasattr(optimizer, "_ema"):
-                slot = optimizer._ema.average(variable)
+            if slot is None and name == "average" and hasattr(stock, "_ema"):
+                slot = stock._ema.average(variable)
             if slot is not None:
                 return slot
         return None

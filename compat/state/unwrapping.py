@@ -5,9 +5,9 @@ from everstep.compat.targets.base import Target
 
 # Classes that wrap an optimizer, by the part of their name that tells them, and the attributes that hold the optimizer.
 _WRAPPERS = ("LossScaleOptimizer", "DistributedOptimizer", "SyncReplicasOptimizer", "CrossShardOptimizer")
-# Where they keep the scale and its counter: Keras 3, tf.keras from 2.4 on, before that and tf.train.
+# Where they keep the scale and its counter: Keras 3, tf.keras from 2.4 on, before that and tf.train, tf.contrib.
 _SCALES = (("dynamic_scale", "step_counter"), ("_current_loss_scale", "_counter"),
-           ("_current_loss_scale", "_num_good_steps"))
+           ("_current_loss_scale", "_num_good_steps"), ("_loss_scale", "_num_good_steps"))
 _HOLDERS = ("inner_optimizer", "_optimizer", "_opt")
 
 
@@ -32,7 +32,8 @@ def scale_variables(optimizer):
     A constant scale has no variables.
     """
     while not isinstance(optimizer, Target) and optimizer is not None:
-        holder = getattr(optimizer, "__dict__", {}).get("_loss_scale", optimizer)
+        attributes = getattr(optimizer, "__dict__", {})
+        holder = attributes.get("_loss_scale", attributes.get("_loss_scale_manager", optimizer))
         for names in _SCALES:
             variables = [getattr(holder, "__dict__", {}).get(name) for name in names]
             if all(hasattr(variable, "assign") for variable in variables):

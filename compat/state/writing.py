@@ -51,6 +51,11 @@ def saver_tensors(state, ours=False, learning_rate=None):
         )
     tensors = OrderedDict(state.variables)
     tensors.setdefault("global_step", np.array(state.steps or state.updates, np.int64))
+    is_ours = ours and isinstance(definition, LossScale)  # then it is among the scalars
+    scale = _scale_of(definition, state) if not is_ours else None
+    if scale is not None:
+        tensors["current_loss_scale"] = np.array(scale["scale"], np.float32)
+        tensors["good_steps"] = np.array(scale["good_steps"], np.int64)
     if ours:
         name = type(definition.base).__name__.lstrip("_")
         counts = {"updates": state.updates, "pending": state.pending, "steps": state.steps}
@@ -129,15 +134,20 @@ def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by
     for name, handle in optimizer_handles.items():
         if counts.get(name) is not None:
             values[handle.name] = np.array(counts[name], handle.dtype)
-    scale = state.loss_scale
+    scale = _scale_of(source, state)
     if isinstance(source, LossScale):
-        scale, notes = loss_scale_of(source, state.scalars), [note for note in notes if "loss_scale/" not in note]
+        notes = [note for note in notes if "loss_scale/" not in note]
     if scale is not None:
         values.update((handle.name, np.array(scale[name], handle.dtype)) for name, handle in native.loss_scale.items())
         if not native.loss_scale:
             notes.append("there is no place for the loss scale, {:g}".format(scale["scale"]))
     values.update((copy, values[name]) for name, copy in native.copies.items() if name in values)
     return values, matching.matches, notes
+
+
+def _scale_of(definition, state):
+    """Returns the loss scale of a state, as `State.loss_scale`; None if it has none."""
+    return loss_scale_of(definition, state.scalars) if isinstance(definition, LossScale) else state.loss_scale
 
 
 def _shapes_of(slots):
