@@ -18,7 +18,7 @@ import stock
 from everstep.compat.state.files import inspect
 from everstep.compat.stock.lookup import entry_for, entry_named
 from everstep.compat.stock.table import STOCK
-from everstep.optimizers import Adafactor, AdagradDecay, AdamMini, ConditionalGradient, NovoGrad
+from everstep.optimizers import SGD, Adafactor, AdagradDecay, Adam, AdamMini, ConditionalGradient, NovoGrad
 from everstep.testing import oracle
 from small_model import api_of, keras_major, save, stock_optimizer
 from stock import migrate
@@ -183,6 +183,71 @@ def test_saver_with_averages(name, arguments, tmp_path):
         run.session.close()
 
 
+class Both(object):
+    """An optimizer for the kernel and one for the bias, as Wide & Deep estimators and GANs have."""
+
+    def __init__(self, of_kernel, of_bias):
+        self.of_kernel, self.of_bias = of_kernel, of_bias
+
+    def apply_gradients(self, grads_and_vars):
+        return v1.group(self.of_kernel.apply_gradients(grads_and_vars[:1], v1.train.get_or_create_global_step()),
+                        self.of_bias.apply_gradients(grads_and_vars[1:]))
+
+
+PAIRS = [
+    (("AdagradOptimizer", 0.1, {}), ("FtrlOptimizer", 0.1, {})),
+    (("AdamOptimizer", 0.1, {"epsilon": 1e-3}), ("AdamOptimizer", 0.01, {"epsilon": 1e-3})),
+    (("MomentumOptimizer", 0.1, {"momentum": 0.9}), ("GradientDescentOptimizer", 0.1, {})),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS if tensorflow is not None else [], ids=ids)
+def test_saver_of_two_optimizers(pair, tmp_path):
+    def make(_):
+        return Both(*[getattr(v1.train, name)(rate, **arguments) for name, rate, arguments in pair])
+
+    path, first = str(tmp_path / "model"), Session(make)
+    rules = [migrate(each) for each in (first.optimizer.of_kernel, first.optimizer.of_bias)]
+    definition = everstep.partition({"kernels": ("kernel", rules[0])}, default=rules[1])
+    first.train()
+    first.save(path)
+    state = everstep.read_checkpoint(path, definition=definition)
+    expected = first.train()
+    assert state.updates == STEPS
+    ours = Session(lambda train: definition.bind(train))
+    with ours.graph.as_default():
+        everstep.restore(ours.optimizer, state, ours.variables, session=ours.session, weights=True)
+    near(ours.train(), expected, Way("tf_train ref", "tf_train", True), "AdagradOptimizer")
+    for run in (first, ours):
+        run.session.close()
+
+
+@pytest.mark.skipif(tensorflow is None, reason="Saver is TensorFlow's")
+def test_saver_of_optimizers_that_counted_apart(tmp_path):
+    """A partition has one count. Its branches keep momentum as their API does."""
+    path, rule = str(tmp_path / "model"), everstep.optimizers.Adam(0.1)
+    run = Session(lambda _: Both(v1.train.AdamOptimizer(0.1), v1.train.AdamOptimizer(0.1)))
+    run.train()
+    with run.graph.as_default():
+        for variable in run.graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES):
+            if variable.op.name == "beta1_power_1":
+                run.session.run(variable.assign(0.9))
+    run.save(path)
+    run.session.close()
+    definition = everstep.partition({"kernels": ("kernel", rule)}, default=rule)
+    with pytest.raises(everstep.errors.FileError, match="different values of beta1_power.* Give updates="):
+        everstep.read_checkpoint(path, definition=definition)
+    assert everstep.read_checkpoint(path, definition=definition, updates=3).updates == 3
+    assert everstep.read_checkpoint(path, definition=rule, updates=3).updates == 3
+    patterns = {"kernels/m": "{var}/Adam", "kernels/v": "{var}/Adam_1", "default/m": "{var}/Adam",
+                "default/v": "{var}/Adam_1"}
+    by_hand = everstep.read_checkpoint(path, definition=definition, updates=3, slots=patterns)
+    assert {name: sorted(slots) for name, slots in by_hand.slots.items()} == {
+        "kernel": ["kernels/m", "kernels/v"], "bias": ["default/m", "default/v"]}
+    with pytest.raises(everstep.errors.FileError, match="the branch kernels of .* takes no variable with"):
+        everstep.read_checkpoint(path, definition=everstep.partition({"kernels": ("table", rule)}, default=rule))
+
+
 def loss_scalers():
     """Yields functions that put a loss scale of 8, doubled after three steps, around an optimizer."""
     experimental = getattr(v1.train, "experimental", None)
@@ -196,7 +261,7 @@ def loss_scalers():
     yield lambda optimizer: LossScaleOptimizer(optimizer, ExponentialUpdateLossScaleManager(8.0, 3))
 
 
-@pytest.mark.parametrize("scaler", loss_scalers() if tensorflow is not None else [])
+@pytest.mark.parametrize("scaler", list(loss_scalers()) if tensorflow is not None else [])
 def test_saver_with_a_loss_scale(scaler, tmp_path):
     path, again = str(tmp_path / "model"), str(tmp_path / "again")
     run = Session(lambda _: scaler(v1.train.AdamOptimizer(0.1)))
@@ -430,6 +495,8 @@ def check_beside(state, optimizer, bound=0.0):
 OWN = [Adafactor(0.1, dense_ok=True), AdagradDecay(0.1), AdamMini(0.1), ConditionalGradient(0.9), NovoGrad(0.1)]
 # Wrappers, whose slots come after those of a kernel or a bias, and branches, whose slots go by name.
 OWN += [everstep.accumulate(Adafactor(0.1, dense_ok=True), 2), everstep.clip(AdamMini(0.1), percentile=30)]
+OWN += [everstep.partition({"one": ("kernel", SGD(0.1, momentum=0.9))}, default=Adam(0.1)),
+        everstep.accumulate(everstep.partition({"one": ("kernel", SGD(0.1))}, default=Adam(0.1)), 2)]
 OWN += [everstep.moving_average(everstep.partition({"one": ("kernel", rule), "other": ("bias", NovoGrad(0.1))}))
         for rule in OWN[:2]]
 

@@ -8,18 +8,22 @@ import numpy as np
 
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.by_pattern import by_pattern
-from everstep.compat.state.conversions import first_few
+from everstep.compat.state.conversions import count_of_powers, first_few
 from everstep.compat.state.identify import likely_optimizers
 from everstep.compat.state.layouts import all_slots
 from everstep.compat.state.native_file import saver_slots, variable_of
 from everstep.compat.stock.entry import AROUND, AROUND_SAVED
 from everstep.compat.stock.lookup import entries_for, entry_for
 from everstep.compat.stock.table import STOCK
-from everstep.errors import FileError, UnsupportedError
-from everstep.optimizers.contract.trees import flat
+from everstep.errors import FileError, StateError, UnsupportedError
+from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.wrappers.partition import Partition
 
 # Names under which everstep's optimizers store the count of updates.
 _EVERSTEP_UPDATES = {"tf_train": "updates", "optimizer_v2": "iter", "get_updates": "iterations"}
+# {counter of tf.train: a pattern of its name in a file}
+_COUNTERS_SAVED = OrderedDict((name, r"(.*/)?{}(_\d+)?$".format(name))
+                              for name in ("beta1_power", "beta2_power", "global_step"))
 # {name on disk: our name} for the counters of stock optimizers.
 _COUNTERS = {counter.native: counter.name for entry in STOCK for counter in entry.head + entry.tail}
 
@@ -43,27 +47,52 @@ def by_slot_name(native, definition):
     return slots, optimizer_values, entry
 
 
-def by_saver_name(native, definition):
-    """Returns (slots, optimizer-wide values, stock entry or None) of a file of tf.train.Saver."""
-    keys = dict(native.entries)
+def by_saver_name(native, definition, counted=False):
+    """Returns (slots, optimizer-wide values, stock entry or None) of a file of tf.train.Saver.
+
+    Args:
+        counted: True if the count of updates is known, so that the file's may be that of another optimizer.
+    """
+    keys, entry = dict(native.entries), None
     for target in ("tf_train", "optimizer_v2", "get_updates"):
         result = _everstep_in_saver(native, definition, target, keys)
         if result:
             return result
+    if isinstance(definition.base, Partition):
+        slots = _of_branches(native, definition, keys)
+    else:
+        try:
+            entry = _entry(native, definition)
+        except UnsupportedError:
+            if getattr(definition, "saved_as", None):  # everstep.port writes it down
+                return by_pattern(native, definition, definition.saved_as)
+            if all_slots(definition):
+                raise
+            native.variables = OrderedDict(item for item in native.entries if np.dtype(item[1].dtype).kind == "f")
+            return OrderedDict((name, OrderedDict()) for name in native.variables), {}, None
+        slots = _of_stock(native, definition, entry, keys)
+    slots = _with_averages(native, definition, slots)
+    native.variables = OrderedDict((name, keys[name]) for name in slots if name in keys)
+    return slots, {} if counted else _counts(native, definition), entry
+
+
+def _entry(native, definition):
+    """Returns the stock entry of an optimizer of tf.train that a file may be of."""
     try:
         entry = entry_for("tf_train", definition)
     except UnsupportedError as error:
-        if getattr(definition, "saved_as", None):  # everstep.port writes it down
-            return by_pattern(native, definition, definition.saved_as)
-        if not all_slots(definition):  # the optimizer saves nothing
-            native.variables = OrderedDict(item for item in native.entries if np.dtype(item[1].dtype).kind == "f")
-            return OrderedDict((name, OrderedDict()) for name in native.variables), {}, None
         raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
-    present = [each for each in entries_for("tf_train", definition) if saver_slots(native, each.op)]
-    entry = present[0] if present else entry  # RegAdagrad's slots have another name than Adagrad's
+    # RegAdagrad's slots have another name than Adagrad's.
+    return next((each for each in entries_for("tf_train", definition) if saver_slots(native, each.op)), entry)
+
+
+def _of_stock(native, definition, entry, keys):
+    """Returns {variable: {slot: handle}} of a stock optimizer; None if it has no slots."""
     numbers, used = saver_slots(native, entry.op), set(flat(definition, "slot"))
     expected_slots = [slot for slot in entry.slots if slot.always or slot.name in used]
-    if expected_slots and not numbers:
+    if not expected_slots:
+        return None
+    if not numbers:
         raise FileError("{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by "
                         "hand, give slots= (--slot)".format(
                             native.path, entry.native, len(keys), entry.op, likely_optimizers(native)))
@@ -75,36 +104,87 @@ def by_saver_name(native, definition):
                     native.path, variable,
                     first_few(entry.op + ("_%d" % number if number else "") for number in handles),
                     entry.native, ", ".join("{} ({})".format(entry.op + ("_%d" % place if place else ""), slot.native)
-                                            for place, slot in enumerate(expected_slots)) or "none",
+                                            for place, slot in enumerate(expected_slots)),
                     ". Two optimizers of that name have trained it, and their slots cannot be told apart"
                     if len(handles) > len(expected_slots) else ""))
         slots[variable] = OrderedDict(
             (slot.name, handles[place]) for place, slot in enumerate(expected_slots) if slot.name in used
         )
+    return slots
+
+
+def _of_branches(native, definition, keys):
+    """Returns {variable: {slot: handle}} of several stock optimizers, each of which trained a branch of a partition."""
+    partition, slots = definition.base, OrderedDict()
+    for branch, rule in partition.children().items():
+        entry = _entry(native, rule)
+        _check_momentum(branch, rule, entry)
+        found = _of_stock(native, rule, entry, keys)
+        found = OrderedDict((name, {}) for name in _not_slots(native, keys)) if found is None else found
+        names = [name for name in found if branch == partition.branch_of(Variable(
+            name, tuple(keys[name].shape) if name in keys else (2,), "float32", 0, (), None))]
+        if not names:
+            raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
+                native.path, branch, definition._short(), entry.native, first_few(found)))
+        for name in names:
+            slots[name] = OrderedDict(("{}/{}".format(branch, slot), each) for slot, each in found[name].items())
+    return OrderedDict(sorted(slots.items()))
+
+
+def _check_momentum(branch, rule, entry):
+    form, stock_form = getattr(rule.base, "rate_in_velocity", None), entry.fixed.get("rate_in_velocity")
+    if None not in (form, stock_form) and form != stock_form and rule.base.has_slot("velocity"):
+        raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
+                         "rate_in_velocity={}".format(branch, "" if stock_form else "not ", entry.native, stock_form))
+
+
+def _not_slots(native, keys):
+    """Returns the names of what may be variables: not slots beside a variable, nor counters."""
+    return [name for name, handle in native.entries
+            if np.dtype(handle.dtype).kind == "f" and variable_of(name.rpartition("/")[0], keys) is None
+            and not any(re.match(pattern, name) for pattern in _COUNTERS_SAVED.values())]
+
+
+def _with_averages(native, definition, slots):
+    """Returns slots with averages of tf.train.ExponentialMovingAverage, as far as the definition keeps them.
+
+    Without slots, as of plain SGD, all variables are returned; if the definition keeps averages, those that have one.
+    """
+    used = set(flat(definition, "slot"))
     averages = {slot: _averages(native, saved) for slot, saved in AROUND_SAVED.items()}
     if any(averages.values()) and not used.intersection(averages):
         native.notes.append("it has averages of tf.train.ExponentialMovingAverage, which the definition does not keep; "
                             "everstep.moving_average(definition, decay) takes them")
     averages = {slot: handles for slot, handles in averages.items() if slot in used}
-    if not expected_slots:
+    if slots is None:
         names = [key for key, handle in native.entries if np.dtype(handle.dtype).kind == "f"]
         slots = OrderedDict((name, OrderedDict()) for name in next(iter(averages.values()), names))
     for slot, handles in averages.items():
         for variable in set(slots).intersection(handles):
             slots[variable][slot] = handles[variable]
-    native.variables = OrderedDict((name, keys[name]) for name in slots if name in keys)
-    optimizer_values = OrderedDict()
-    for counter in ("beta1_power", "beta2_power", "global_step"):
-        powers = [handle for key, handle in native.entries if re.match(r"(.*/)?{}(_\d+)?$".format(counter), key)]
-        if len(set(float(np.asarray(power)) for power in powers)) > 1:
+    return slots
+
+
+def _counts(native, definition):
+    """Returns {name: handle} of the counters of stock optimizers."""
+    values = OrderedDict()
+    for counter, pattern in _COUNTERS_SAVED.items():
+        handles = [handle for key, handle in native.entries if re.match(pattern, key)]
+        if len(set(float(np.asarray(handle)) for handle in handles)) > 1:
             raise FileError(
                 "{} has different values of {}, so it is of more than one optimizer. Give updates= (--updates)".format(
                     native.path, counter
                 )
             )
-        if powers:
-            optimizer_values[counter] = powers[0]
-    return slots, optimizer_values, entry
+        if handles:
+            values[counter] = handles[0]
+    if isinstance(definition.base, Partition):
+        found = {count_of_powers(native, rule, values) for rule in definition.base.children().values()} - {None}
+        if len(found) > 1:
+            raise FileError("{}: the branches of {} have made {} updates; a partition has one count. Give updates= "
+                            "(--updates)".format(native.path, definition._short(), " and ".join(map(str, found))))
+        values.update(("updates", np.array(count)) for count in found)
+    return values
 
 
 def _averages(native, saved):

@@ -8,9 +8,11 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.state.conversions import first_few
+from everstep.compat.state.layouts import slots_of_rank
 from everstep.compat.state.values import TEXT
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract.trees import flat
+from everstep.optimizers.wrappers.partition import Partition
 
 VARIABLE = "{var}"
 
@@ -41,6 +43,9 @@ def by_pattern(native, definition, patterns):
         expression = re.compile("(.+)".join(map(re.escape, pattern.split(VARIABLE))) + "\\Z")
         matches = [(expression.match(key), handle) for key, handle in native.entries]
         found = [(match.group(1), handle) for match, handle in matches if match and match.group(1) in keys]
+        if isinstance(definition.base, Partition):
+            found = [(name, handle) for name, handle in found if slot in slots_of_rank(
+                definition, len(keys[name].shape) or 1, name)]
         if not found:
             raise FileError("{} has no variable with a slot {}; near names are {}".format(
                 native.path, pattern, first_few(near(pattern, keys))))

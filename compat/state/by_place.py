@@ -9,7 +9,7 @@ from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.conversions import first_few
-from everstep.compat.state.layouts import layouts_of, optional_slots, slots_of_rank
+from everstep.compat.state.layouts import engine_variants, layouts_of, optional_slots, slots_of_rank
 from everstep.compat.state.native_file import Handle
 from everstep.compat.stock.entry import Slot
 from everstep.errors import FileError, StateError
@@ -19,7 +19,7 @@ from everstep.optimizers.wrappers.partition import Partition
 RANKED = ("matrix", "vector")  # slots that some variables have not
 
 
-def _fits(entries, layout, definition, known):
+def _fits(entries, layout, definition, known, target):
     """Yields ({name: handle} of the head and tail, [_VariableSlots]) for each way in which the arrays fit a layout.
 
     Args:
@@ -36,7 +36,7 @@ def _fits(entries, layout, definition, known):
         if handle.shape != () or (np.dtype(handle.dtype).kind in "iu") != is_count:
             return
     if isinstance(definition.base, Partition):
-        splits = _split_by_branch(slot_arrays, layout.blocks, definition, known)
+        splits = _split_by_branch(slot_arrays, definition, known, target)
     else:
         splits = _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
             slot_arrays, layout.blocks)
@@ -65,7 +65,7 @@ def _split_by_name(arrays, blocks, definition, known):
     return []
 
 
-def _split_by_branch(arrays, blocks, definition, known):
+def _split_by_branch(arrays, definition, known, target):
     """Returns [[{slot: (name, handle)} of each variable]] of a partition, whose branches have their own slots, or [].
 
     Raises:
@@ -80,15 +80,14 @@ def _split_by_branch(arrays, blocks, definition, known):
             "the branch {} of {} takes no variable of the file, which has {}. Give variables= (--variables), the names "
             "that the rules of the partition look for, in the order of the model's trainable weights".format(
                 sorted(idle)[0], definition._short(), first_few(known)))
-    beside = [slot for block in blocks for slot in block if slot.name in ENGINE_SLOTS]
     choices = []
     for name, shape in zip(known, shapes):
         full, several = slots_of_rank(definition, 1, name), []  # a matrix may have rows and columns in their place
         for rank in {1, 2} if shape is None else {len(shape)}:
             rule = definition.specialize(Variable(name, (2,) * rank, "float32", 0, (), None))
             slots = [Slot(slot, slot, False, "matrix" if slot not in full else "own" if each.shape is not None else "")
-                     for slot, (_, each) in flat(rule, "slot").items()] + beside
-            several += [slots] if slots not in several else []
+                     for slot, (_, each) in flat(rule, "slot").items()]
+            several += [slots + beside for beside in engine_variants(rule, target) if slots + beside not in several]
         choices.append(several)
     return _only_split(arrays, shapes, choices)
 
@@ -270,7 +269,8 @@ def by_place(native, definition, by_everstep, variables):
         known = OrderedDict((name, known.get(name)) for name in variables)
     for layout, entry in layouts_of(native, definition, by_everstep):
         tried.append(layout)
-        for optimizer_values, per_variable in _fits(native.entries, layout, definition, known):
+        target = native.target or "keras3"
+        for optimizer_values, per_variable in _fits(native.entries, layout, definition, known, target):
             try:
                 names = list(native.variables)
                 if per_variable:

@@ -43,12 +43,6 @@ def _everstep_layouts(target, definition):
         hypers = ["learning_rate"] + hypers
     head = ["updates"] + (hypers if target == "keras3" else [])
     head += [name for name in counters(definition) if name != "updates"] + list(flat(definition, "scalar"))
-    engine_variants = [engine_slot_names(definition, True)]
-    # Some backends of Keras 3 have no sparse gradients, and no slots for them.
-    if target == "keras3" and engine_variants[0] != engine_slot_names(definition, False):
-        engine_variants.append(engine_slot_names(definition, False))
-    if SUMS in engine_variants[0] and HISTORY not in engine_variants[0]:  # of an everstep that kept a history instead
-        engine_variants.append([HISTORY if name == SUMS else name for name in engine_variants[0]])
     vectors, matrices = slots_of_rank(definition, 1), slots_of_rank(definition, 2)
     declared = flat(definition, "slot")
 
@@ -58,9 +52,20 @@ def _everstep_layouts(target, definition):
         return "own" if name in declared and declared[name][1].shape is not None else ""
 
     slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
-    for names in engine_variants:
-        block = slots + [Slot(name, name, False, "") for name in names]
+    for beside in engine_variants(definition, target):
+        block = slots + beside
         yield Layout(head, [block] if block else [], [])
+
+
+def engine_variants(rule, target):
+    """Returns the lists of engine slots that an optimizer may have beside those of a rule."""
+    variants = [engine_slot_names(rule, True)]
+    # Some backends of Keras 3 have no sparse gradients, and no slots for them.
+    if target == "keras3" and variants[0] != engine_slot_names(rule, False):
+        variants.append(engine_slot_names(rule, False))
+    if SUMS in variants[0] and HISTORY not in variants[0]:  # of an everstep that kept a history instead
+        variants.append([HISTORY if name == SUMS else name for name in variants[0]])
+    return [[Slot(name, name, False, "") for name in names] for names in variants]
 
 
 def slots_of_rank(definition, rank, name=""):
@@ -70,7 +75,8 @@ def slots_of_rank(definition, rank, name=""):
         names = ["{}/{}".format(branch, slot) for branch, inner in definition.base.children().items()
                  for slot in slots_of_rank(inner, rank)]
         return list(OrderedDict.fromkeys(list(flat(definition, "slot")) + names))
-    if definition.base.locality == "variable":  # a factored rule has different slots for vectors and matrices
+    # A factored rule has different slots for vectors and matrices, and a partition for each branch.
+    if definition.base.locality == "variable" or isinstance(definition.base, Partition):
         record = Variable(name, (2,) * rank, "float32", 0, (), None)
         rule = definition.specialize(record)
     return list(flat(rule, "slot"))

@@ -53,7 +53,7 @@ def to_state(
     if slots is not None:
         slots, optimizer_values, entry = by_pattern(native, definition, slots)
     elif native.format == "tf-saver":
-        slots, optimizer_values, entry = by_saver_name(native, definition)
+        slots, optimizer_values, entry = by_saver_name(native, definition, counted=updates is not None)
     elif native.slots or not native.entries:
         slots, optimizer_values, entry = by_slot_name(native, definition)
     else:
