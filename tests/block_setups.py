@@ -580,6 +580,29 @@ def bert(run):
 
 
 @setup
+def wide_and_deep(run):
+    """A checkpoint that a DNNLinearCombinedClassifier wrote, with Adagrad and Ftrl."""
+    column = tf.feature_column
+    place = column.categorical_column_with_identity("place", 7)
+    estimator = tf.estimator.DNNLinearCombinedClassifier(
+        model_dir="run", linear_feature_columns=[place], linear_optimizer="Ftrl",
+        dnn_feature_columns=[column.embedding_column(place, 4)], dnn_optimizer="Adagrad", dnn_hidden_units=[8])
+    estimator.train(lambda: tf.data.Dataset.from_tensors(({"place": [1, 3, 5, 1]}, [0, 1, 1, 0])).repeat(), steps=20)
+    run.names.update(everstep=everstep, Adagrad=Adagrad, Ftrl=everstep.optimizers.Ftrl)
+    yield
+    state = run.names["state"]
+    assert state.updates == 20
+    saved = {"deep/accumulator": "Adagrad", "wide/accumulator": "Ftrl", "wide/linear": "Ftrl_1"}
+    for variable, slots in state.slots.items():
+        assert sorted(slots) == sorted(slot for slot in saved if slot.startswith(
+            "deep" if variable.startswith("dnn") else "wide"))
+        for slot, value in slots.items():
+            stored = estimator.get_variable_value("{}/{}".format(variable, saved[slot]))
+            np.testing.assert_array_equal(np.asarray(value), stored)
+    assert len(state.slots) == 7
+
+
+@setup
 def bert_converted(run):
     yield
     state = everstep.State.load("run.npz")
