@@ -183,6 +183,20 @@ def test_saver_with_averages(name, arguments, tmp_path):
         run.session.close()
 
 
+@pytest.mark.skipif(tensorflow is None, reason="Saver is TensorFlow's")
+def test_saver_with_two_averages(tmp_path):
+    """Which one is meant, only the user knows; a definition without averages needs none."""
+    path = str(tmp_path / "model")
+    run = Session(lambda _: WithAverages(WithAverages(v1.train.MomentumOptimizer(0.1, 0.9), 0.5), 0.9))
+    run.train()
+    run.save(path)
+    run.session.close()
+    rule = SGD(0.1, momentum=0.9, rate_in_velocity=False)
+    assert sorted(everstep.read_checkpoint(path, definition=rule, updates=STEPS).slots["bias"]) == ["velocity"]
+    with pytest.raises(everstep.errors.FileError, match="has 2 averages. Give slots="):
+        everstep.read_checkpoint(path, definition=everstep.moving_average(rule, 0.5), updates=STEPS)
+
+
 class Both(object):
     """An optimizer for the kernel and one for the bias, as Wide & Deep estimators and GANs have."""
 
@@ -224,7 +238,7 @@ def test_saver_of_two_optimizers(pair, tmp_path):
 
 @pytest.mark.skipif(tensorflow is None, reason="Saver is TensorFlow's")
 def test_saver_of_optimizers_that_counted_apart(tmp_path):
-    """A partition has one count. Its branches keep momentum as their API does."""
+    """A partition has one count, and `slots=` goes by branch."""
     path, rule = str(tmp_path / "model"), everstep.optimizers.Adam(0.1)
     run = Session(lambda _: Both(v1.train.AdamOptimizer(0.1), v1.train.AdamOptimizer(0.1)))
     run.train()

@@ -151,11 +151,10 @@ def _with_averages(native, definition, slots):
     Without slots, as of plain SGD, all variables are returned; if the definition keeps averages, those that have one.
     """
     used = set(flat(definition, "slot"))
-    averages = {slot: _averages(native, saved) for slot, saved in AROUND_SAVED.items()}
-    if any(averages.values()) and not used.intersection(averages):
+    averages = {slot: _averages(native, saved) for slot, saved in AROUND_SAVED.items() if slot in used}
+    if not averages and any(saver_slots(native, saved) for saved in AROUND_SAVED.values()):
         native.notes.append("it has averages of tf.train.ExponentialMovingAverage, which the definition does not keep; "
                             "everstep.moving_average(definition, decay) takes them")
-    averages = {slot: handles for slot, handles in averages.items() if slot in used}
     if slots is None:
         names = [key for key, handle in native.entries if np.dtype(handle.dtype).kind == "f"]
         slots = OrderedDict((name, OrderedDict()) for name in next(iter(averages.values()), names))
