@@ -179,6 +179,7 @@ def stock_sgd(way):
 
 
 @pytest.mark.parametrize("way", harness.share(FASTEST, len(FASTEST) or 1), ids=harness.way_name)
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 def test_stock_and_ours_are_compared(way):
     """SGD: the stock Adam of Keras 2.3 reads its count before or after it is increased, at random."""
     result = compare(lambda: stock_sgd(way), SGD(0.1), steps=5, echo=None)
