@@ -33,8 +33,8 @@ def required(verb):
 
 # Required verbs that only TensorFlow has.
 GRAPHS = tuple(
-    "failure is_since operation kernel cannot_compile compile compile_values parts from_parts function part "
-    "write_part".split()
+    "failure is_since operation kernel cannot_compile compile compile_values summing_for_xla parts from_parts function "
+    "part write_part".split()
 )
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
@@ -391,6 +391,10 @@ class Backend(object):
     @required
     def compile_values(self, function):
         """Returns `function(natives)`, which returns a list of natives and writes nothing, compiled by XLA."""
+
+    @required
+    def summing_for_xla(self):
+        """In a `with` block that a compiled function runs, sums and means of many elements are exact to the dtype."""
 
     def sum_of_squares(self, value):
         """Returns the sum of the squares of all elements."""

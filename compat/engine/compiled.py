@@ -39,7 +39,7 @@ class CompiledUpdate(object):
         backend, slots = self.backend, dict(zip(self.names, slots))
         inputs = {name: backend.cast(backend.read(slot), self.dtype) for name, slot in slots.items()}
         inputs[GRAD], inputs[VAR] = grad, backend.cast(backend.read(variable), self.dtype)
-        natives = new_values(backend, self.program, inputs, outside, self, self.traced)
+        natives = self._new_values(inputs, outside)
         with backend.after(list(natives.values())):
             slots[VAR] = variable
             done = [backend.write(slots[name], native) for name, native in natives.items()]
@@ -53,4 +53,8 @@ class CompiledUpdate(object):
         """
         stored = 2 + len(self.names)
         inputs = dict(zip([GRAD, VAR] + self.names, natives[:stored]))
-        return list(new_values(self.backend, self.program, inputs, natives[stored:], self, self.traced).values())
+        return list(self._new_values(inputs, natives[stored:]).values())
+
+    def _new_values(self, inputs, outside):
+        with self.backend.summing_for_xla():
+            return new_values(self.backend, self.program, inputs, outside, self, self.traced)
