@@ -41,6 +41,7 @@ ALLOWED = [
     ("ignore:np.asscalar:DeprecationWarning", "standalone Keras 2.2 calls it, and NumPy 1.16 warns in its own name"),
     ("ignore:You are saving your model as an HDF5 file:UserWarning", "Keras 2.13 and newer; we save one on purpose"),
     ("ignore:unclosed running multiprocessing pool", "MirroredStrategy of TF 2.8 leaves its threads to the collector"),
+    ("ignore:Method:RuntimeWarning:" + OTHERS, "Keras 2 finds its callbacks slow, by the clock, on a busy machine"),
     ("ignore:Do not pass an `input_shape`:UserWarning", "Keras 3; Keras 2 knows no other way that all versions take"),
 ]
 

@@ -14,7 +14,7 @@ _GRADS = [1.0, 2.0, 2.0, 1.0, -1.0, 0.5]
 BASE = {"learning_rate": 1.0, "d0": 0.015625, "growth_rate": 1.0078125}
 CONFIGURATIONS = [
     {"weight_decay": 0.01, "beta_3": 0.9, "d_coef": 2.0},
-    {"bias_correction": True, "safeguard_warmup": True, "epsilon": 1e-3},
+    {"learning_rate": 2.0, "bias_correction": True, "safeguard_warmup": True, "epsilon": 1e-3},
 ]
 GOLDEN = [
     (
