@@ -186,8 +186,9 @@ def test_choices_are_the_texts_that_a_class_compares():
 def test_of_tf_train():
     port = ported(classes("train")["AdaBound"])
     assert issubclass(type(port.definition), Definition)
-    for text in ("ops.minimum(", "gamma = everstep.hyper(0.001)", '"m": "{var}/AdaBound"'):
+    for text in ("gamma = everstep.hyper(0.001)", '"m": "{var}/AdaBound"'):
         assert text in port.source, port.source
+    assert "ops.minimum(" in port.source or "ops.clip(" in port.source  # TF 1.8 clips by one operation
     assert port.report.dense < 1e-4 and port.report.sparse == "none"
 
 
