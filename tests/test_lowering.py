@@ -165,7 +165,7 @@ class ByTheSum(everstep.Definition):
 @pytest.mark.shared(False)
 @pytest.mark.parametrize("way", WAYS + TORCH, ids=name_of)
 def test_sums_of_a_million_equal_numbers(way):
-    """One after another in float32, they are off by 3e-4 in the XLA of TF 1.14 to 2.0 and by 6e-4 in that of TF 2.21."""
+    """One after another in float32, they are off by 3e-4 in the XLA of TF 1.14 to 2.0, and by 6e-4 in that of 2.21."""
     start, grad = np.zeros((1031, 1024), "float32"), np.full((1031, 1024), 0.1, "float32")
     trained = way.run(lambda: ByTheSum().bind(way.module), {"large": start}, {"large": harness.DENSE})
     try:
