@@ -33,8 +33,8 @@ def required(verb):
 
 # Required verbs that only TensorFlow has.
 GRAPHS = tuple(
-    "failure is_since operation kernel cannot_compile compile compile_values summing_for_xla parts from_parts function "
-    "part write_part".split()
+    "failure is_since operation kernel cannot_compile compile summing_for_xla parts from_parts function part "
+    "write_part".split()
 )
 # Required verbs that a backend without sparse gradients lacks.
 ROWS = ("sparse", "existing_rows") + tuple(
@@ -385,12 +385,8 @@ class Backend(object):
         """Returns why a variable's update is not compiled; "" if it is."""
 
     @required
-    def compile(self, function):
-        """Returns `function(variable, slots, grad, outside)`, compiled by XLA."""
-
-    @required
-    def compile_values(self, function):
-        """Returns `function(natives)`, which returns a list of natives and writes nothing, compiled by XLA."""
+    def compile(self, function, by_values):
+        """Returns `function(variable, slots, grad, outside)`; by values, `function(natives)`; compiled by XLA."""
 
     @required
     def summing_for_xla(self):

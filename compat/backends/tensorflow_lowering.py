@@ -85,16 +85,13 @@ class TensorFlowLowering(Backend):
         has_xla = getattr(self.tf.test, "is_built_with_xla", lambda: "XLA_CPU" in kinds)  # before TF 2.2 a device
         return has_xla() and not kinds - {"CPU", "XLA_CPU"}
 
-    def compile(self, function):
+    def compile(self, function, by_values):
         if self._shares_compiled:
             return self.tf.function(function, jit_compile=True, autograph=False)
+        if by_values:
+            return lambda natives: self._compiled_here(lambda *natives: function(natives), natives)
         return lambda variable, slots, grad, outside: self._compiled_here(
             lambda grad, *outside: function(variable, slots, grad, outside), [grad] + outside)[0]
-
-    def compile_values(self, function):
-        if self._shares_compiled:
-            return self.tf.function(function, jit_compile=True, autograph=False)
-        return lambda natives: self._compiled_here(lambda *natives: function(natives), natives)
 
     def _compiled_here(self, function, natives):
         """Returns the results of a function that is compiled for this place of a graph."""

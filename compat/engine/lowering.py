@@ -282,7 +282,7 @@ class Lowerings(object):
         key = program.key(), traced.assigned, tuple(only_read), tuple(traced.slots), view.record[1:3], by_values
         if key not in self._functions:
             update = CompiledUpdate(backend, program, traced, names, view)
-            self._functions[key] = backend.compile_values(update.values) if by_values else backend.compile(update)
+            self._functions[key] = backend.compile(update.values if by_values else update, by_values)
         with backend.after(earlier):
             outside = [view.lower(value) for value in program.outside]
             if not by_values:
