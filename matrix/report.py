@@ -16,8 +16,8 @@ CASES = (
 HEAD = """# Results of the battery
 
 Generated: do not edit; run the matrix, then `python matrix/report.py`. Largest `max|difference| / max|expected|` of any
-variable or slot from the float64 oracle, after 100 steps; bounds in docs/numbers.md. Empty: the quick battery does not
-run it.
+variable or slot from the float64 oracle, after 100 steps; bounds in docs/numbers.md. Empty: no cell ran it. proof.svg
+draws them by cell.
 """
 KINDS = ("dense", "unique", "duplicates")
 APART = ("stock, apart", "migrated, apart")
@@ -94,21 +94,21 @@ def continued():
     return grid, definitions
 
 
-def largest(results):
-    """Returns {(way, number of cells): {case: value}}, the largest of any definition and cell."""
-    ran, worst = {}, {}
-    for cell, rows in results.items():
-        for (way, _), values in rows.items():
-            ran.setdefault(way, []).append(cell)
+def largest(results, column):
+    """Returns {(way or definition, number of cells): {case: value}}, the largest of any cell; column 0 is the way."""
+    rows = {}
+    for cell, measurements in results.items():
+        for key, values in measurements.items():
+            row, ran = rows.setdefault(key[column], ({}, set()))
+            ran.add(cell)
             for case, value in values.items():
-                worst.setdefault(way, {})[case] = max(value, worst.get(way, {}).get(case, 0))
-    return {(way, str(len(set(ran[way])))): worst[way] for way in worst}
+                row[case] = max(value, row.get(case, 0))
+    return {(key, str(len(ran))): row for key, (row, ran) in rows.items()}
 
 
 def tables(results):
-    yield from table("largest of any definition", ("way", "cells"), largest(results))
-    for cell, rows in results.items():
-        yield from table(cell, ("way", "definition"), rows)
+    yield from table("largest of any definition", ("way", "cells"), largest(results, 0))
+    yield from table("largest of any way", ("definition", "cells"), largest(results, 1))
 
 
 def table(title, keys, rows, columns=CASES):
