@@ -33,7 +33,7 @@ def required(verb):
 
 # Required verbs that only TensorFlow has.
 GRAPHS = tuple(
-    "failure is_since operation kernel cannot_compile compile summing_for_xla parts from_parts function part "
+    "failure is_since operation kernel cannot_compile compile for_xla parts from_parts function part "
     "write_part".split()
 )
 # Required verbs that a backend without sparse gradients lacks.
@@ -389,8 +389,8 @@ class Backend(object):
         """Returns `function(variable, slots, grad, outside)`; by values, `function(natives)`; compiled by XLA."""
 
     @required
-    def summing_for_xla(self):
-        """In a `with` block that a compiled function runs, sums and means of many elements are exact to the dtype."""
+    def for_xla(self):
+        """Returns the backend for what a compiled function runs: its sums of many elements are exact to the dtype."""
 
     def sum_of_squares(self, value):
         """Returns the sum of the squares of all elements."""

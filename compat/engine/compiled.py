@@ -31,7 +31,7 @@ class CompiledUpdate(object):
     """
 
     def __init__(self, backend, program, traced, names, view):
-        self.backend, self.program, self.names = backend, program, names
+        self.backend, self.program, self.names = backend.for_xla(), program, names
         self.dtype, self.about = view.dtype, view.about  # what `new_values` reads of a view
         self.traced = traced._replace(change=None, slots=list(traced.slots), decay=None)  # keeps no value of the step
 
@@ -39,7 +39,7 @@ class CompiledUpdate(object):
         backend, slots = self.backend, dict(zip(self.names, slots))
         inputs = {name: backend.cast(backend.read(slot), self.dtype) for name, slot in slots.items()}
         inputs[GRAD], inputs[VAR] = grad, backend.cast(backend.read(variable), self.dtype)
-        natives = self._new_values(inputs, outside)
+        natives = new_values(backend, self.program, inputs, outside, self, self.traced)
         with backend.after(list(natives.values())):
             slots[VAR] = variable
             done = [backend.write(slots[name], native) for name, native in natives.items()]
@@ -53,8 +53,4 @@ class CompiledUpdate(object):
         """
         stored = 2 + len(self.names)
         inputs = dict(zip([GRAD, VAR] + self.names, natives[:stored]))
-        return list(self._new_values(inputs, natives[stored:]).values())
-
-    def _new_values(self, inputs, outside):
-        with self.backend.summing_for_xla():
-            return new_values(self.backend, self.program, inputs, outside, self, self.traced)
+        return list(new_values(self.backend, self.program, inputs, natives[stored:], self, self.traced).values())
