@@ -1,17 +1,20 @@
 """`everstep.get` and `everstep.names`: definitions by name, by config and by what stock calls them."""
 from __future__ import absolute_import, division, print_function
 
+import functools
 import warnings
 
 import numpy as np
 import pytest
 
 import everstep
+import stock
 from block_setups import every_keras
 from everstep.compat.stock.registry import find_name, spelled
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.errors import ConfigError, DefinitionError, UnsupportedError
 from everstep.optimizers import SGD, Adam, Adamax, AdamW, RAdam, RMSprop
+from everstep.optimizers.contract.declared import inspect_arguments
 
 # The same everywhere, and without the definitions of other tests.
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("shipped_only")]
@@ -117,13 +120,30 @@ def test_what_keras_serializes(keras):
     bound = Adam(0.25).bind(keras)
     serialized = {"class_name": type(bound).__name__, "config": bound.get_config()}
     assert everstep.get(serialized) == Adam(0.25)
-    stock = keras.optimizers.RMSprop(0.25)
+    native = keras.optimizers.RMSprop(0.25)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = everstep.from_native(stock)
-        assert everstep.get(stock) == expected
-        assert everstep.get({"class_name": "RMSprop", "config": stock.get_config()}, keras) == expected
+        expected = everstep.from_native(native)
+        assert everstep.get(native) == expected
+        assert everstep.get({"class_name": "RMSprop", "config": native.get_config()}, keras) == expected
         assert everstep.get("rmsprop", keras, learning_rate=0.25) == expected
+
+
+@pytest.mark.shared(False)
+@pytest.mark.parametrize("epsilon", [1e-7, 1e-4])
+@pytest.mark.parametrize("keras", [pytest.param(keras, id=keras.__name__) for keras in every_keras()])
+def test_a_name_with_a_module_has_the_defaults_of_its_version(keras, epsilon, request):
+    """Keras's epsilon was 1e-8 before 2.1.3, was then that of its backend, and is a number of its own in TF 2."""
+    request.addfinalizer(functools.partial(keras.backend.set_epsilon, keras.backend.epsilon()))
+    keras.backend.set_epsilon(epsilon)
+    for name in sorted({name for name, _, _ in stock.KERAS if stock.has_class(keras.optimizers, name)}):
+        stock_class = getattr(keras.optimizers, name)
+        rate = {"lr" if "lr" in inspect_arguments(stock_class.__init__) else "learning_rate": 0.25}
+        expected = stock.migrate(stock_class(**rate))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert everstep.get(name, keras, learning_rate=0.25) == expected
+            assert everstep.get({"class_name": name, "config": rate}, keras) == expected
 
 
 def test_definitions_of_ones_own(monkeypatch):

@@ -10,7 +10,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class
+from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class, installed_defaults
 from everstep.compat.stock.others import arranged, converted_schedule, reader_of
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.detect import TARGETS, find
@@ -38,7 +38,8 @@ def from_native(optimizer, api=None):
         optimizer: a stock optimizer of any API; or its config, `{"class_name": ..., "config": get_config()}`, as
             returned by `keras.optimizers.serialize`; or an optimizer that everstep bound, whose keywords of `bind`
             and exclusions from weight decay become wrappers too.
-        api: for a config, the module that it belongs to (`tf.keras`, ...) or the name of a target (`"optimizer_v2"`).
+        api: for a config, the module that it belongs to (`tf.keras`, ...), whose defaults count for what the config
+            leaves out; or the name of a target (`"optimizer_v2"`).
 
     Returns:
         A definition. Its learning rate is a number or an `everstep.Schedule`. A tensor, a callable or a user's own
@@ -256,7 +257,11 @@ def _of_config(serialized, api):
     target = api if isinstance(api, str) else api and find(api).target.name
     if target not in [each.name for each in TARGETS]:
         raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api; got {!r}".format(api))
-    return entry_named(target, serialized["class_name"].split(">")[-1]), dict(serialized["config"]), None
+    entry = entry_named(target, serialized["class_name"].split(">")[-1])
+    defaults = installed_defaults(entry, api)  # Keras up to 2.2 saves None for a default
+    given = {name: value for name, value in serialized["config"].items()
+             if value is not None or name in entry.none or name not in defaults}
+    return entry, dict(defaults, **given), None
 
 
 _Bound = namedtuple("_Bound", "target names")  # what `_Migration.wrapped` needs of an entry
@@ -281,7 +286,6 @@ class _Migration(object):
         more = {}
         if config.get("skip_list"):  # LARS
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
-        # Keras up to 2.2 saves None for a default.
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
         arguments.update((theirs, entry.none[theirs]) for theirs in entry.none if config.get(theirs, 0) in (None, []))
         arguments["learning_rate"] = self._rate()

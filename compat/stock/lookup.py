@@ -1,6 +1,9 @@
 """Finds entries of the stock table by class, by name or by definition."""
 from __future__ import absolute_import, division, print_function
 
+import inspect
+import sys
+
 from everstep.compat.stock.entry import Stock
 from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
@@ -60,6 +63,30 @@ def entry_named(target, name):
         why = ": " + UNSUPPORTED[name] if name in UNSUPPORTED else ""
         raise UnsupportedError("everstep knows no stock optimizer {} of {}{}".format(name, target, why))
     return entries[0]
+
+
+def installed_defaults(entry, module):
+    """Returns `{stock argument: default}` of an entry's class in a module, as far as its constructor tells them.
+
+    The table has those of most versions. Keras's epsilon was 1e-8 before 2.1.3, and later is what its backend says.
+    """
+    stock = getattr(getattr(module, "optimizers", module), entry.native, None)
+    if getattr(stock, "__module__", "").split(".")[0] not in FRAMEWORKS:
+        return {}
+    _, defaults = constructor_of(stock)
+    if "lr" in defaults:  # before Keras 2.3
+        defaults["learning_rate"] = defaults.pop("lr")
+    if entry.target == "get_updates" and "epsilon" in defaults and defaults["epsilon"] is None:
+        defaults["epsilon"] = sys.modules[stock.__module__].K.epsilon()
+    return {theirs: value for theirs, value in defaults.items() if theirs in entry.names and value is not None}
+
+
+def constructor_of(stock):
+    """Returns (the names of a constructor's positional parameters, `{name: default}` of those that have one)."""
+    of = "getfullargspec" if hasattr(inspect, "getfullargspec") else "getargspec"  # of Python 2.7
+    listed = getattr(inspect, of)(stock.__init__)
+    names, defaults = listed.args[1:], listed.defaults or ()
+    return names, dict(zip(names[len(names) - len(defaults):], defaults))
 
 
 def entries_for(target, definition):

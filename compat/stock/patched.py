@@ -2,11 +2,10 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-import inspect
 import threading
 
 from everstep.compat.stock.from_native import BESIDE
-from everstep.compat.stock.lookup import entries_of
+from everstep.compat.stock.lookup import constructor_of, entries_of
 from everstep.compat.targets import native_classes
 from everstep.compat.targets.detect import find_class
 from everstep.errors import DefinitionError, TargetError
@@ -111,7 +110,7 @@ def _native_class(api, definition_class):
 
 def _called(api, stock, definition_class, args, kwargs):
     """Returns the optimizer of a definition class for a call of a stock class."""
-    names, defaults = _parameters(stock)
+    names, defaults = constructor_of(stock)
     if len(args) > len(names):
         raise DefinitionError("{} got {} arguments without a name; name them".format(stock.__name__, len(args)))
     given = dict(zip(names, args), **kwargs)
@@ -132,14 +131,6 @@ def _called(api, stock, definition_class, args, kwargs):
         else:
             arguments[name] = value  # a native keyword
     return _native_class(api, definition_class)(**arguments)
-
-
-def _parameters(stock):
-    """Returns (the names of a constructor's positional parameters, {name: default} of those that have one)."""
-    of = "getfullargspec" if hasattr(inspect, "getfullargspec") else "getargspec"  # of Python 2.7
-    listed = getattr(inspect, of)(stock.__init__)
-    names, defaults = listed.args[1:], listed.defaults or ()
-    return names, dict(zip(names[len(names) - len(defaults):], defaults))
 
 
 def _equal(value, default):

@@ -6,7 +6,7 @@ import re
 
 from everstep.compat.stock.composed import COMPOSED
 from everstep.compat.stock.from_native import from_native
-from everstep.compat.stock.lookup import entries_of
+from everstep.compat.stock.lookup import entries_of, installed_defaults
 from everstep.compat.stock.others import OTHERS
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.compat.targets.base import Target
@@ -40,8 +40,9 @@ def get(identifier, api=None, **arguments):
         identifier: a name; a config, `{"class_name": ..., "config": {...}}` as of `keras.optimizers.serialize`, or from
             `Definition.get_config()`; a definition class; a definition, which is returned as it is; or a stock or bound
             optimizer, as for `from_native`.
-        api: the module, such as `tf.keras`, or the name of the target whose stock optimizer is meant. Default: the
-            name tells it, or it is everstep's own definition. A config that a stock optimizer wrote needs it.
+        api: the module, such as `tf.keras`, whose stock optimizer is meant: with the defaults of the installed version,
+            which differ (epsilon was 1e-8 before Keras 2.1.3). Or the name of its target. Default: the name tells it,
+            or it is everstep's own definition. A config that a stock optimizer wrote needs it.
         **arguments: arguments of the definition, or of the stock class; `sparse` and `dense_ok` too.
 
     Returns:
@@ -72,7 +73,7 @@ def get(identifier, api=None, **arguments):
         if composed is not None:
             return composed(**arguments)
         definition_class, entry = find_name(identifier, api)
-        return definition_class(**arguments) if entry is None else _of_entry(entry, arguments)
+        return definition_class(**arguments) if entry is None else _of_entry(entry, arguments, api)
     if isinstance(identifier, Target) or any(target.speaks(type(identifier)) for target in TARGETS):
         definition = from_native(identifier)
         return definition.replace(**arguments) if arguments else definition
@@ -202,7 +203,7 @@ def _entry_of_api(name, target):
         target, name, ", ".join(sorted(entry.native for entry in entries_of(target)))))
 
 
-def _of_entry(entry, arguments):
+def _of_entry(entry, arguments, api=None):
     """Returns the definition of a stock optimizer. Arguments have the names of the stock class, or everstep's."""
     ours = {entry.names[theirs]: theirs for theirs in entry.names}
     theirs, options, sparse = {}, dict(arguments), arguments.get("sparse")
@@ -213,7 +214,7 @@ def _of_entry(entry, arguments):
             raise DefinitionError("{} got {} twice, as {} too".format(entry.native, stock_name, name))
         if stock_name is not None:
             theirs[stock_name] = options.pop(name)
-    definition = entry.make(theirs, **options)
+    definition = entry.make(dict(installed_defaults(entry, api), **theirs), **options)
     return definition if sparse is None else definition.replace(sparse=sparse)
 
 
@@ -238,7 +239,7 @@ def _of_config(config, api):
     if composed is not None and api is None:
         return composed(**settings)
     if api is not None:
-        return from_native(dict(config, config=settings), target_named(api))
+        return from_native(dict(config, config=settings), api)
     definition_class, entry = find_name(config["class_name"])
     if entry is not None:
         return _of_entry(entry, settings)
