@@ -262,6 +262,25 @@ def test_saver_of_optimizers_that_counted_apart(tmp_path):
         everstep.read_checkpoint(path, definition=everstep.partition({"kernels": ("table", rule)}, default=rule))
 
 
+@pytest.mark.skipif(tensorflow is None, reason="Saver is TensorFlow's")
+def test_saver_of_two_optimizers_with_another_velocity(tmp_path):
+    """tf.train's velocity is not times the rate; a branch whose velocity is would take ten times too large steps."""
+    path, rest = str(tmp_path / "model"), everstep.optimizers.Ftrl(0.1)
+    run = Session(lambda _: Both(v1.train.MomentumOptimizer(0.1, 0.9), v1.train.FtrlOptimizer(0.1)))
+    run.train()
+    run.save(path)
+    run.session.close()
+
+    def read(rate_in_velocity):
+        rule = SGD(0.1, momentum=0.9, rate_in_velocity=rate_in_velocity)
+        return everstep.read_checkpoint(
+            path, definition=everstep.partition({"kernels": ("kernel", rule)}, default=rest), updates=STEPS)
+
+    with pytest.raises(everstep.errors.StateError, match="branch kernels .*: give that branch rate_in_velocity=False"):
+        read(True)
+    assert sorted(read(False).slots["kernel"]) == ["kernels/velocity"]
+
+
 def loss_scalers():
     """Yields functions that put a loss scale of 8, doubled after three steps, around an optimizer."""
     experimental = getattr(v1.train, "experimental", None)

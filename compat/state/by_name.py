@@ -10,13 +10,13 @@ from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.by_pattern import by_pattern
 from everstep.compat.state.conversions import count_of_powers, first_few
 from everstep.compat.state.identify import likely_optimizers
-from everstep.compat.state.layouts import all_slots
+from everstep.compat.state.layouts import all_slots, record_of
 from everstep.compat.state.native_file import saver_slots, variable_of
 from everstep.compat.stock.entry import AROUND, AROUND_SAVED
 from everstep.compat.stock.lookup import entries_for, entry_for
 from everstep.compat.stock.table import STOCK
 from everstep.errors import FileError, StateError, UnsupportedError
-from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.contract import flat
 from everstep.optimizers.wrappers.partition import Partition
 
 # Names under which everstep's optimizers store the count of updates.
@@ -121,8 +121,8 @@ def _of_branches(native, definition, keys):
         _check_momentum(branch, rule, entry)
         found = _of_stock(native, rule, entry, keys)
         found = OrderedDict((name, {}) for name in _not_slots(native, keys)) if found is None else found
-        names = [name for name in found if branch == partition.branch_of(Variable(
-            name, tuple(keys[name].shape) if name in keys else (2,), "float32", 0, (), None))]
+        names = [name for name in found if branch == partition.branch_of(
+            record_of(name, tuple(keys[name].shape) if name in keys else (2,)))]
         if not names:
             raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
                 native.path, branch, definition._short(), entry.native, first_few(found)))

@@ -9,11 +9,11 @@ from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.state.conversions import first_few
-from everstep.compat.state.layouts import engine_variants, layouts_of, optional_slots, slots_of_rank
+from everstep.compat.state.layouts import engine_variants, layouts_of, optional_slots, record_of, slots_of_rank
 from everstep.compat.state.native_file import Handle
 from everstep.compat.stock.entry import Slot
 from everstep.errors import FileError, StateError
-from everstep.optimizers.contract import Variable, flat
+from everstep.optimizers.contract import flat
 from everstep.optimizers.wrappers.partition import Partition
 
 RANKED = ("matrix", "vector")  # slots that some variables have not
@@ -72,8 +72,7 @@ def _split_by_branch(arrays, definition, known, target):
         StateError: no variable's name is one that a branch looks for.
     """
     shapes = [tuple(shape) if shape is not None else None for shape in known.values()]
-    taken = {definition.base.branch_of(Variable(name, shape or (2,), "float32", 0, (), None))
-             for name, shape in zip(known, shapes)}
+    taken = {definition.base.branch_of(record_of(name, shape or (2,))) for name, shape in zip(known, shapes)}
     idle = {name for name, _ in definition.base.rules}.difference(taken)
     if idle:
         raise StateError(
@@ -84,7 +83,7 @@ def _split_by_branch(arrays, definition, known, target):
     for name, shape in zip(known, shapes):
         full, several = slots_of_rank(definition, 1, name), []  # a matrix may have rows and columns in their place
         for rank in {1, 2} if shape is None else {len(shape)}:
-            rule = definition.specialize(Variable(name, (2,) * rank, "float32", 0, (), None))
+            rule = definition.specialize(record_of(name, (2,) * rank))
             slots = [Slot(slot, slot, False, "matrix" if slot not in full else "own" if each.shape is not None else "")
                      for slot, (_, each) in flat(rule, "slot").items()]
             several += [slots + beside for beside in engine_variants(rule, target) if slots + beside not in several]
@@ -225,7 +224,7 @@ def _consistent(stored_slots):
 
 def _as_declared(stored_slots, definition):
     """Returns whether slots with a shape of their own have the one that the definition gives them."""
-    record = Variable("", _variable_shape(stored_slots), "float32", 0, (), None)
+    record = record_of("", _variable_shape(stored_slots))
     declared = flat(definition, "slot")
     return all(handle.shape == tuple(declared[slot.name][1].shape_for(record))
                for slot, (_, handle) in stored_slots.items() if slot.rank == "own" and slot.name in declared)
@@ -241,7 +240,7 @@ def _used_slots(stored_slots, definition):
     used_names = slots_of_rank(definition, len(shape) or 1) + list(ENGINE_SLOTS)
     used_slots = OrderedDict((slot, handle) for slot, (_, handle) in stored_slots.items() if slot.name in used_names)
     shape = shape or next(iter(used_slots.values()), next(iter(stored_slots.values()))[1]).shape
-    record = Variable("", shape, "float32", 0, (), None)
+    record = record_of("", shape)
     for slot in [slot for slot in used_slots if slot.rank == "matrix"]:
         used_slots[slot] = reshaped(used_slots[slot], flat(definition, "slot")[slot.name][1].shape_for(record))
     return _VariableSlots(OrderedDict((slot.name, handle) for slot, handle in used_slots.items()), shape,

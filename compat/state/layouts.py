@@ -68,6 +68,11 @@ def engine_variants(rule, target):
     return [[Slot(name, name, False, "") for name in names] for names in variants]
 
 
+def record_of(name, shape):
+    """Returns the record of a variable of a file, as far as a file says what it is, to ask a definition about it."""
+    return Variable(name, shape, "float32", 0, (), None)
+
+
 def slots_of_rank(definition, rank, name=""):
     """Returns the flat names of the slots of a variable of that rank and name; without a name, of all branches."""
     rule = definition
@@ -77,8 +82,7 @@ def slots_of_rank(definition, rank, name=""):
         return list(OrderedDict.fromkeys(list(flat(definition, "slot")) + names))
     # A factored rule has different slots for vectors and matrices, and a partition for each branch.
     if definition.base.locality == "variable" or isinstance(definition.base, Partition):
-        record = Variable(name, (2,) * rank, "float32", 0, (), None)
-        rule = definition.specialize(record)
+        rule = definition.specialize(record_of(name, (2,) * rank))
     return list(flat(rule, "slot"))
 
 
