@@ -17,6 +17,7 @@ _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _NODES, _CHILDREN, _ATTRIBUTES, _SLOTS = 1, 1, 2, 3
 # Names such as `touched/0`: everstep's OptimizerV2 so tracks slots whose shape or dtype differs from the variable's.
 _TRACKED = re.compile(r"(.+)/[0-9]+\Z")
+_COUNTS = ("_iterations", "iterations")  # children of new-style optimizers, which _variables has too; Keras 3.1 to 3.4
 # The children of a LossScaleOptimizer: of Keras 3, and of its `loss_scale` in tf.keras and tf.train.
 _SCALE_NAMES = {"dynamic_scale": "scale", "step_counter": "good_steps", "current_loss_scale": "scale",
                 "good_steps": "good_steps"}
@@ -98,7 +99,7 @@ def _read_values(native, graph, node):
     """Takes the numbers of the optimizer: its counters and hypers."""
     owners = [node] + [graph.nodes[place] for name, place in node.children.items() if name == "_hypers"]
     for name, place in [item for owner in owners for item in owner.children.items()]:
-        if graph.is_stored(place) and name != "_iterations" and not _TRACKED.match(name):
+        if graph.is_stored(place) and name not in _COUNTS and not _TRACKED.match(name):
             # Names of tf.train, such as Adam/updates, begin with the optimizer's.
             name = str(name.partition("/")[2] or name if native.target == "tf_train" else name)
             native.optimizer_values[name] = graph.handle(place)
@@ -194,7 +195,7 @@ def _text(data):
 def _is_optimizer(node):
     if node.slots or {"iter", "learning_rate"} <= set(node.children):
         return True
-    return {"_iterations", "_variables"} <= set(node.children)
+    return "_variables" in node.children and any(name in node.children for name in _COUNTS)
 
 
 def _target(node):
