@@ -9,6 +9,7 @@ import pytest
 import everstep
 import harness
 import test_battery as battery
+from everstep.compat.backends import on_keras
 from everstep.optimizers import SGD, AdaBelief, Adagrad, Adam, AdamW, DiffGrad, Lion
 from everstep.optimizers.contract.verbs import defines
 from everstep.testing import oracle
@@ -429,8 +430,8 @@ def test_a_jitted_step_rounds_to_16_bits():
 
 
 @on_jax
-def test_a_jax_without_barriers(monkeypatch):
-    """Then no order of a jitted step is asked for, and its numbers are the same."""
+def test_a_jax_without_an_order(monkeypatch):
+    """Before 0.11.2 no order of a jitted step is asked for; its numbers are the same."""
 
     def stepped():
         optimizer, variable = Adam(0.1).bind(keras), keras.Variable(np.ones(3, "float32"))
@@ -440,7 +441,7 @@ def test_a_jax_without_barriers(monkeypatch):
         return np.array(step(state, [jax.numpy.ones(3)])[0][0])
 
     expected = stepped()
-    monkeypatch.delattr(jax.lax, "optimization_barrier", raising=False)
+    monkeypatch.setattr(on_keras, "_optimization_barrier", lambda: None)
     assert np.array_equal(stepped(), expected)
     assert np.allclose(expected, 0.9, atol=1e-5)  # the first step of Adam is as long as the rate
 
@@ -454,10 +455,8 @@ IN_PLACE += [everstep.accumulate(Adam(), 4), everstep.accumulate(everstep.clip(A
 def test_a_jitted_step_updates_in_place(definition):
     """XLA copies no slot before it overwrites it. Stock Lion has such a copy of each of its slots.
 
-    A norm inside of a branch takes the memory of one gradient.
+    Ours too before JAX 0.11.2, whose XLA knows no order here. A norm inside of a branch takes the memory of a gradient.
     """
-    if not hasattr(jax.lax, "optimization_barrier"):
-        pytest.skip("this JAX has no public optimization_barrier")
     size, count = 10000, 3
     variables = [keras.Variable(np.ones(size, "float32")) for _ in range(count)]
     optimizer = definition.bind(keras)
@@ -467,4 +466,5 @@ def test_a_jitted_step_updates_in_place(definition):
     grads = [jax.numpy.ones(size)] * count
     step = jax.jit(lambda state, grads: optimizer.stateless_apply(state[1], grads, state[0]), donate_argnums=0)
     compiled = step.lower(state, grads).compile().memory_analysis()
-    assert compiled.temp_size_in_bytes < 4 * size + (4 * size if defines(definition, "measure") else 0)
+    copies = 0 if jax.__version_info__ >= (0, 11, 2) else 2 * count
+    assert compiled.temp_size_in_bytes < 4 * size * (1 + copies + (1 if defines(definition, "measure") else 0))

@@ -182,14 +182,11 @@ def _rounded(value, dtype):
 
 
 def _optimization_barrier():
-    """Returns JAX's optimization_barrier where it pays: on processors. Devices compute all in one pass without it."""
+    """Returns JAX's optimization_barrier where it pays: on processors. Devices compute all in one pass without it.
+
+    XLA of JAX before 0.11.2 takes it out before it decides what to copy. It copies all the same, for Lion once more.
+    """
     import jax
 
-    barrier = getattr(jax.lax, "optimization_barrier", None)
-    if barrier is None or jax.default_backend() != "cpu":
-        return None
-    try:  # it had no gradient before JAX 0.5, and no batches in 0.4.30
-        jax.eval_shape(jax.vmap(jax.grad(barrier)), jax.numpy.ones(1))
-    except NotImplementedError:
-        return None
-    return barrier
+    pays = jax.default_backend() == "cpu" and jax.__version_info__ >= (0, 11, 2)
+    return jax.lax.optimization_barrier if pays else None
