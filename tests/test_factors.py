@@ -38,12 +38,14 @@ def signed(vectors, by):
 @pytest.mark.parametrize("lowering", [None, {"compiled": True}], ids=["plain", "compiled"])
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_rules_factor_matrices(way, lowering):
-    if lowering and not Factors().bind(way.module).backend.lowers("compiled"):
+    backend = Factors().bind(way.module).backend
+    if lowering and not backend.lowers("compiled"):
         pytest.skip("XLA compiles nothing here, or all")
+    if "eigh" not in backend.ops:
+        pytest.skip("Keras 3.0 has no eigh: https://github.com/keras-team/keras/issues/19062")
     run = way.run(lambda: Factors().bind(way.module, **({"lowering": lowering} if lowering else {})), START,
                   {"kernel": harness.DENSE})
     run.step({"kernel": GRAD})
-    backend = run.optimizer.backend
     most = 3e-4 if lowering and not backend.is_since("2.4") else 2e-5  # XLA's eigh was less accurate before
     q, r = np.linalg.qr(GRAD.astype("float64"))
     assert np.abs(run.weights()["kernel"] + signed(q, np.diagonal(r))).max() <= 2e-6
