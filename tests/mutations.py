@@ -80,7 +80,8 @@ def mutate_json(chance, text):
         elif action == "edit":
             value = container[key]
             if isinstance(value, (int, float)):
-                container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, float(value), [value]])
+                as_float = float(value) if abs(value) < 1 << 99 else 0.5  # an int may be too large
+                container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, as_float, [value]])
             elif hasattr(value, "lower"):
                 container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
             elif isinstance(value, list):
