@@ -76,7 +76,7 @@ def installed_defaults(entry, module):
     _, defaults = constructor_of(stock)
     if "lr" in defaults:  # before Keras 2.3
         defaults["learning_rate"] = defaults.pop("lr")
-    if entry.target == "get_updates" and "epsilon" in defaults and defaults["epsilon"] is None:
+    if entry.target == "get_updates" and defaults.get("epsilon") is None:  # Keras 2.3 takes it from **kwargs
         defaults["epsilon"] = sys.modules[stock.__module__].K.epsilon()
     return {theirs: value for theirs, value in defaults.items() if theirs in entry.names and value is not None}
 
