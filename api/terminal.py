@@ -155,7 +155,7 @@ def progress(total):
 
         yield moved
         return
-    with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
+    with tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, file=sys.stderr) as bar:
         yield bar.update
 
 
