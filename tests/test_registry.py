@@ -104,7 +104,7 @@ def test_definitions_and_configs_pass_through():
     assert everstep.get(Adam(0.5).bind(np)) == Adam(0.5)
     config = {"class_name": "Adam", "config": {"learning_rate": 0.01}}
     assert everstep.get(config) == Adam(0.01)
-    assert everstep.get(config, "update_step") == Adam(0.01)
+    assert everstep.get(config, "update_step") == everstep.get(config, u"update_step") == Adam(0.01)
     assert everstep.get({"class_name": "AdamOptimizer", "config": {"beta1": 0.8}}) == Adam(beta_1=0.8, epsilon=1e-8)
     with pytest.raises(ConfigError, match="say of which API"):
         everstep.get({"class_name": "Adam", "config": {"learning_rate": 0.01, "name": "Adam", "clipnorm": None}})

@@ -80,6 +80,10 @@ class Stock(object):
         """Returns the value of `sparse=` that treats sparse gradients as stock does, for the definition's options."""
         return self._sparse(options) if callable(self._sparse) else self._sparse
 
+    def class_in(self, module):
+        """Returns the stock class in a module, or in its `optimizers`; None if there is none."""
+        return getattr(getattr(module, "optimizers", module), self.native, None)
+
     def make(self, arguments, **overrides):
         """Returns the definition that computes what the stock optimizer does with these arguments.
 

@@ -94,7 +94,7 @@ def to_native_config(definition, module):
     for entry in entries_of(target):
         if entry.definition is not type(rule):
             continue
-        stock = getattr(getattr(module, "optimizers", module), entry.native, None)
+        stock = entry.class_in(module)
         reason = _why_not(entry, rule, _unknown_to(stock, entry))
         if reason is None and "weight_decay" in beside and "weight_decay" in entry.names:
             reason = "has one weight_decay"
@@ -254,10 +254,9 @@ def _of_config(serialized, api):
             "a config needs its class too: {{'class_name': 'Adam', 'config': optimizer.get_config()}}; got the keys "
             "{}".format(", ".join(sorted(serialized)))
         )
-    target = api if isinstance(api, str) else api and find(api).target.name
-    if target not in [each.name for each in TARGETS]:
-        raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api; got {!r}".format(api))
-    entry = entry_named(target, serialized["class_name"].split(">")[-1])
+    if api is None:
+        raise ConfigError("a config belongs to an API; give its module, such as tf.keras, as api")
+    entry = entry_named(api, serialized["class_name"].split(">")[-1])
     defaults = installed_defaults(entry, api)  # Keras up to 2.2 saves None for a default
     given = {name: value for name, value in serialized["config"].items()
              if value is not None or name in entry.none or name not in defaults}

@@ -7,7 +7,8 @@ import sys
 from everstep.compat.stock.entry import Stock
 from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
-from everstep.errors import UnsupportedError
+from everstep.compat.targets.detect import TARGETS, find
+from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract.declared import inspect_arguments
 from everstep.optimizers.contract.trees import flat
 
@@ -17,6 +18,19 @@ FRAMEWORKS = ("tensorflow", "tensorflow_core", "tensorflow_estimator", "keras", 
 def entries_of(target):
     """Returns the entries of an API, in the table's order."""
     return [entry for entry in STOCK if entry.target == target]
+
+
+def target_named(api):
+    """Returns the name of the target that a module, or the name itself, stands for.
+
+    Raises:
+        ConfigError: it stands for none that has stock optimizers.
+    """
+    target = str(api) if isinstance(api, (str, type(u""))) else find(api).target.name
+    known = [each.name for each in TARGETS]
+    if target not in known:
+        raise ConfigError("api is a module, such as tf.keras, or one of {}; got {!r}".format(", ".join(known), api))
+    return target
 
 
 def entry_of_class(stock, target):
@@ -56,8 +70,13 @@ def check_needed(entry, names):
             )
 
 
-def entry_named(target, name):
-    """Returns the entry of an API for a class name, in any case. Raises UnsupportedError if there is none."""
+def entry_named(api, name):
+    """Returns the entry of an API, see `target_named`, for a class name in any case.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    target = target_named(api)
     entries = [entry for entry in entries_of(target) if entry.native.lower() == name.lower()]
     if not entries:
         why = ": " + UNSUPPORTED[name] if name in UNSUPPORTED else ""
@@ -70,7 +89,7 @@ def installed_defaults(entry, module):
 
     The table has those of most versions. Keras's epsilon was 1e-8 before 2.1.3, and later is what its backend says.
     """
-    stock = getattr(getattr(module, "optimizers", module), entry.native, None)
+    stock = entry.class_in(module)
     if getattr(stock, "__module__", "").split(".")[0] not in FRAMEWORKS:
         return {}
     _, defaults = constructor_of(stock)

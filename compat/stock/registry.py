@@ -6,12 +6,12 @@ import re
 
 from everstep.compat.stock.composed import COMPOSED
 from everstep.compat.stock.from_native import from_native
-from everstep.compat.stock.lookup import entries_of, installed_defaults
+from everstep.compat.stock.lookup import entries_of, installed_defaults, target_named
 from everstep.compat.stock.others import OTHERS
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import CONFIG_KEY
-from everstep.compat.targets.detect import TARGETS, find
+from everstep.compat.targets.detect import TARGETS
 from everstep.errors import ConfigError, DefinitionError, UnsupportedError
 from everstep.optimizers.contract import Definition
 
@@ -181,16 +181,6 @@ def unknown(name, known):
     return "there is no definition called {!r}{}; everstep.names() lists them, `everstep list` too".format(
         name, "; did you mean {}?".format(" or ".join(close)) if close else ""
     )
-
-
-def target_named(api):
-    """Returns the name of the target that a module, or the name itself, stands for."""
-    if isinstance(api, _TEXT):
-        if str(api) not in [each.name for each in TARGETS]:
-            raise ConfigError("api is a module, such as tf.keras, or one of {}; got {!r}".format(
-                ", ".join(each.name for each in TARGETS), api))
-        return str(api)
-    return find(api).target.name
 
 
 def _entry_of_api(name, target):
