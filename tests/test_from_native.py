@@ -187,7 +187,7 @@ def test_follows_the_weight_decay_of_contrib(way, name, arguments):
     import tensorflow as tf
 
     extended = tf.contrib.opt.extend_with_decoupled_weight_decay(getattr(tf.train, name))
-    kinds = dict(KINDS, duplicates=harness.DENSE)
+    kinds = dict(kinds_for(way, "MomentumWOptimizer"), duplicates=harness.DENSE)  # its decay is this one
 
     def make():
         return extended(0.01, learning_rate=0.1, **arguments)
