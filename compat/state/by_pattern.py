@@ -9,8 +9,8 @@ import numpy as np
 
 from everstep.compat.state.conversions import first_few
 from everstep.compat.state.layouts import slots_of_rank
-from everstep.compat.state.values import TEXT
 from everstep.errors import FileError, StateError
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.wrappers.partition import Partition
 

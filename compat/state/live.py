@@ -9,10 +9,11 @@ import numpy as np
 
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.variable_view import agree, is_known
-from everstep.compat.state.values import TEXT, bfloat16_to_float32
+from everstep.compat.state.values import bfloat16_to_float32
 from everstep.compat.targets.base import Target
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
+from everstep.optimizers.contract.checks import TEXT
 
 GROUP_SIZE = 1 << 24  # numbers that are read at once
 

@@ -15,12 +15,12 @@ from everstep.compat.state.layouts import all_slots, optional_slots, slots_of_ra
 from everstep.compat.state.native_file import check_floats, check_has_state
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of
-from everstep.compat.state.values import TEXT
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
 from everstep.errors import FileError, StateError
 from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW

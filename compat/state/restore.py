@@ -14,9 +14,10 @@ from everstep.compat.state.live import open_access
 from everstep.compat.state.matching import match
 from everstep.compat.state.state import State
 from everstep.compat.state.unwrapping import scalars_of, scale_variables, unwrapped
-from everstep.compat.state.values import TEXT, Checked, Room, numeric_array, shape_of
+from everstep.compat.state.values import Checked, Room, numeric_array, shape_of
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.wrappers.loss_scale import LossScale
 
 KEPT_BYTES = 1 << 26  # of a file's arrays, kept from their check until they are used; the others are read twice

@@ -13,13 +13,14 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.state.live import as_variables, is_ordered
 from everstep.compat.state.native_file import Handle, NativeFile, numbered
 from everstep.compat.state.reading import to_state
-from everstep.compat.state.values import TEXT, bfloat16_to_float32
+from everstep.compat.state.values import bfloat16_to_float32
 from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
 from everstep.compat.stock.others import nested, other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import StateError, UnsupportedError, VariableError
+from everstep.optimizers.contract.checks import TEXT
 
 # Methods in which a subclass would compute something else.
 _RULES = ("update_step", "get_updates", "_resource_apply_dense", "_resource_apply_sparse", "_apply_dense", "build",

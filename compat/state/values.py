@@ -6,8 +6,6 @@ import numpy as np
 from everstep.compat.engine.variable_view import agree
 from everstep.errors import StateError
 
-TEXT = (str, type(u""))
-
 
 class Room(object):
     """Memory for values that are kept from their check until they are used, so that they are read once.

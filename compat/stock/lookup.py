@@ -9,6 +9,7 @@ from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.declared import inspect_arguments
 from everstep.optimizers.contract.trees import flat
 
@@ -26,7 +27,7 @@ def target_named(api):
     Raises:
         ConfigError: it stands for none that has stock optimizers.
     """
-    target = str(api) if isinstance(api, (str, type(u""))) else find(api).target.name
+    target = str(api) if isinstance(api, TEXT) else find(api).target.name
     known = [each.name for each in TARGETS]
     if target not in known:
         raise ConfigError("api is a module, such as tf.keras, or one of {}; got {!r}".format(", ".join(known), api))

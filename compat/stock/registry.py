@@ -14,13 +14,13 @@ from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import ConfigError, DefinitionError, UnsupportedError
 from everstep.optimizers.contract import Definition
+from everstep.optimizers.contract.checks import TEXT
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 _ENTRIES = STOCK + tuple(OTHERS.values())
-_TEXT = (str, type(u""))
 _BASES = ("Composite", "Wrapper", "Undecayed")  # of wrappers, and what the engine makes of a definition
 
 
@@ -68,7 +68,7 @@ def get(identifier, api=None, **arguments):
     if isinstance(identifier, dict):
         definition = _of_config(identifier, api)
         return definition.replace(**arguments) if arguments else definition
-    if isinstance(identifier, _TEXT):
+    if isinstance(identifier, TEXT):
         composed = find_composed(identifier) if api is None else None
         if composed is not None:
             return composed(**arguments)

@@ -24,7 +24,7 @@ from everstep.errors import (
     VariableError,
 )
 from everstep.optimizers.contract import Definition, Schedule, defines, flat, with_hypers
-from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 from everstep.optimizers.contract.spelling import advice
 
 MYPY = False
@@ -171,7 +171,7 @@ class Construction(Hypers):
 
     def native_name(self, name):
         """Returns the prefix of variable names on disk: the given name, else the innermost rule's class name."""
-        if not isinstance(name, TEXT + (type(None),)):
+        if not isinstance(name, TEXT_OR_BYTES + (type(None),)):
             raise HyperTypeError("name is a text; got {!r}".format(name))
         name = name or type(self.definition.base).__name__.lstrip("_")
         if not re.match(r"[A-Za-z0-9.][A-Za-z0-9_.\\/-]*$", str(name)):  # the names that TensorFlow accepts for a scope
@@ -186,7 +186,7 @@ class Construction(Hypers):
 
         TensorFlow 1.4 and 1.5 raise an error, too, but then stay in the graph: no `tf.reset_default_graph` works.
         """
-        if not isinstance(name, TEXT + (type(None),)):
+        if not isinstance(name, TEXT_OR_BYTES + (type(None),)):
             raise HyperTypeError("name is a text; got {!r}".format(name))
         if not name or self.backend.eager:
             return

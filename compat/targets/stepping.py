@@ -15,7 +15,7 @@ from everstep.compat.targets.hypers import Hypers
 from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, GradientError, RuleError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import Definition, Variable, changed_hypers, defines, flat, is_tensor
-from everstep.optimizers.contract.checks import TEXT
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
 # The position of a part in its partitioned variable: one slice for each axis, and the shape of the whole variable.
 Place = namedtuple("Place", "slices whole")
@@ -157,7 +157,7 @@ class Stepping(Hypers):
 
     def require_slot(self, variable, name, error=SlotError):
         """Returns the variable that holds a slot, or raises the error, a SlotError."""
-        slot = self.find_slot(variable, name) if isinstance(name, TEXT) else None
+        slot = self.find_slot(variable, name) if isinstance(name, TEXT_OR_BYTES) else None
         if slot is None:
             raise error(
                 "{} has no slot {!r} of {}; it has {} {}".format(

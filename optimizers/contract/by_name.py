@@ -5,11 +5,10 @@ import re
 from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError
-from everstep.optimizers.contract.checks import check_number, check_pattern
+from everstep.optimizers.contract.checks import TEXT, check_number, check_pattern
 from everstep.optimizers.contract.declarations import Option
 
 COLLECTION = "collection:"
-_TEXT = (str, type(u""))
 _DICTS_HAVE_AN_ORDER = list({str(number): number for number in range(99)}.values()) == list(range(99))
 
 
@@ -19,7 +18,7 @@ def holds(rule, variable):
     A rule is a regular expression searched for in the name, "collection:NAME" of a TF 1 graph, or a function of the
     record.
     """
-    if not isinstance(rule, _TEXT):
+    if not isinstance(rule, TEXT):
         return bool(rule(variable))
     if rule.startswith(COLLECTION):
         return rule[len(COLLECTION) :] in variable.collections
@@ -28,7 +27,7 @@ def holds(rule, variable):
 
 def check_rule(what, rule):
     """Raises an error if a rule is of no kind that `holds` knows. `what` names the option in its message."""
-    if isinstance(rule, _TEXT):
+    if isinstance(rule, TEXT):
         check_pattern(what, rule)
     elif rule is None:
         raise HyperTypeError(
@@ -99,7 +98,7 @@ class ByName(object):
         super(ByName, self).check_variables(records)  # type: ignore[misc]
         for rule, factor in self.factors:  # type: ignore[attr-defined]
             chooses = any(holds(rule, record) for record in records) or not self.must_hold(factor)
-            if isinstance(rule, _TEXT) and not chooses:
+            if isinstance(rule, TEXT) and not chooses:
                 raise DefinitionError(
                     "{!r} of {} chooses no variable; there are: {}".format(
                         rule, type(self).__name__, ", ".join(record.name for record in records)
@@ -107,7 +106,7 @@ class ByName(object):
                 )
 
     def get_config(self, strict=True):
-        functions = [rule for rule, _ in self.factors if not isinstance(rule, _TEXT)]  # type: ignore[attr-defined]
+        functions = [rule for rule, _ in self.factors if not isinstance(rule, TEXT)]  # type: ignore[attr-defined]
         if strict and functions:
             raise ConfigError(
                 "{} chooses variables by the function {!r}, which cannot be written to a config; give a regular "
@@ -115,6 +114,6 @@ class ByName(object):
             )
         config = super(ByName, self).get_config(strict)  # type: ignore[misc]
         if functions:  # None stands for a function; `check_rule` refuses it when the config is read
-            pairs = [(rule if isinstance(rule, _TEXT) else None, factor) for rule, factor in self.factors]  # type: ignore[attr-defined]
+            pairs = [(rule if isinstance(rule, TEXT) else None, factor) for rule, factor in self.factors]  # type: ignore[attr-defined]
             config["factors"] = tuple(pairs)
         return config

@@ -8,7 +8,8 @@ import numpy as np
 
 from everstep.errors import HyperTypeError, HyperValueError
 
-TEXT = (str, bytes, type(u""))
+TEXT = (str, type(u""))
+TEXT_OR_BYTES = TEXT + (bytes,)
 _NO_NUMBERS = "cSUmM"  # kinds of NumPy dtypes: complex, text, times
 SIXTEEN_BITS = frozenset(["float16", "bfloat16"])
 
@@ -25,7 +26,7 @@ def check_number(what, value, minimum=None, maximum=None):
     """
     if np.ndim(value):
         raise HyperTypeError("{} takes a scalar; got an array of shape {}".format(what, np.shape(value)))
-    if isinstance(value, TEXT) or getattr(getattr(value, "dtype", None), "kind", "f") in _NO_NUMBERS:
+    if isinstance(value, TEXT_OR_BYTES) or getattr(getattr(value, "dtype", None), "kind", "f") in _NO_NUMBERS:
         raise HyperTypeError("{} takes a number; got {!r}".format(what, value))  # float would read some of them
     try:
         number = float(value)

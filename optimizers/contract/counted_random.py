@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 
 from everstep.errors import HyperTypeError
-from everstep.optimizers.contract.checks import TEXT, check_number
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES, check_number
 
 # The largest prime for which (2 * PRIME)^2 fits into int32, which every API has, and x -> x^3 is one-to-one.
 PRIME = 23159
@@ -150,7 +150,7 @@ def random_uniform(low=0.0, high=1.0, seed=0):
 
 
 def _checked(seed):
-    if isinstance(seed, TEXT):
+    if isinstance(seed, TEXT_OR_BYTES):
         return seed
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
         raise HyperTypeError("seed takes a whole number or the name of an option; got {!r}".format(seed))

@@ -13,7 +13,7 @@ import types
 import numpy as np
 
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
-from everstep.optimizers.contract.checks import TEXT, check_number, compute_dtype, is_tensor, static_shape
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES, check_number, compute_dtype, is_tensor, static_shape
 from everstep.optimizers.contract.counted_random import RandomStart
 
 _order = itertools.count()  # Python 2.7 does not keep the order of a class body, so declarations count
@@ -93,7 +93,7 @@ class Declaration(object):
         return bool(value)
 
     def check_when(self, what, owner):
-        if isinstance(self.when, TEXT):
+        if isinstance(self.when, TEXT_OR_BYTES):
             self.check_named(what, owner, "when", self.when, ("option", "hyper"))
         elif not (self.when is None or callable(self.when)):
             raise DefinitionError(
@@ -157,7 +157,8 @@ class Hyper(Declaration):
 
     def check(self, owner, value):
         what = "{}.{}".format(owner, self.name)
-        plain = isinstance(value, TEXT + (bool, np.bool_, list, tuple, dict, set, type(None), type, types.ModuleType))
+        no_number = (bool, np.bool_, list, tuple, dict, set, type(None), type, types.ModuleType)
+        plain = isinstance(value, TEXT_OR_BYTES + no_number)
         if isinstance(value, (numbers.Real, np.ndarray)) and not plain:
             return check_number(what, value, self.minimum, self.maximum)
         if is_tensor(value) and not plain:
@@ -239,7 +240,7 @@ class Option(Declaration):
             return int(value) if default_type is int else float(value)  # type: ignore[call-overload]  # a Real has neither
         elif self.default is None and self.minimum is not None and value is not None:
             return float(check_number(what, value, self.minimum, self.maximum))
-        elif default_type in TEXT and not isinstance(value, TEXT):
+        elif default_type in TEXT_OR_BYTES and not isinstance(value, TEXT_OR_BYTES):
             raise HyperTypeError("{} takes a text; got {!r}".format(what, value))
         # JSON has neither tuples nor NumPy numbers. A list could change, and a definition must not.
         value = value.item() if isinstance(value, np.generic) else value
@@ -297,15 +298,15 @@ class Slot(Declaration):
         """
         if self.init is VARIABLE or isinstance(self.init, RandomStart):
             return self.init
-        number = getattr(definition, str(self.init)) if isinstance(self.init, TEXT) else self.init
+        number = getattr(definition, str(self.init)) if isinstance(self.init, TEXT_OR_BYTES) else self.init
         return int(number) if self.dtype in ("int32", "int64") else float(number)
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
-        if isinstance(self.init, TEXT):
+        if isinstance(self.init, TEXT_OR_BYTES):
             self.check_named(what, owner, "init", self.init, ("option",))
         elif isinstance(self.init, RandomStart):
-            if isinstance(self.init.seed, TEXT):
+            if isinstance(self.init.seed, TEXT_OR_BYTES):
                 self.check_named(what, owner, "seed", self.init.seed, ("option",))
         elif self.init is not VARIABLE:
             needed = "a number, an option's name or everstep.VARIABLE, random_normal() or random_uniform()"

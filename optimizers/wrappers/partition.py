@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError
 from everstep.optimizers.contract.by_name import COLLECTION, holds
-from everstep.optimizers.contract.checks import check_pattern
+from everstep.optimizers.contract.checks import TEXT, check_pattern
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import Child, option
 from everstep.optimizers.contract.declared import Declared
@@ -14,7 +14,6 @@ from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
 DEFAULT = "default"
-_TEXT = (str, type(u""))
 
 
 class Partition(Composite):
@@ -104,7 +103,7 @@ class Partition(Composite):
             )
         for name, rule in self.rules:
             _check_name(name)
-            if isinstance(rule, _TEXT):
+            if isinstance(rule, TEXT):
                 check_pattern("partition, branch {}".format(name), rule)
             elif not callable(rule):
                 raise HyperTypeError(
@@ -125,7 +124,7 @@ class Partition(Composite):
             )
 
     def get_config(self, strict=True):
-        functions = [name for name, rule in self.rules if not isinstance(rule, _TEXT)]
+        functions = [name for name, rule in self.rules if not isinstance(rule, TEXT)]
         if strict and functions:
             raise ConfigError(
                 "a function chooses the variables of branch {} of a partition, which cannot be written to a config; "
@@ -151,7 +150,7 @@ class Partition(Composite):
         for record in records:
             by_branch[self.branch_of(record)].append(record)
         for name, rule in self.rules:
-            if not by_branch[name] and isinstance(rule, _TEXT):
+            if not by_branch[name] and isinstance(rule, TEXT):
                 raise DefinitionError(
                     "branch {} of the partition ({}) takes no variable; there are: {}".format(
                         name, rule, ", ".join(record.name for record in records)
