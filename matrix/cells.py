@@ -11,6 +11,7 @@ from collections import namedtuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 KIT = os.path.join(ROOT, "api", "matrix_kit")
+RECORD = os.path.join(HERE, "record")  # what runs wrote
 sys.path.append(KIT)  # at the end: its names hide nobody's
 
 # The tools and tests have these from here.

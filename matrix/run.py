@@ -2,7 +2,7 @@
 
 Needs only Python 3.8 or newer with pip. api/matrix_kit/tox_runner.py runs the cells (all their environments together
 would take some 50 GB). It writes only below .tox/; with --full this writes what each cell showed into
-matrix/proof.json and proof.md too, as soon as the cell ends.
+matrix/record/proof.json and proof.md too, as soon as the cell ends.
 """
 import argparse
 import re
@@ -59,9 +59,9 @@ def main():
 def _options():
     parser = argparse.ArgumentParser(description="Test everstep with every Python, TensorFlow and Keras of the matrix.")
     parser.add_argument("--full", action="store_true",
-                        help="all cells of cells.ini, not only the quick ones; renews matrix/proof.json and proof.md")
+                        help="all cells of cells.ini, not only the quick ones; renews matrix/record/proof.json")
     parser.add_argument("--resume", action="store_true",
-                        help="without the cells that matrix/proof.json shows as green for the same files")
+                        help="without the cells that matrix/record/proof.json shows as green for the same files")
     parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="K/N", help="the Kth of N parts of the cells")
     parser.add_argument("--rotate", type=float, metavar="MINUTES",
                         help="then a tenth of the other cells, as long as all takes less than MINUTES; the number of "
@@ -79,7 +79,7 @@ def _record(options):
     commit = proof.commit()
     if options.pytest or commit is None:
         why = "pytest has arguments" if options.pytest else "tracked files have changed since the last commit"
-        tox_runner.say("matrix/proof.json stays as it is: " + why)
+        tox_runner.say("matrix/record/proof.json stays as it is: " + why)
         return None
     return proof.tree(), commit
 

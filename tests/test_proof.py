@@ -55,6 +55,41 @@ def test_what_is_kept_of_a_cell(shown, tmp_path):
     assert "| never run " in text and "python 3.13.0, numpy 2.5.5" in text and "| no TensorFlow here | 1 | 2 |" in text
 
 
+@pytest.mark.usefixtures("shown")
+def test_what_is_written_is_what_is_read():
+    """Figures far apart, kinds that only one cell has, reasons that cells share, several clients of a cell."""
+    row = dict.fromkeys(proof.CLIENT_FIELDS, "")
+    clients = [dict(row, client="keras", versions="2.3.1", trained="fit"),
+               dict(row, client="keras", versions="2.3.1", trained="resumed", steps=6, saved="2.0, 3.0"),
+               dict(row, client="bert", versions="1.0.4", weights="0.0e+00")]
+    values = dict(commit="abc", tree="hash", when="2026-11-25 19:21", passed=None, failed=1, skipped=None, seconds=8,
+                  versions={"numpy": "2.5.5"})
+    shown = {
+        CELLS[0].name: dict(values, skips={"both": 1, "one": 12}, clients=clients, worst={
+            "Adam": {"dense": 5.7e-7, "float64": 2.2e-16, "a new kind": 8.3e-3}, "SGD": {"float16": 1.3e3}}),
+        CELLS[1].name: dict(values, skips={"another": 2, "both": 1}, clients=[], worst={"SGD": {"dense": 0.0}}),
+        CELLS[2].name: dict(values, skips={}, clients=[], worst={}),
+    }
+    proof.write(shown)
+    assert proof.read() == shown
+    with open(proof.JSON) as file:
+        text = file.read()
+    assert text == proof.text(proof.read()) and text.count("both") == 1 and '"5.7 2.2e-09 - 83000"' in text
+
+
+def test_reasons_without_what_differs_from_run_to_run():
+    assert proof._general("an <object at 0x7f01>\n  of {}/tests".format(proof.ROOT)) == "an <object> of tests"
+    old = "got empty parameter set ['name', 'way'], function test_x at {}/tests/test_y.py:12".format(proof.ROOT)
+    assert proof._general(old) == "got empty parameter set for (name, way)"
+
+
+def test_the_proof_is_current_and_short():
+    with open(proof.JSON) as file:
+        text = file.read()
+    assert text == proof.text(proof.read()), "run python matrix/proof.py"
+    assert len(text) < 150000, "it is read and compared at each commit: keep what cells share once"
+
+
 def test_the_map_is_current():
     with open(proof.PICTURE) as file:
         assert file.read() == parity_map.picture(proof.read()), "run python matrix/proof.py"
