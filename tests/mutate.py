@@ -322,19 +322,18 @@ class Cell:
         """Reads which tests run which line: measured once for each state of the code and of a file of tests."""
         kept = {name: WORK / self.name / ("%s-%s.json" % (name, _digest(shipped() + ["tests/" + name])))
                 for name in files}
-        missing = ["tests/" + name for name in files if not kept[name].exists()]
-        if missing:
-            print("%s: which test runs which line of %d files; this takes minutes, once" % (self.name, len(missing)),
-                  flush=True)
-            (WORK / self.name).mkdir(parents=True, exist_ok=True)
-            result = WORK / self.name / "result.json"
-            path = os.pathsep.join([str(ROOT / ".dev"), str(ROOT / "tests")])
-            _, output = self.pytest(path, missing, 3600, "-p", "which_lines", WHICH_LINES=str(result),
+        missing = [name for name in files if not kept[name].exists()]
+        (WORK / self.name).mkdir(parents=True, exist_ok=True)
+        result = WORK / self.name / "result.json"
+        path = os.pathsep.join([str(ROOT / ".dev"), str(ROOT / "tests")])
+        for number, name in enumerate(missing, 1):
+            _, output = self.pytest(path, ["tests/" + name], 3600, "-p", "which_lines", WHICH_LINES=str(result),
                                     COVERAGE_CORE="ctrace")
-            print(output.strip().splitlines()[-1], flush=True)
             measured = json.loads(result.read_text())
-            for name in missing:
-                kept[name[6:]].write_text(json.dumps(measured.get(name, {"seconds": {}, "lines": {}})))
+            kept[name].write_text(json.dumps(measured.get("tests/" + name, {"seconds": {}, "lines": {}})))
+            result.unlink()
+            print("%s: measured, once, which test runs which line: file %d of %d, %s: %s" % (
+                self.name, number, len(missing), name, output.strip().splitlines()[-1]), flush=True)
         for name in files:
             found = json.loads(kept[name].read_text())
             self.seconds.update(found["seconds"])
