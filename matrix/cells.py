@@ -20,9 +20,15 @@ from cell_table import RawConfigParser, matches, read, sections  # noqa: E402, F
 KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
 
 
-def has_case(parts, number):
-    """Returns whether a case that is marked as shared, given as any number of its own, is in some `parts` of a cell."""
-    chosen, of = parts
+def has_case(parts, target, number):
+    """Returns whether a cell runs a case that is marked as shared.
+
+    Args:
+        parts: those of the cell.
+        target: that of the case, or None.
+        number: any number that belongs to the case.
+    """
+    chosen, of = parts.get(target, parts[None])
     return number % of + 1 in chosen
 
 

@@ -99,10 +99,11 @@ def cells_like_this():
 
 
 def pytest_collection_modifyitems(config, items):
-    parts = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
+    parts = cells.read()[CELL].parts if CELL and not FULL else {None: ({1}, 1)}
     selected, deselected = [], []
     for item in items:
-        is_selected = not _is_shared(item) or cells.has_case(parts, zlib.crc32(item.nodeid.encode("utf-8")))
+        is_selected = not _is_shared(item) or cells.has_case(
+            parts, _target(item), zlib.crc32(item.nodeid.encode("utf-8")))
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
@@ -110,6 +111,13 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
+
+
+def _target(item):
+    """Returns the target of the way, the mode or the API among the arguments of a case; None if there is none."""
+    arguments = getattr(item, "callspec", None)
+    targets = {getattr(value, "target", None) for value in arguments.params.values()} if arguments else ()
+    return next((target for target in targets if isinstance(target, str)), None)
 
 
 def _is_shared(item):
