@@ -78,7 +78,7 @@ class Matrix(object):
         self._newest = os.path.join(self.work, "runner")  # the newest tox
         self._pinned = os.path.join(self.work, ".tox")  # provision_tox_env: there it installs the one of tox.ini
         self._processes, self._stopped, self._lock = set(), False, threading.Lock()
-        self._running, self._ended = collections.OrderedDict(), []  # {cell: when it began}, results
+        self._running, self._ended = [], []  # (cell, when it began), results
         self._unpacks = threading.Lock()  # tox unpacks every sdist into the same folder
 
     def order(self, cells):
@@ -148,7 +148,7 @@ class Matrix(object):
             for task in done:
                 task.result()
             with self._lock:
-                running = list(self._running.items())
+                running = list(self._running)
             self.screen.show([(cell.name, self._log(cell.name), start, self.usual(cell)) for cell, start in running])
 
     def _log(self, name):
@@ -237,7 +237,7 @@ class Matrix(object):
             self.screen.say("%-18s starts: %s" % (cell.name, cell.holds))
             start = time.time()
             with self._lock:
-                self._running[cell] = start
+                self._running.append((cell, start))
             code = self._tox(cell, log, self._limit(cell, start))
         seconds, is_cut = time.time() - start, ends is not None and time.time() >= ends
         if code not in self.good_codes and (self._stopped or is_cut):
@@ -245,7 +245,7 @@ class Matrix(object):
         else:
             result = self._result(cell, code in self.good_codes, log, seconds)
         with self._lock:
-            del self._running[cell]
+            self._running.remove((cell, start))
             self._ended.append(result)
             if result.status in (OK, FAILED):
                 self.ended(result)
@@ -339,7 +339,7 @@ class Matrix(object):
 
         missing, late, failed, stopped = ([result.cell for result in results if result.status == status]
                                           for status in (MISSING, NO_TIME, FAILED, STOPPED))
-        shown = {result.cell for result in results}
+        shown = [result.cell for result in results]
         never = [cell for cell in asked if cell not in shown]
         if missing:
             pythons = {cell.python for cell in missing}
