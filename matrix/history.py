@@ -46,7 +46,7 @@ def write(name, values):
 
 
 def seconds_of_files(path):
-    """Returns {test file: seconds} of a cell, from the file that pytest wrote. What takes less than a second counts 0."""
+    """Returns {test file: whole seconds} of a cell, from the file that pytest wrote."""
     seconds = {}
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase") if os.path.exists(path) else ():
         module = re.search(r"test_\w+", case.get("classname", ""))

@@ -110,7 +110,7 @@ def _options():
     tox_runner.add_options(parser)
     options = parser.parse_args()
     if options.touched and (options.full or options.resume or options.rotate):
-        parser.error("--touched runs in all cells; it goes with --cell and --shard, not with --full, --resume, --rotate")
+        parser.error("--touched goes with --cell and --shard, not with --full, --resume or --rotate")
     return options
 
 

@@ -49,7 +49,7 @@ def add_options(parser):
     parser.add_argument("--strict", action="store_true", help="fail where a cell's Python is not found")
     parser.add_argument("--keep", action="store_true", help="keep the environments")
     parser.add_argument("--limit", type=float, metavar="MINUTES",
-                        help="for one cell (5 minutes and 3 times what it took when it last ran; 20 if that is unknown)")
+                        help="for one cell (5 and 3 times what it took when it last ran; 20 if that is unknown)")
     parser.add_argument("pytest", nargs="*", metavar="-- ARGUMENT", help="for pytest, in every cell")
 
 
@@ -116,7 +116,7 @@ class Matrix(object):
                     self._stop()
                     raise
         except KeyboardInterrupt:
-            self.screen.say("stopped")
+            pass  # the table says what ran
         finally:
             code = self._report(asked, self._ended, time.time() - start)
         return code
@@ -133,9 +133,8 @@ class Matrix(object):
                 len(missing), _joined({cell.python for cell in missing}), _names(missing)))
         seconds = [self.usual(cell) for cell in able]
         if able and None not in seconds:
-            seconds = max(max(seconds), sum(seconds) / self.options.jobs)
             self.screen.say("%d at a time, by what they took last: about %d min" % (
-                self.options.jobs, seconds // 60 + 1))
+                self.options.jobs, max(max(seconds), sum(seconds) / self.options.jobs) // 60 + 1))
         if len(cells) > len(asked):
             self.screen.say("then those of %d others that fit in %s" % (len(cells) - len(asked), self.no_time))
         self._ended = [Result(cell, MISSING, {}, None, None, None, 0) for cell in missing]
@@ -288,6 +287,7 @@ class Matrix(object):
         """Kills what is running. No signal disturbs the removal of what is half made."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        self.screen.say("stopping: what is half made is removed")
         with self._lock:
             self._stopped = True
             for process in self._processes:
@@ -368,8 +368,8 @@ def find_pythons(versions):
     names = ["python", "python2", "python3"] + ["python" + version for version in versions]
     paths = {shutil.which(name, path=folder) for folder in os.environ["PATH"].split(os.pathsep) for name in names}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        answers = set(pool.map(_version, {os.path.realpath(path) for path in paths if path}))
-    return set(versions) & (answers | {"%d.%d" % sys.version_info[:2]})
+        found = set(pool.map(_version, {os.path.realpath(path) for path in paths | {sys.executable} if path}))
+    return found.intersection(versions)
 
 
 def _version(path):
