@@ -320,27 +320,13 @@ class Matrix(object):
     # The report
 
     def _report(self, asked, results, seconds):
-        names = [cell.name for cell in asked]
-        results = sorted(results, key=lambda result: names.index(result.cell.name) if result.cell.name in names
-                         else len(names))  # in the order of the table; those that fitted in come last
-        rows = ["cell python framework keras passed failed skipped seconds status".split()]
-        for result in results:
-            framework = [" ".join(item) for item in result.versions.items()
-                         if item[0] in ("tensorflow", "jax", "torch")]
-            counts = ["-" if count is None else str(count) for count in result[3:6]]
-            rows.append([result.cell.name, result.versions.get("python", result.cell.python),
-                         ", ".join(framework) or "-", result.versions.get("keras", "-")] + counts
-                        + ["%d" % result.seconds, result.status])
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        lines = [""]
-        for row in rows:
-            lines.append("  ".join(text.rjust(width) if 4 <= place <= 7 else text.ljust(width)
-                                   for place, (text, width) in enumerate(zip(row, widths))).rstrip())
-
+        cells = asked + [result.cell for result in results if result.cell not in asked]  # these fitted in
+        results = sorted(results, key=lambda result: cells.index(result.cell))
         missing, late, failed, stopped = ([result.cell for result in results if result.status == status]
                                           for status in (MISSING, NO_TIME, FAILED, STOPPED))
         shown = [result.cell for result in results]
-        never = [cell for cell in asked if cell not in shown]
+        never = [cell for cell in cells if cell not in shown]
+        lines = [""] + list(_table(result for result in results if result.status != MISSING))
         if missing:
             pythons = {cell.python for cell in missing}
             lines.append("\nNot run: %s. No Python %s on PATH, in pyenv or in uv; to get it: pyenv install %s"
@@ -353,11 +339,25 @@ class Matrix(object):
             lines.append("\nFailed: %s. What each said is in .tox/logs/." % _names(failed))
         ran = len(results) - len(missing) - len(late) - len(stopped)
         lines.append("\nran %d of %d cells in %d min %d s" % (
-            ran, len(results) + len(never), seconds // 60, seconds % 60))
+            ran, len(cells), seconds // 60, seconds % 60))
         lines.append("%d passed, %d failed, %d skipped" % tuple(sum(result[place] or 0 for result in results)
                                                                 for place in (3, 4, 5)))
         self.screen.write("\n".join(lines))
         return 1 if failed or self._stopped or (self.options.strict and missing) or not ran else 0
+
+
+def _table(results):
+    """Yields the lines of the table."""
+    rows = ["cell python framework keras passed failed skipped seconds status".split()]
+    for result in results:
+        framework = [" ".join(item) for item in result.versions.items() if item[0] in ("tensorflow", "jax", "torch")]
+        counts = ["-" if count is None else str(count) for count in result[3:6]]
+        rows.append([result.cell.name, result.versions.get("python", result.cell.python), ", ".join(framework) or "-",
+                     result.versions.get("keras", "-")] + counts + ["%d" % result.seconds, result.status])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        yield "  ".join(text.rjust(width) if 4 <= place <= 7 else text.ljust(width)
+                        for place, (text, width) in enumerate(zip(row, widths))).rstrip()
 
 
 def find_pythons(versions):
