@@ -355,7 +355,7 @@ def _table(results):
         rows.append([result.cell.name, result.versions.get("python", result.cell.python), ", ".join(framework) or "-",
                      result.versions.get("keras", "-")] + counts + ["%d" % result.seconds, result.status])
     widths = [max(map(len, column)) for column in zip(*rows)]
-    for row in rows:
+    for row in rows if rows[1:] else ():
         yield "  ".join(text.rjust(width) if 4 <= place <= 7 else text.ljust(width)
                         for place, (text, width) in enumerate(zip(row, widths))).rstrip()
 
