@@ -81,7 +81,7 @@ def main():
         since = touched.base() if options.touched is True else options.touched
         paths = touched.files(since)
         chosen = [cell for cell in chosen if _of_cell(cell, paths)]
-        print("%d test files touched since %s: %s" % (len(paths), since[:12], ", ".join(paths) or "nothing to run"))
+        print("test files touched since %s (%d): %s" % (since[:12], len(paths), ", ".join(paths) or "nothing to run"))
         if not chosen:
             return 0
         for cell in chosen:

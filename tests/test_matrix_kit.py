@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -298,13 +299,32 @@ esac
 """
 
 
+def fake_tox(folder, number=0):
+    tox = folder.join(".tox", ".tox", "bin", "python")
+    tox.write(TOX.format(junit=JUNIT, number=int(number)), ensure=True)
+    tox.chmod(0o755)
+    folder.join(".tox").ensure("logs", dir=True)
+
+
+@only_modern
+def test_a_cell_that_has_to_end_starts_if_it_fits_in(tmpdir, monkeypatch):
+    fake_tox(tmpdir)
+    matrix = tox_runner.Matrix(str(tmpdir), OPTIONS, "mylib", tox_screen.Screen())
+    matrix._packages = {"wheel": "a.whl"}
+    cell = cells.read()["py39-numpy"]._replace(name="quick")
+    monkeypatch.setattr(matrix, "ends", lambda cell: time.time() + 100)
+    started = []
+    for usual in (90, 70):
+        monkeypatch.setattr(matrix, "usual", lambda cell, usual=usual: usual)
+        matrix._cell(cell)
+        started.append(len(matrix._ended))
+    assert started == [0, 1] and matrix._ended[0].passed == 5
+
+
 @only_modern
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_table_after_an_interrupt(tmpdir, number):
-    tox = tmpdir.join(".tox", ".tox", "bin", "python")
-    tox.write(TOX.format(junit=JUNIT, number=int(number)), ensure=True)
-    tox.chmod(0o755)
-    tmpdir.join(".tox").ensure("logs", dir=True)
+    fake_tox(tmpdir, number)
     os.mkfifo(str(tmpdir.join("fifo")))
     code = INTERRUPTED.format(paths=[cells.HERE, cells.KIT])
     process = subprocess.run([sys.executable, "-c", code], cwd=str(tmpdir), stdout=subprocess.PIPE, timeout=60)
