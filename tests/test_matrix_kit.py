@@ -208,7 +208,7 @@ def test_the_time_of_a_cell_follows_its_last_run(tmpdir, monkeypatch):
     cell = cells.read()["py39-tf2.10"]
     assert matrix._limit(cell, 0)[0] == 1200
     monkeypatch.setattr(matrix, "usual", lambda cell: 100)
-    assert matrix._limit(cell, 0) == (600, "5 and 3 times the 100 s of its last run; --limit gives it others")
+    assert matrix._limit(cell, 0) == (600, "5 and 3 times the 100 s that it should take; --limit gives it others")
     monkeypatch.setattr(matrix, "ends", lambda cell: 50.0)
     assert matrix._limit(cell, 20.0)[0] == 30.0
     monkeypatch.setattr(OPTIONS, "limit", 0.25)

@@ -261,7 +261,7 @@ class Matrix(object):
         if self.options.limit:
             limit, why = self.options.limit * 60, "the --limit"
         elif usual:
-            limit, why = 300 + 3 * usual, "5 and 3 times the %d s of its last run; --limit gives it others" % usual
+            limit, why = 300 + 3 * usual, "5 and 3 times the %d s that it should take; --limit gives it others" % usual
         else:
             limit, why = 1200, "the limit of a cell that never ran; --limit gives it others"
         if ends is not None and ends - start < limit:
