@@ -46,13 +46,13 @@ def write(name, values):
 
 
 def seconds_of_files(path):
-    """Returns {test file: whole seconds} of a cell, from the file that pytest wrote."""
+    """Returns {test file: whole seconds} of a cell, from what pytest wrote, without files that take none."""
     seconds = {}
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase") if os.path.exists(path) else ():
         module = re.search(r"test_\w+", case.get("classname", ""))
         if module:
             seconds[module.group()] = seconds.get(module.group(), 0) + float(case.get("time", 0))
-    return {name: round(value) for name, value in seconds.items()}
+    return {name: round(value) for name, value in seconds.items() if round(value)}
 
 
 def seconds(name, past, shown):

@@ -78,7 +78,7 @@ class Matrix(object):
         self._newest = os.path.join(self.work, "runner")  # the newest tox
         self._pinned = os.path.join(self.work, ".tox")  # provision_tox_env: there it installs the one of tox.ini
         self._processes, self._stopped, self._lock = set(), False, threading.Lock()
-        self._running, self._ended = [], []  # (cell, when it began), results
+        self._running, self._ended, self._left = [], [], []  # (cell, when it began), results, environments to remove
         self._unpacks = threading.Lock()  # tox unpacks every sdist into the same folder
 
     def order(self, cells):
@@ -119,6 +119,8 @@ class Matrix(object):
             pass  # the table says what ran
         finally:
             code = self._report(asked, self._ended, time.time() - start)
+            for name in self._left:
+                self._remove(name)
         return code
 
     def _foretell(self, cells, asked):
@@ -252,8 +254,13 @@ class Matrix(object):
                                               ": %d passed, %d failed, %d skipped" % result[3:6]))
         if result.status == FAILED:
             self.screen.write(self._tail(log))
-        if code is None or self._stopped or not self.options.keep:  # half made, if it was killed
-            shutil.rmtree(os.path.join(self.work, cell.name), ignore_errors=True)
+        if self._stopped:
+            self._left.append(cell.name)  # the table comes first: this can take a minute
+        elif code is None or not self.options.keep:  # half made, if it was killed
+            self._remove(cell.name)
+
+    def _remove(self, name):
+        shutil.rmtree(os.path.join(self.work, name), ignore_errors=True)
 
     def _limit(self, cell, start):
         """Returns the seconds that a cell may take, and why."""
