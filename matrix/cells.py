@@ -17,6 +17,9 @@ sys.path.append(KIT)  # at the end: its names hide nobody's
 # The tools and tests have these from here.
 from cell_table import RawConfigParser, matches, read, sections  # noqa: E402, F401
 
+APIS = (  # the default one of TensorFlow, and the first version where it is
+    ("keras3 on tensorflow", (2, 16)), ("update_step", (2, 11)), ("optimizer_v2", (1, 14)), ("get_updates", (1, 4)))
+
 KnownFailure = namedtuple("KnownFailure", "name cells tests cause link")
 
 
@@ -30,6 +33,18 @@ def has_case(parts, target, number):
     """
     chosen, of = parts.get(target, parts[None])
     return number % of + 1 in chosen
+
+
+def api(cell):
+    """Returns the optimizer API that is the default one in a cell, and Keras 3's backend."""
+    pins = cell.pins
+    for backend in ("jax", "torch"):
+        if "keras" in pins and backend in pins:
+            return "keras3 on " + backend
+    if "tensorflow" not in pins:
+        return cell.kind
+    tensorflow = tuple(int(part) for part in pins["tensorflow"].split(".")[:2])
+    return next(name for name, first in APIS if tensorflow >= first)
 
 
 def known_failures():
