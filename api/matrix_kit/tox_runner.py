@@ -1,4 +1,4 @@
-"""Runs cells through tox, a few at a time, and deletes each environment after its cell. Prints a table at the end.
+"""Runs cells through tox, a few at a time, and keeps their environments within a budget. Prints a table at the end.
 
 Needs only Python 3.8 or newer with pip. Writes only below .tox/, where logs stay in logs/<cell>.log.
 """
@@ -17,6 +17,10 @@ import threading
 import time
 import xml.etree.ElementTree
 
+if __package__:
+    from everstep.matrix_kit import environments
+else:  # matrix/ has this folder on sys.path
+    import environments  # type: ignore[import-not-found, no-redef]
 try:
     import concurrent.futures
 except ImportError:  # Python 2 imports this file, but does not run cells
@@ -42,7 +46,9 @@ def add_options(parser):
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1) if hasattr(os, "cpu_count") else 1,
                         metavar="N", help="cells at a time (%(default)s)")
     parser.add_argument("--strict", action="store_true", help="fail where a cell's Python is not found")
-    parser.add_argument("--keep", action="store_true", help="keep the environments")
+    parser.add_argument("--keep", type=float, nargs="?", default=30, const=float("inf"), metavar="GB",
+                        help="for environments, which later runs use again; the oldest are deleted first (%(default)g); "
+                             "without a number no limit")
     parser.add_argument("--limit", type=float, default=20, metavar="MINUTES", help="for one cell (%(default)s)")
     parser.add_argument("pytest", nargs="*", metavar="-- ARGUMENT", help="for pytest, in every cell")
 
@@ -96,6 +102,7 @@ class Matrix(object):
         start = time.time()
         say("%d of the matrix's cells, %d at a time" % (len(cells), self.options.jobs))
         self._prepare()
+        self._kept = environments.Kept(self.work, self.options.keep)
         say("tox is ready, the wheel and the sdist are built: %d s" % (time.time() - start))
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no process stays behind
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
@@ -114,6 +121,7 @@ class Matrix(object):
         """Installs tox and builds the project."""
         if not _works([_python(self._newest), "-c", "import build, tox"]):
             self._step("make an environment for tox", self._make_runner)
+        self._installer = environments.Installer(_python(self._newest), os.path.join(self.work, "uv.json"))
         dist = os.path.join(self.work, "dist")
         shutil.rmtree(dist, ignore_errors=True)
         # Build the wheel from the sdist, so that every cell misses a file that the sdist lacks.
@@ -133,6 +141,7 @@ class Matrix(object):
             self._call([sys.executable, "-m", "venv", "--clear", "--without-pip", self._newest], log)
             pip = [sys.executable, "-m", "pip", "--python", _python(self._newest)]
         self._call(pip + ["install", "build", "tox"], log)
+        subprocess.call(pip + environments.GET_UV, stdout=log, stderr=log)  # without uv, pip installs
 
     def _step(self, what, step):
         path = os.path.join(self.work, "logs", "%s.log" % what.replace(" ", "-"))
@@ -165,10 +174,14 @@ class Matrix(object):
             start = time.time()
             if ends is not None:
                 limit = max(1, min(limit, ends - start))
+            pins = environments.pins(os.path.join(self.root, self.config), cell)
+            self._kept.begin(cell.name, pins)
             passed = self._tox(cell, log, limit)
-        if self._stopped:
+        result = None if self._stopped else self._result(cell, passed, log, time.time() - start)
+        with open(log, errors="replace") as file:
+            self._kept.end(cell.name, pins, is_whole=" commands[0]> " in file.read())  # tox has installed all before
+        if result is None:
             return None
-        result = self._result(cell, passed, log, time.time() - start)
         if ends is not None and not passed and time.time() >= ends:
             result = Result(cell, NO_TIME, {}, None, None, None, result.seconds)
         with self._lock:
@@ -178,8 +191,6 @@ class Matrix(object):
                                       ": %d passed, %d failed, %d skipped" % result[3:6]))
             if result.status == FAILED:
                 print(self._tail(log))
-        if not self.options.keep:
-            shutil.rmtree(os.path.join(self.work, cell.name), ignore_errors=True)
         return result
 
     def _tox(self, cell, log, limit):
@@ -190,7 +201,8 @@ class Matrix(object):
             command += ["--"] + self.options.pytest
         with open(log, "w") as out:
             process = subprocess.Popen(command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
+                                       stderr=subprocess.STDOUT, start_new_session=True,
+                                       env=dict(os.environ, EVERSTEP_PIP=self._installer.text))
             with self._lock:
                 self._processes.add(process)
                 if self._stopped:
