@@ -1,7 +1,7 @@
 """Runs the matrix: python3 matrix/run.py
 
-Needs only Python 3.8 or newer with pip. api/matrix_kit/tox_runner.py runs the cells. It writes only below .tox/; with --full this writes what each cell showed into
-matrix/proof.json and proof.md too, as soon as the cell ends.
+Needs only Python 3.8 or newer with pip. api/matrix_kit/tox_runner.py runs the cells. It writes only below .tox/; with
+--full this writes what each cell showed into matrix/proof.json and proof.md too, as soon as the cell ends.
 """
 import argparse
 import re

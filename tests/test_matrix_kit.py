@@ -103,7 +103,7 @@ def test_files_are_written_checked_and_renewed(folder, capsys):
     assert parser.get("testenv:py27-tf1.15-k2.3", "package") == "sdist"
     install, check = parser.get("testenv:py313-tf2.21-tfk", "commands_pre").strip().split("\n")
     assert install.endswith("--no-deps tf_keras==2.21.0")
-    assert "check_cell.py {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
+    assert "check_cell.py\" {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
 
     assert run(capsys, "tox", "--check") == (0, "all files are current\n", "")
     folder.join("tox_cells", "py313-tf2.21-tfk.txt").write(project.ONE_LINE + "numpy==1.0\n")
@@ -167,7 +167,7 @@ JUNIT = u"<testsuites><testsuite tests='9' failures='1' errors='1' skipped='2'/>
 
 @only_modern
 def test_what_a_run_reports(tmpdir, capsys):
-    options = argparse.Namespace(jobs=1, strict=False, keep=True, limit=1, pytest=[])
+    options = argparse.Namespace(jobs=1, strict=False, keep=30, limit=1, pytest=[])
     matrix = tox_runner.Matrix(str(tmpdir), options, "mylib")
     old, new = cells.read()["py27-tf1.4-k2.1"], cells.read()["py39-tf2.10"]
     results, logs, packages = (tmpdir.join(".tox").ensure(name, dir=True)

@@ -47,7 +47,7 @@ def add_options(parser):
                         metavar="N", help="cells at a time (%(default)s)")
     parser.add_argument("--strict", action="store_true", help="fail where a cell's Python is not found")
     parser.add_argument("--keep", type=float, nargs="?", default=30, const=float("inf"), metavar="GB",
-                        help="for environments, which later runs use again; the oldest are deleted first (%(default)g); "
+                        help="for environments that later runs use again, the oldest deleted first (%(default)g); "
                              "without a number no limit")
     parser.add_argument("--limit", type=float, default=20, metavar="MINUTES", help="for one cell (%(default)s)")
     parser.add_argument("pytest", nargs="*", metavar="-- ARGUMENT", help="for pytest, in every cell")
