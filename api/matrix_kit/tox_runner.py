@@ -125,8 +125,7 @@ class Matrix(object):
         dist = os.path.join(self.work, "dist")
         shutil.rmtree(dist, ignore_errors=True)
         # Build the wheel from the sdist, so that every cell misses a file that the sdist lacks.
-        self._step("build " + self.name, lambda log: self._call(
-            [_python(self._newest), "-m", "build", "--outdir", dist, self.root], log))
+        self._step("build " + self.name, lambda log: self._build(dist, log))
         # Run the cells with the pinned tox itself: the newest tox holds a lock while it waits for the pinned one.
         self._step("set tox up", lambda log: self._call(
             [_python(self._newest), "-m", "tox", "list", "--conf", self.config], log))
@@ -142,6 +141,14 @@ class Matrix(object):
             pip = [sys.executable, "-m", "pip", "--python", _python(self._newest)]
         self._call(pip + ["install", "build", "tox"], log)
         subprocess.call(pip + environments.GET_UV, stdout=log, stderr=log)  # without uv, pip installs
+
+    def _build(self, dist, log):
+        command = [_python(self._newest), "-m", "build", "--outdir", dist, self.root]
+        variables = self._installer.variables
+        if variables is None or subprocess.call(
+                command + ["--installer", "uv"], cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, env=dict(os.environ, **variables)):
+            self._call(command, log)
 
     def _step(self, what, step):
         path = os.path.join(self.work, "logs", "%s.log" % what.replace(" ", "-"))
