@@ -1,9 +1,8 @@
 """Runs the matrix: python3 matrix/run.py
 
-Needs only Python 3.8 or newer with pip. api/matrix_kit/tox_runner.py runs the cells (all their environments together
-would take some 50 GB). It writes only below .tox/ and, so that the next run knows how long each cell takes, into a file
-in the user's cache (history.py). With --full this writes what each cell showed into matrix/record/ too, as soon as
-the cell ends.
+Needs only Python 3.8 or newer with pip. api/matrix_kit/tox_runner.py runs the cells. It writes only below .tox/ and, so
+that the next run knows how long each cell takes, into a file in the user's cache (history.py). With --full this writes
+what each cell showed into matrix/record/ too, as soon as the cell ends.
 """
 import argparse
 import glob

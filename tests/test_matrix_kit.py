@@ -16,7 +16,7 @@ import pytest
 import cells
 from everstep import cli
 from everstep.compat.targets import doctor
-from everstep.matrix_kit import check_cell, project, tox_runner, tox_screen
+from everstep.matrix_kit import check_cell, environments, project, tox_runner, tox_screen
 
 MODERN = doctor.can_drive_tox()
 only_modern = pytest.mark.skipif(not MODERN, reason="everstep matrix needs Python 3.8")
@@ -107,7 +107,7 @@ def test_files_are_written_checked_and_renewed(folder, capsys):
     assert parser.get("testenv:py27-tf1.15-k2.3", "package") == "sdist"
     install, check = parser.get("testenv:py313-tf2.21-tfk", "commands_pre").strip().split("\n")
     assert install.endswith("--no-deps tf_keras==2.21.0")
-    assert "check_cell.py {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
+    assert "check_cell.py\" {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
 
     assert run(capsys, "tox", "--check") == (0, "all files are current\n", "")
     folder.join("tox_cells", "py313-tf2.21-tfk.txt").write(project.ONE_LINE + "numpy==1.0\n")
@@ -166,7 +166,7 @@ def test_a_cell_checks_what_it_is(tmpdir, monkeypatch):
     assert "beside_the_tests is imported from" in fault and "not from the environment" in fault
 
 
-OPTIONS = argparse.Namespace(jobs=1, strict=False, keep=True, limit=None, pytest=[])
+OPTIONS = argparse.Namespace(jobs=1, strict=False, keep=10, limit=None, pytest=[])
 JUNIT = u"<testsuites><testsuite tests='9' failures='1' errors='1' skipped='2'/></testsuites>"
 
 
@@ -278,13 +278,15 @@ def test_bars_stand_below_all_lines(tmpdir, monkeypatch):
 INTERRUPTED = """
 import argparse, sys
 sys.path[:0] = {paths}
-import cells, tox_runner, tox_screen
+import cells, environments, tox_runner, tox_screen
 
 class Matrix(tox_runner.Matrix):
     def _prepare(self):
         self._packages = dict(wheel="a.whl", sdist="a.tar.gz")
+        self._installer = environments.Installer("no/python", "no settings")
+        self._kept = environments.Kept(self.work, 10)
 
-options = argparse.Namespace(jobs=1, strict=False, keep=True, limit=None, pytest=[])
+options = argparse.Namespace(jobs=1, strict=False, keep=10, limit=None, pytest=[])
 here = [cells.read()["py39-numpy"]._replace(name=name, python="%d.%d" % sys.version_info[:2])
         for name in ("quick", "slow", "last")]
 sys.exit(Matrix(".", options, "mylib", tox_screen.Screen()).run(here))
@@ -293,7 +295,7 @@ TOX = """#!/bin/sh
 shift 10
 mkdir -p .tox/results .tox/$1
 case $1 in
-quick) echo "{junit}" > .tox/results/quick.xml ;;
+quick) echo "quick: commands[0]> pytest"; echo "{junit}" > .tox/results/quick.xml ;;
 slow) kill -{number} $PPID; cat fifo ;;
 esac
 """
@@ -304,6 +306,7 @@ def fake_tox(folder, number=0):
     tox.write(TOX.format(junit=JUNIT, number=int(number)), ensure=True)
     tox.chmod(0o755)
     folder.join(".tox").ensure("logs", dir=True)
+    folder.join("tox.ini").write("[testenv]\ndeps = -r pins.txt\n")
 
 
 @only_modern
@@ -311,6 +314,8 @@ def test_a_cell_that_has_to_end_starts_if_it_fits_in(tmpdir, monkeypatch):
     fake_tox(tmpdir)
     matrix = tox_runner.Matrix(str(tmpdir), OPTIONS, "mylib", tox_screen.Screen())
     matrix._packages = {"wheel": "a.whl"}
+    matrix._installer = environments.Installer("no/python", "no settings")
+    matrix._kept = environments.Kept(matrix.work, 10)
     cell = cells.read()["py39-numpy"]._replace(name="quick")
     monkeypatch.setattr(matrix, "ends", lambda cell: time.time() + 100)
     started = []

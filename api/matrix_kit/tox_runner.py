@@ -1,4 +1,4 @@
-"""Runs cells through tox, a few at a time, and deletes each environment after its cell.
+"""Runs cells through tox, a few at a time, and keeps their environments within a budget.
 
 Says first which cells can run, and prints a table at the end, whatever ended the run.
 
@@ -20,6 +20,10 @@ import threading
 import time
 import xml.etree.ElementTree
 
+if __package__:
+    from everstep.matrix_kit import environments
+else:  # matrix/ has this folder on sys.path
+    import environments  # type: ignore[import-not-found, no-redef]
 try:
     import concurrent.futures
 except ImportError:  # Python 2 imports this file, but does not run cells
@@ -47,7 +51,9 @@ def add_options(parser):
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1) if hasattr(os, "cpu_count") else 1,
                         metavar="N", help="cells at a time (%(default)s)")
     parser.add_argument("--strict", action="store_true", help="fail where a cell's Python is not found")
-    parser.add_argument("--keep", action="store_true", help="keep the environments")
+    parser.add_argument("--keep", type=float, nargs="?", default=10, const=float("inf"), metavar="GB",
+                        help="for environments that later runs use again, the oldest deleted first (%(default)g); "
+                             "without a number no limit")
     parser.add_argument("--limit", type=float, metavar="MINUTES",
                         help="for one cell (5 and 3 times what it took when it last ran; 20 if that is unknown)")
     parser.add_argument("pytest", nargs="*", metavar="-- ARGUMENT", help="for pytest, in every cell")
@@ -119,8 +125,8 @@ class Matrix(object):
             pass  # the table says what ran
         finally:
             code = self._report(asked, self._ended, time.time() - start)
-            for name in self._left:
-                self._remove(name)
+            for each in self._left:
+                self._kept.end(*each)
         return code
 
     def _foretell(self, cells, asked):
@@ -162,16 +168,17 @@ class Matrix(object):
         start = time.time()
         if not _works([_python(self._newest), "-c", "import build, tox"]):
             self._step("make an environment for tox", self._make_runner, self._newest)
+        self._installer = environments.Installer(_python(self._newest), os.path.join(self.work, "uv.json"))
         dist = os.path.join(self.work, "dist")
         shutil.rmtree(dist, ignore_errors=True)
         # Build the wheel from the sdist, so that every cell misses a file that the sdist lacks.
-        self._step("build " + self.name, lambda log: self._call(
-            [_python(self._newest), "-m", "build", "--outdir", dist, self.root], log))
+        self._step("build " + self.name, lambda log: self._build(dist, log))
         # Run the cells with the pinned tox itself: the newest tox holds a lock while it waits for the pinned one.
         self._step("set tox up", lambda log: self._call(
             [_python(self._newest), "-m", "tox", "list", "--conf", self.config], log), self._pinned)
         packages = sorted(os.path.join(dist, name) for name in os.listdir(dist))
         self._packages = {"wheel" if name.endswith(".whl") else "sdist": name for name in packages}
+        self._kept = environments.Kept(self.work, self.options.keep)
         self.screen.say("tox is ready, the wheel and the sdist are built: %d s" % (time.time() - start))
 
     def _make_runner(self, log):
@@ -182,6 +189,13 @@ class Matrix(object):
             self._call([sys.executable, "-m", "venv", "--clear", "--without-pip", self._newest], log)
             pip = [sys.executable, "-m", "pip", "--python", _python(self._newest)]
         self._call(pip + ["install", "build", "tox"], log)
+        self._wait(pip + environments.GET_UV, log)  # without uv, pip installs
+
+    def _build(self, dist, log):
+        command = [_python(self._newest), "-m", "build", "--outdir", dist, self.root]
+        variables = self._installer.variables
+        if variables is None or self._wait(command + ["--installer", "uv"], log, **variables):
+            self._call(command, log)
 
     def _step(self, what, step, makes=None):
         """Takes a step, or ends all without the folder that it `makes`."""
@@ -203,14 +217,15 @@ class Matrix(object):
         if code:
             raise subprocess.CalledProcessError(code, command)
 
-    def _wait(self, command, log, limit=None):
-        """Returns the exit code of a command.
+    def _wait(self, command, log, limit=None, **variables):
+        """Returns the exit code of a command, which gets `variables` of the environment.
 
         Raises:
             subprocess.TimeoutExpired: after `limit` seconds. Its child processes are killed, too.
         """
         process = subprocess.Popen(command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env=dict(os.environ, **variables))
         with self._lock:
             self._processes.add(process)
             if self._stopped:
@@ -239,6 +254,8 @@ class Matrix(object):
             start = time.time()
             with self._lock:
                 self._running.append((cell, start))
+            pins = environments.pins(self.config, cell)
+            self._kept.begin(cell.name, pins)
             code = self._tox(cell, log, self._limit(cell, start))
         seconds, is_cut = time.time() - start, ends is not None and time.time() >= ends
         if code not in self.good_codes and (self._stopped or is_cut):
@@ -254,13 +271,12 @@ class Matrix(object):
                                               ": %d passed, %d failed, %d skipped" % result[3:6]))
         if result.status == FAILED:
             self.screen.write(self._tail(log))
+        with open(log, errors="replace") as file:
+            is_whole = " commands[0]> " in file.read()  # tox has installed all before
         if self._stopped:
-            self._left.append(cell.name)  # the table comes first: this can take a minute
-        elif code is None or not self.options.keep:  # half made, if it was killed
-            self._remove(cell.name)
-
-    def _remove(self, name):
-        shutil.rmtree(os.path.join(self.work, name), ignore_errors=True)
+            self._left.append((cell.name, pins, is_whole))  # the table comes first: a deletion can take a minute
+        else:
+            self._kept.end(cell.name, pins, is_whole)
 
     def _limit(self, cell, start):
         """Returns the seconds that a cell may take, and why."""
@@ -285,7 +301,7 @@ class Matrix(object):
             command += ["--"] + arguments
         with open(log, "w") as out:
             try:
-                return self._wait(command, out, limit[0])
+                return self._wait(command, out, limit[0], EVERSTEP_PIP=self._installer.text)
             except subprocess.TimeoutExpired:
                 out.write("\nstopped: it took more than %d minutes, %s\n" % (limit[0] // 60, limit[1]))
                 return None
