@@ -1,7 +1,7 @@
 """A plugin of pytest for tests/mutate.py: finds which test runs which line of shipped code, and how long it takes.
 
-It writes {file of tests: {"seconds": {test that passed: seconds}, "lines": {file: {line: [test]}}}} as JSON. Seconds are
-those of the processor, so that other programs that run do not matter. Works on Python 3.7 and newer.
+It writes {file of tests: {"seconds": {test that passed: seconds}, "lines": {file: {line: [test]}}}} as JSON. Seconds
+are those of the processor, so that other programs that run do not matter. Works on Python 3.7 and newer.
 """
 import collections
 import json
