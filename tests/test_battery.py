@@ -173,11 +173,8 @@ def test_accumulated_equals_joined_batches(way, configured):
     check(label(*configured), way, differences, case="accumulated")
 
 
-@pytest.mark.parametrize(
-    "dtype, way, configured",
-    [(dtype,) + case for dtype in ("float64", "float16") for case in cases(WAYS)],
-    ids=ids,
-)
+@pytest.mark.parametrize("dtype, way, configured",
+                         [(dtype,) + case for dtype in ("float64", "float16") for case in cases(WAYS)], ids=ids)
 def test_other_dtypes(dtype, way, configured):
     check(label(*configured), way, run_and_compare(way, define(*configured), dtype=dtype), dtype, dtype)
 
@@ -208,11 +205,8 @@ SCALE = {everstep.InverseTimeDecay: "initial", Steps: "first"}  # the argument t
 SCHEDULES = [everstep.InverseTimeDecay(0.2, 0.01), Steps(0.2)]
 
 
-@pytest.mark.parametrize(
-    "way, configured, schedule",
-    [case + (SCHEDULES[place % 2],) for place, case in enumerate(cases(WAYS))],
-    ids=ids,
-)
+@pytest.mark.parametrize("way, configured, schedule",
+                         [case + (SCHEDULES[place % 2],) for place, case in enumerate(cases(WAYS))], ids=ids)
 def test_schedule(way, configured, schedule):
     schedule = schedule.replace(**{SCALE[type(schedule)]: 2 * define(*configured).learning_rate})
     definition = define(*configured, learning_rate=schedule)
@@ -237,11 +231,9 @@ def test_save_and_resume_is_exact(way, configured, accumulated):
     assert checks.resumed_differs(training.Trial(way, definition, steps=30)) == []  # in the middle of a window
 
 
-@pytest.mark.parametrize(
-    "definition_class, settings, start, grads, expected",
-    [(each,) + row for each in definition_classes() for row in golden(each).GOLDEN],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)
+@pytest.mark.parametrize("definition_class, settings, start, grads, expected",
+                         [(each,) + row for each in definition_classes() for row in golden(each).GOLDEN],
+                         ids=lambda value: value.__name__ if isinstance(value, type) else "")
 def test_numbers_worked_by_hand(definition_class, settings, start, grads, expected):
     assert check_golden(definition_class, 1e-7, settings, start, grads, expected).failure is None
 
@@ -256,15 +248,7 @@ def test_zz_table():
     """Prints the table of results. The name makes it run last."""
     assert RESULTS, "no case has run"
     cases = [
-        "dense",
-        "unique",
-        "duplicates",
-        "accumulated",
-        "rate set",
-        "schedule",
-        "float64",
-        "float16",
-        "1M elements",
+        "dense", "unique", "duplicates", "accumulated", "rate set", "schedule", "float64", "float16", "1M elements",
     ]
     rows = sorted({key[:2] for key in RESULTS}, key=lambda key: (key[1], key[0]))
     wide = max(len(row[0]) for row in rows)

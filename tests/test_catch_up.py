@@ -279,11 +279,8 @@ def test_dense_and_missing_gradients_between(way):
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_inside_wrappers(way):
     inner = Adam(0.05, sparse="catch_up")
-    for wrap in (
-        lambda inner: everstep.accumulate(inner, 3),
-        lambda inner: everstep.clip(inner, global_norm=0.5),
-        lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
-    ):
+    for wrap in (lambda inner: everstep.accumulate(inner, 3), lambda inner: everstep.clip(inner, global_norm=0.5),
+                 lambda inner: everstep.decoupled_weight_decay(inner, 0.1)):
         # Whole windows only: a flush also applies an open window.
         expected = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
         assert max(compare(train(way, wrap(inner), zipf_batches(39)), expected)) <= 2e-6

@@ -10,10 +10,7 @@ from everstep.compat.engine import lowering
 from everstep.optimizers import SGD, Adagrad, Adam, AdamW, Ftrl, Nadam, RMSprop
 from test_lowering import FORBIDDEN, WAYS, apart, cases, name_of, run
 
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no fused kernels"),
-]
+pytestmark = [pytest.mark.shared, pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no fused kernels")]
 
 
 def adam(**settings):
@@ -22,9 +19,7 @@ def adam(**settings):
 
 def bert(inner, **settings):
     """BERT's stack: a clipped gradient, Adam, weight decay of all but some variables."""
-    return everstep.decoupled_weight_decay(
-        everstep.clip(inner, global_norm=0.5), 0.3, exclude=["bias"], **settings
-    )
+    return everstep.decoupled_weight_decay(everstep.clip(inner, global_norm=0.5), 0.3, exclude=["bias"], **settings)
 
 
 STACKS = OrderedDict([

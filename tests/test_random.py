@@ -76,11 +76,9 @@ def drawn(seed, shape, count, kind="normal"):
 def starts(name, shape, seed=7):
     """Returns the first values of the slots of Drawing, in float32."""
     row = shape[:1] + (1,) * (len(shape) - 1)
-    values = {
-        "first": 1 + 2 * drawn(name + "/first/0", shape, 0),
-        "second": -1 + 4 * drawn("{}/second/{}".format(name, seed), shape, 0, "uniform"),
-        "row": drawn(name + "/row/0", row, 0),
-    }
+    values = {"first": 1 + 2 * drawn(name + "/first/0", shape, 0),
+              "second": -1 + 4 * drawn("{}/second/{}".format(name, seed), shape, 0, "uniform"),
+              "row": drawn(name + "/row/0", row, 0)}
     return {slot: value.astype("float32") for slot, value in values.items()}
 
 

@@ -172,10 +172,8 @@ def test_verb(way, definition_class, steps):
     try:
         for step in range(STEPS):
             rows = random.randint(0, 6, 4).astype("int64")
-            batch = {
-                "kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
-                "table": (random.normal(0.3, 1, (4, 3)).astype("float32"), rows),
-            }
+            batch = {"kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
+                     "table": (random.normal(0.3, 1, (4, 3)).astype("float32"), rows)}
             run.step(batch)
             window.append(batch)
             if len(window) == steps:

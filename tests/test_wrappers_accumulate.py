@@ -19,10 +19,8 @@ from test_catch_up import Counted
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
-START = {
-    "kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
-    "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32"),
-}
+START = {"kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
+         "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32")}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 RULES = {
     "SGD": SGD(0.1),

@@ -30,10 +30,8 @@ def batches(count=STEPS, seed=2):
     random = np.random.RandomState(seed)
     for _ in range(count):
         table = random.normal(0.3, 1, (4, 3)).astype("float32")
-        yield {
-            "kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
-            "table": (table, random.randint(0, 5, 4).astype(np.int64)),
-        }
+        yield {"kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
+               "table": (table, random.randint(0, 5, 4).astype(np.int64))}
 
 
 def ema(decay):
@@ -72,11 +70,8 @@ def looking_ahead(step, value, kept):
 CASES = [
     (everstep.moving_average(INNER, 0.9), ema(lambda step: 0.9), False),
     (everstep.moving_average(INNER, 0.9, "ramp"), ema(lambda step: min(0.9, step / (9.0 + step))), True),
-    (
-        everstep.moving_average(INNER, 0.4, "ramp", start=2),
-        ema(lambda step: min(0.4, (step - 2.0) / (7 + step)) if step > 2 else 0),
-        False,
-    ),
+    (everstep.moving_average(INNER, 0.4, "ramp", start=2),
+     ema(lambda step: min(0.4, (step - 2.0) / (7 + step)) if step > 2 else 0), False),
     (everstep.moving_average(INNER, 0.9, "zero_debias"), debiased, False),
     (everstep.moving_average(INNER, 0.9, overwrite_every=3), overwritten, False),
     (everstep.stochastic_weight_averaging(INNER, 2, 3), swa, True),
@@ -255,12 +250,9 @@ def test_the_branches_of_a_partition_that_have_averages():
 # Sparse gradients
 
 
-LATE = [
-    lambda inner: everstep.moving_average(inner, 0.9, start=1),
-    lambda inner: everstep.lookahead(inner, 5),
-    lambda inner: everstep.moving_average(everstep.accumulate(inner, 3), 0.9),
-    lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2),
-]
+LATE = [lambda inner: everstep.moving_average(inner, 0.9, start=1), lambda inner: everstep.lookahead(inner, 5),
+        lambda inner: everstep.moving_average(everstep.accumulate(inner, 3), 0.9),
+        lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2)]
 
 
 @pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
@@ -297,21 +289,14 @@ def test_long_gaps():
         assert max(map(oracle.distance, actual, expected)) <= most
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda inner: everstep.moving_average(inner, overwrite_every=2),
-        lambda inner: everstep.stochastic_weight_averaging(inner),
-    ],
-)
+@pytest.mark.parametrize("wrap", [lambda inner: everstep.moving_average(inner, overwrite_every=2),
+                                  lambda inner: everstep.stochastic_weight_averaging(inner)])
 def test_averages_that_refuse_catch_up(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
         wrap(Adam(sparse="catch_up"))
 
 
-@pytest.mark.parametrize(
-    "wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging]
-)
+@pytest.mark.parametrize("wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging])
 def test_variable_rows_is_refused(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="variable_rows"'):
         wrap(Adam(sparse="variable_rows"))
@@ -391,9 +376,7 @@ def test_state_moves_from_numpy(way):
         first = trained(harness.NUMPY, STACKS[place], 5)
         state = everstep.capture(first.optimizer, first.variables, weights=True)
         run = way.run(lambda place=place: STACKS[place].bind(way.module), START, KINDS)
-        everstep.restore(
-            run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True
-        )
+        everstep.restore(run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True)
         for batch in list(batches())[5:]:
             run.step(batch)
         actual = everything(run)

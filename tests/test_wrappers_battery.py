@@ -67,13 +67,10 @@ STACKS = {
     "average(accumulate(lookahead))": lambda rule, dense: everstep.moving_average(
         everstep.accumulate(everstep.lookahead(rule, 3), 2), 0.9
     ),
-    "clip(partition(multipliers, centralize))": lambda rule, dense: everstep.clip(
-        everstep.partition(
-            {"dense": (dense, everstep.learning_rate_multipliers(rule, [(dense, 2.0)]))},
-            default=everstep.centralize(SGD(0.05), minimum_rank=3),
-        ),
-        value=1.5,
-    ),
+    "clip(partition(multipliers, centralize))": lambda rule, dense: everstep.clip(everstep.partition(
+        {"dense": (dense, everstep.learning_rate_multipliers(rule, [(dense, 2.0)]))},
+        default=everstep.centralize(SGD(0.05), minimum_rank=3),
+    ), value=1.5),
     "multistage(decay(clip))": lambda rule, dense: everstep.multistage(
         everstep.decoupled_weight_decay(everstep.clip(rule, value=1.5), 0.01)
     ),

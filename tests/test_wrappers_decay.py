@@ -33,11 +33,9 @@ def batches(count=STEPS):
     random = np.random.RandomState(2)
     for _ in range(count):
         table = random.normal(0.1, 1, (4, 3)).astype("float32")
-        yield {
-            "bias": random.normal(0.1, 1, 3).astype("float32"),
-            "kernel": random.normal(0.1, 1, (4, 3)).astype("float32"),
-            "table": (table, random.randint(0, 5, 4).astype(np.int64)),
-        }
+        yield {"bias": random.normal(0.1, 1, 3).astype("float32"),
+               "kernel": random.normal(0.1, 1, (4, 3)).astype("float32"),
+               "table": (table, random.randint(0, 5, 4).astype(np.int64))}
 
 
 def rule(way, name):
@@ -83,43 +81,25 @@ def annealed(step):
 ADAM, RATE = Adam(0.05, epsilon=1e-3), 0.05
 # The formula of each library, from its source, and the everstep definition that follows it.
 FORMULAS = {
-    "Keras": (
-        lambda way: everstep.decoupled_weight_decay(ADAM, 0.1),
-        lambda name, step, var, delta: var - var * 0.1 * RATE - RATE * delta,
-    ),
-    "Addons": (
-        lambda way: everstep.decoupled_weight_decay(
-            ADAM.replace(sparse="rows", dense_ok=True), 0.1, times_rate=False, include=lambda variable: True
-        ),
-        lambda name, step, var, delta: (var - 0.1 * var) - RATE * delta,
-    ),
-    "BERT": (
-        lambda way: everstep.decoupled_weight_decay(ADAM, 0.1, exclude=["LayerNorm", rule(way, "bias")]),
-        lambda name, step, var, delta: var - RATE * (delta + (0 if name == "bias" else 0.1) * var),
-    ),
+    "Keras": (lambda way: everstep.decoupled_weight_decay(ADAM, 0.1),
+              lambda name, step, var, delta: var - var * 0.1 * RATE - RATE * delta),
+    "Addons": (lambda way: everstep.decoupled_weight_decay(
+        ADAM.replace(sparse="rows", dense_ok=True), 0.1, times_rate=False, include=lambda variable: True
+    ), lambda name, step, var, delta: (var - 0.1 * var) - RATE * delta),
+    "BERT": (lambda way: everstep.decoupled_weight_decay(ADAM, 0.1, exclude=["LayerNorm", rule(way, "bias")]),
+             lambda name, step, var, delta: var - RATE * (delta + (0 if name == "bias" else 0.1) * var)),
     "keras-adamw": (
-        lambda way: everstep.decoupled_weight_decay(
-            everstep.decoupled_weight_decay(
-                ADAM.replace(learning_rate=everstep.CosineDecay(RATE, decay_steps=30)),
-                [(rule(way, "table"), 0.4), (rule(way, "kernel"), 0.2)],
-                base_rate=RATE,
-                beside=True,
-            ),
-            0.0,
+        lambda way: everstep.decoupled_weight_decay(everstep.decoupled_weight_decay(
+            ADAM.replace(learning_rate=everstep.CosineDecay(RATE, decay_steps=30)),
+            [(rule(way, "table"), 0.4), (rule(way, "kernel"), 0.2)],
             base_rate=RATE,
-            l1=0.01,
-            include=rule(way, "kernel"),
             beside=True,
-        ),
-        lambda name, step, var, delta: (
-            var
-            - annealed(step)
-            * (
-                RATE * delta
-                + {"kernel": 0.2, "table": 0.4, "bias": 0}[name] * var
-                + (0.01 if name == "kernel" else 0) * np.sign(var)
-            )
-        ),
+        ), 0.0, base_rate=RATE, l1=0.01, include=rule(way, "kernel"), beside=True),
+        lambda name, step, var, delta: (var - annealed(step) * (
+            RATE * delta
+            + {"kernel": 0.2, "table": 0.4, "bias": 0}[name] * var
+            + (0.01 if name == "kernel" else 0) * np.sign(var)
+        )),
     ),
 }
 
@@ -299,11 +279,9 @@ def test_a_table_that_does_not_decay_costs_its_rows():
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
 def test_a_rule_that_chooses_nothing(way):
-    for definition in (
-        everstep.learning_rate_multipliers(SGD(0.1), {"kernal": 0.5}),
-        everstep.decoupled_weight_decay(SGD(0.1), {"kernal": 0.5}),
-        everstep.decoupled_weight_decay(SGD(0.1), include="kernal"),
-    ):
+    for definition in (everstep.learning_rate_multipliers(SGD(0.1), {"kernal": 0.5}),
+                       everstep.decoupled_weight_decay(SGD(0.1), {"kernal": 0.5}),
+                       everstep.decoupled_weight_decay(SGD(0.1), include="kernal")):
         with pytest.raises(DefinitionError, match="'kernal' of .* chooses no variable; there are: .*kernel"):
             trained(way, definition)
     trained(way, everstep.decoupled_weight_decay(SGD(0.1), exclude=["LayerNorm", "bias"])).close()
@@ -334,14 +312,10 @@ def test_configs():
                 assert type(optimizer).from_config(config).definition == definition
 
 
-@pytest.mark.parametrize(
-    "definition",
-    [
-        everstep.decoupled_weight_decay(SGD(0.5), exclude=["bias", lambda variable: True]),
-        everstep.learning_rate_multipliers(SGD(0.5), {(lambda variable: True): 2.0}),
-    ],
-    ids=["decay", "multipliers"],
-)
+@pytest.mark.parametrize("definition", [
+    everstep.decoupled_weight_decay(SGD(0.5), exclude=["bias", lambda variable: True]),
+    everstep.learning_rate_multipliers(SGD(0.5), {(lambda variable: True): 2.0}),
+], ids=["decay", "multipliers"])
 def test_functions_do_not_go_into_a_config(definition):
     assert definition == definition.replace(otherwise=1.0) and hash(definition) == hash(definition.replace())
     with pytest.raises(ConfigError, match="by the function .* cannot be written to a config"):
@@ -363,16 +337,10 @@ BAD = [
     (lambda: everstep.decoupled_weight_decay(SGD(), exclude=[3]), HyperTypeError, "a regular expression, 'collection"),
     (lambda: everstep.decoupled_weight_decay(SGD(), {"a": 1}, include="b"), DefinitionError, "leave out include"),
     (lambda: everstep.decoupled_weight_decay(SGD(), 0.1, False, 0.5), DefinitionError, "needs times_rate=True"),
-    (
-        lambda: everstep.decoupled_weight_decay(everstep.lookahead(SGD()), beside=True),
-        DefinitionError,
-        "put it around decoupled_weight_decay",
-    ),
-    (
-        lambda: everstep.decoupled_weight_decay(everstep.partition({"a": SGD()}, default=SGD())),
-        DefinitionError,
-        "no one learning rate",
-    ),
+    (lambda: everstep.decoupled_weight_decay(everstep.lookahead(SGD()), beside=True), DefinitionError,
+     "put it around decoupled_weight_decay"),
+    (lambda: everstep.decoupled_weight_decay(everstep.partition({"a": SGD()}, default=SGD())), DefinitionError,
+     "no one learning rate"),
     (lambda: everstep.learning_rate_multipliers(SGD(), {"a": "b"}), HyperTypeError, "'a' takes a number"),
     (lambda: everstep.learning_rate_multipliers(SGD(), {"a": -0.5}), HyperValueError, "'a' must be at least 0"),
     (lambda: everstep.learning_rate_multipliers(SGD(), "a"), HyperTypeError, "takes {rule: number}"),

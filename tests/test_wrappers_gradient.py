@@ -94,11 +94,8 @@ def test_clip_by_units(way):
 
 def test_clip_by_units_inside_of_others():
     """Where the gradient or the variable that it gets is computed."""
-    for wrap in (
-        lambda inner: everstep.accumulate(inner, 2),
-        lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
-        lambda inner: everstep.grokfast(inner, factor=0.0),
-    ):
+    for wrap in (lambda inner: everstep.accumulate(inner, 2), lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
+                 lambda inner: everstep.grokfast(inner, factor=0.0)):
         weights = np.full((2, 2), 3.0)
         optimizer = wrap(everstep.clip(SGD(1.0), unit_norm=0.125)).bind(np)
         for _ in range(2):

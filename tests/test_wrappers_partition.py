@@ -44,14 +44,9 @@ def named(way, name):
 
 def split(way, default=None):
     """Returns three definitions and a default for four variables: one has a wrapper and a total, one a scalar."""
-    return everstep.partition(
-        {
-            "table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
-            "biases": (named(way, "bias"), everstep.clip(SGD(0.1, momentum=0.9), global_norm=0.5)),
-            "top": (named(way, "head"), Nadam(0.02)),
-        },
-        default=default or Adam(0.05),
-    )
+    return everstep.partition({"table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
+                               "biases": (named(way, "bias"), everstep.clip(SGD(0.1, momentum=0.9), global_norm=0.5)),
+                               "top": (named(way, "head"), Nadam(0.02))}, default=default or Adam(0.05))
 
 
 def alone(way, definition, name, count=20):
@@ -135,10 +130,8 @@ def test_saved_resumed_and_carried(way):
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_wrappers_around_and_inside(way):
     """Outside, a norm covers all variables and so does skipping. Inside, a norm covers the branch's variables."""
-    inside = everstep.partition(
-        {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
-        default=everstep.clip(SGD(1.0), global_norm=0.2),
-    )
+    inside = everstep.partition({"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
+                                default=everstep.clip(SGD(1.0), global_norm=0.2))
     around = everstep.partition({"ours": (named(way, "dense_kernel"), SGD(1.0))}, SGD(1.0))
     around = everstep.clip(around, global_norm=1)
     batch = next(batches(1))
@@ -176,13 +169,10 @@ def test_each_branch_has_its_own_meaning_of_sparse(way):
     """In one model one table uses catch_up, one rows and one exact."""
     sizes = {"first": 40, "second": 39, "third": 38}
     start = {name: np.full((rows, 3), 0.5, "float32") for name, rows in sizes.items()}
-    definition = everstep.partition(
-        {
-            "first": (lambda variable: variable.shape[0] == 40, Adam(0.05, sparse="catch_up")),
-            "second": (lambda variable: variable.shape[0] == 39, Adam(0.05, sparse="rows")),
-        },
-        default=Adam(0.05),
-    )
+    definition = everstep.partition({
+        "first": (lambda variable: variable.shape[0] == 40, Adam(0.05, sparse="catch_up")),
+        "second": (lambda variable: variable.shape[0] == 39, Adam(0.05, sparse="rows")),
+    }, default=Adam(0.05))
     kinds = {name: harness.SPARSE for name in start}
 
     def train(definition, names):
@@ -283,24 +273,21 @@ def test_config_and_state():
     assert by_name.replace(sparse="exact").children()["c"] == Adam()
 
 
-@pytest.mark.parametrize(
-    "make, error, message",
-    [
-        (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
-        (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
-        (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
-        (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
-        (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
-        (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
-        (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
-        (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
-        (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
-        (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
-        (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
-        (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
-        (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
-    ],
-)
+@pytest.mark.parametrize("make, error, message", [
+    (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
+    (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
+    (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
+    (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
+    (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
+    (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
+    (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
+    (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
+    (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
+    (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
+    (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
+    (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
+    (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
+])
 def test_bad_rules(make, error, message):
     with pytest.raises(error, match=message):
         make()
