@@ -131,6 +131,13 @@ def pytest_collection_finish():
     gc.set_threshold(20000, 10, 10)
 
 
+@pytest.fixture(autouse=True)
+def runs_are_closed():
+    yield
+    if "runs" in sys.modules:
+        sys.modules["runs"].close_all()
+
+
 @pytest.fixture
 def shipped_only(monkeypatch):
     """Hides the definitions that other tests declare from look-ups by name."""

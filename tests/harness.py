@@ -22,6 +22,7 @@ from everstep.compat.ways.runs import (  # noqa: F401
     TrainRefRun,
     TrainResourceRun,
     V2SessionRun,
+    graph_mode_tensorflow,
 )
 
 FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this cell's share
@@ -110,6 +111,13 @@ def rotate(cases, ways):
     if FULL:
         return [(case, way) for case in cases for way in ways]
     return [(cases[place % len(cases)], way) for place, way in enumerate(ways, TURN)]
+
+
+def each_in_turn(cases, ways, each_of=1):
+    """Returns [(case, way)]: a share of the cases, each in one way by rotation; every pair with EVERSTEP_FULL=1."""
+    if FULL:
+        return [(case, way) for case in cases for way in ways]
+    return [(case, ways[place % len(ways)]) for place, case in enumerate(share(cases, each_of), TURN)] if ways else []
 
 
 NUMPY = next(way for way in all_ways() if way.target == "arrays")
