@@ -24,8 +24,8 @@ from everstep.compat.ways.runs import (  # noqa: F401
     TrainRefRun,
     TrainResourceRun,
     V2SessionRun,
-    graph_mode_tensorflow,
 )
+from everstep.compat.ways.worlds import graph_mode_tensorflow  # noqa: F401
 
 FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this cell's share
 # Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.

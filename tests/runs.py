@@ -92,22 +92,11 @@ def whole(grad, shape):
     return dense
 
 
-def in_graph(run):
-    """Returns the context in which tf.train finds its variables."""
-    return run.graph.as_default() if isinstance(run, harness.GraphRun) else run.optimizer.backend.after(())
-
-
-def session_of(run):
-    if isinstance(run, harness.GetUpdatesRun) and not run.optimizer.backend.eager:
-        return run.keras.backend.get_session()
-    return getattr(run, "session", None)
-
-
 def read(run, find):
     """Returns the values of variables of the optimizer, which `find(optimizer)` returns; None if it has none."""
-    with in_graph(run):
+    with run.inside():
         variables = find(run.optimizer)
-        return run.optimizer.backend.values(variables, session_of(run)) if variables[0] is not None else None
+        return run.optimizer.backend.values(variables, run.world.session) if variables[0] is not None else None
 
 
 def counted(run):
@@ -122,9 +111,9 @@ def scalar(run, name):
 
 def put(run, find, value):
     """Sets a variable of the optimizer, which `find(optimizer)` returns."""
-    with in_graph(run):
+    with run.inside():
         variable = run.optimizer.unwrap(find(run.optimizer))
-        run.optimizer.backend.put([(variable, np.asarray(value), False)], session_of(run))
+        run.optimizer.backend.put([(variable, np.asarray(value), False)], run.world.session)
 
 
 def check_config(definition):

@@ -95,7 +95,7 @@ def trained(way, definition, count=STEPS):
 
 def averages(run):
     """Returns the weights inside `everstep.averaged`."""
-    with everstep.averaged(run.optimizer, run.variables, session=runs.session_of(run)):
+    with everstep.averaged(run.optimizer, run.variables, session=run.world.session):
         return run.weights()
 
 
@@ -140,7 +140,7 @@ def test_snapshots_of_rows_that_were_absent():
 def test_training_and_nesting_inside(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
     everything, before, eager = (run.optimizer, run.variables), run.weights(), True
-    session = runs.session_of(run)
+    session = run.world.session
     with everstep.averaged(*everything, session=session):
         with pytest.raises(StateError, match="in its variables already"):
             with everstep.averaged(*everything, session=session):
@@ -167,7 +167,7 @@ def test_training_and_nesting_inside(way):
 def test_assign_averages(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
     expected = averages(run)
-    everstep.assign_averages(run.optimizer, run.variables, session=runs.session_of(run))
+    everstep.assign_averages(run.optimizer, run.variables, session=run.world.session)
     assert runs.same(run.weights(), expected)
     run.step(BATCHES[0])  # training continues from there
 
@@ -354,21 +354,21 @@ def test_equals_use_ema(way, frequency):
 def test_equals_exponential_moving_average(way):
     """With num_updates, the global step, which is read before it is incremented."""
 
-    class Averaging(way.run):
-        def apply(self, pairs):
-            tf = self.tf
+    class Averaged(way.stock.GradientDescentOptimizer):
+        def apply_gradients(self, pairs):
+            tf, pairs = harness.graph_mode_tensorflow(), list(pairs)
             step = tf.get_variable("step", initializer=tf.constant(0, tf.int64), trainable=False)
             self.averages = tf.train.ExponentialMovingAverage(0.3, num_updates=step)
-            with tf.control_dependencies([self.optimizer.apply_gradients(pairs)]):
-                average = self.averages.apply(list(self.variables.values()))
+            with tf.control_dependencies([super(Averaged, self).apply_gradients(pairs)]):
+                average = self.averages.apply([variable for _, variable in pairs])
             with tf.control_dependencies([average]):
                 return tf.assign_add(step, 1)
 
-    stock = runs.opened(Averaging(lambda: way.stock.GradientDescentOptimizer(0.1), START, KINDS))
+    stock = runs.opened(way.run(lambda: Averaged(0.1), START, KINDS))
     runs.stepped(stock, BATCHES)
     actual = averages(trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp")))
     for name in SHAPES:
-        expected = stock.session.run(stock.averages.average(stock.variables[name]))
+        expected = stock.world.read(stock.optimizer.averages.average(stock.variables[name]))
         assert oracle.distance(actual[name], expected) <= 1e-6
 
 
