@@ -102,7 +102,8 @@ def pytest_collection_modifyitems(config, items):
     parts = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
     selected, deselected = [], []
     for item in items:
-        is_selected = not _is_shared(item) or cells.has_case(parts, zlib.crc32(item.nodeid.encode("utf-8")))
+        number = zlib.crc32(item.nodeid.encode("utf-8")) & 0xFFFFFFFF  # the same on Python 2
+        is_selected = not _is_shared(item) or cells.has_case(parts, number)
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
