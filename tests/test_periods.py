@@ -46,6 +46,12 @@ def counts(way):
     return [0] + [count - 7 for count in LARGE]
 
 
+def some_counts(way):
+    """Returns all of these on NumPy; elsewhere one of the large ones, by rotation."""
+    large = counts(way)[1:]
+    return counts(way) if harness.FULL or way.target == "arrays" else harness.share(large, len(large))
+
+
 def set_updates(run, count):
     put(run, lambda optimizer: optimizer.counter("updates"), count)
 
@@ -280,7 +286,7 @@ PERIODS = {
 
 @pytest.mark.parametrize("name, way", harness.each_in_turn(sorted(PERIODS), WAYS), ids=ids)
 def test_periods_are_those_of_integers(name, way):
-    for count in counts(way):
+    for count in some_counts(way):
         definition, slot, train = PERIODS[name](count)
         grads, actual = [1.0] * (60 if harness.FULL else 15), []
         run = started(way, definition)
@@ -334,7 +340,7 @@ def digits(t, boundary):
 
 @pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS, harness.TURN + 1), ids=ids)
 def test_rules_of_users_count_exactly(way):
-    for count in counts(way) + ([] if counts_in_int32(way) else [2**53 - 100]):
+    for count in some_counts(way) + ([] if counts_in_int32(way) else [2**53 - 100]):
         run = started(way, Digits(boundary=count + 6))
         for update in range(count, count + 14):
             set_updates(run, update)
@@ -416,7 +422,7 @@ def test_every_wrapper_counts_exactly(case, way):
 def test_a_row_takes_the_periods_that_it_missed(way):
     start = {"table": np.zeros((3, 2), "float32")}
     taken = {0: [1.0] * 16, 1: [1.0] * 3 + [0.0] * 12 + [1.0], 2: [0.0] * 15 + [1.0]}
-    for count in counts(way):
+    for count in some_counts(way):
         run = started(way, everstep.lookahead(SGD(1.0, sparse="catch_up"), 6), start, {"table": harness.SPARSE})
         set_updates(run, count)
         for step in range(16):

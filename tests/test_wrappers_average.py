@@ -230,13 +230,11 @@ LATE = [lambda inner: everstep.moving_average(inner, 0.9, start=1), lambda inner
         lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2)]
 
 
-@pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
+@pytest.mark.parametrize("place, way", harness.each_in_turn(range(len(LATE)), SPARSE_ONES), ids=ids)
 def test_missed_steps_are_taken(place, way):
-    """Each target takes one of LATE in a cell, NumPy all of them."""
-    for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
-        expected = train(way, wrap(Adam(0.05)), zipf_batches(42))
-        actual = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
-        assert max(compare(actual, expected)) <= 2e-6
+    expected = train(way, LATE[place](Adam(0.05)), zipf_batches(42))
+    actual = train(way, LATE[place](Adam(0.05, sparse="catch_up")), zipf_batches(42))
+    assert max(compare(actual, expected)) <= 2e-6
 
 
 @runs.numpy_cells

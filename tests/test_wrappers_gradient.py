@@ -282,6 +282,7 @@ def test_grokfast(way):
     check(trained(way, everstep.grokfast(SGD(0.1), 0.9)), descent(amplified))
 
 
+@runs.numpy_cells
 def test_rows_catch_up_with_a_slow_gradient():
     """Row 1 misses 600 updates, in which only its average moves it: 500 are replayed, the rest is 0.98^500 of it."""
     tables = []
@@ -367,6 +368,7 @@ def test_noise_is_normal_and_uncorrelated():
     assert len(np.unique(first)) > 0.99 * count
 
 
+@runs.numpy_cells
 def test_distant_steps_and_rows_have_different_noise():
     """Also beyond the prime that the generator counts in."""
     weights = np.zeros((60000, 1))
