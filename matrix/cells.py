@@ -6,6 +6,7 @@ from __future__ import absolute_import, division, print_function
 
 import os
 import sys
+import zlib
 from collections import namedtuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,10 +30,15 @@ def has_case(parts, target, number):
     Args:
         parts: those of the cell.
         target: that of the case, or None.
-        number: any number that belongs to the case.
+        number: its `number_of`.
     """
     chosen, of = parts.get(target, parts[None])
     return number % of + 1 in chosen
+
+
+def number_of(case):
+    """Returns a number that belongs to a case, given as text: the same in all cells."""
+    return zlib.crc32(case.encode("utf-8")) & 0xFFFFFFFF  # Python 2 has negative ones, too
 
 
 def api(cell):

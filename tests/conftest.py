@@ -12,7 +12,6 @@ import os
 import platform
 import sys
 import warnings
-import zlib
 
 import pytest
 
@@ -102,8 +101,7 @@ def pytest_collection_modifyitems(config, items):
     parts = cells.read()[CELL].parts if CELL and not FULL else {None: ({1}, 1)}
     selected, deselected = [], []
     for item in items:
-        is_selected = not _is_shared(item) or cells.has_case(
-            parts, _target(item), zlib.crc32(item.nodeid.encode("utf-8")))
+        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), cells.number_of(item.nodeid))
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
@@ -137,6 +135,13 @@ def pytest_collection_finish():
     if hasattr(gc, "freeze"):  # Python 3.7 and newer
         gc.freeze()
     gc.set_threshold(20000, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def runs_are_closed():
+    yield
+    if "runs" in sys.modules:
+        sys.modules["runs"].close_all()
 
 
 @pytest.fixture

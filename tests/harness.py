@@ -8,6 +8,8 @@ import logging
 import os
 import sys
 
+import cells
+from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.targets import detect, native_classes
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
@@ -25,10 +27,12 @@ from everstep.compat.ways.runs import (  # noqa: F401
     TrainResourceRun,
     V2SessionRun,
 )
+from everstep.compat.ways.worlds import graph_mode_tensorflow  # noqa: F401
 
 FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this cell's share
 # Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.
-TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
+CELL = os.environ.get("EVERSTEP_CELL", "")
+TURN = sum(map(ord, CELL))
 
 
 def framework_ways():
@@ -112,6 +116,26 @@ def rotate(cases, ways):
     if FULL:
         return [(case, way) for case in cases for way in ways]
     return [(cases[place % len(cases)], way) for place, way in enumerate(ways, TURN)]
+
+
+def is_mine(case, target=None):
+    """Returns whether a case, given as a text that is the same in all cells, is in this cell's `parts` of cells.ini."""
+    parts = cells.read()[CELL].parts if CELL and not FULL else {None: ({1}, 1)}
+    return cells.has_case(parts, target, cells.number_of(case))
+
+
+def each_in_turn(cases, ways, each_of=1):
+    """Returns [(case, way)]: a share of the cases, each in one way by rotation; every pair with EVERSTEP_FULL=1."""
+    if FULL:
+        return [(case, way) for case in cases for way in ways]
+    return [(case, ways[place % len(ways)]) for place, case in enumerate(share(cases, each_of), TURN)] if ways else []
+
+
+def shrink(monkeypatch, **sizes):
+    """Sets sizes of the engine, so that small variables and short runs reach what otherwise large ones do."""
+    for name, size in sizes.items():
+        module, = [each for each in (fast_forward, lowering, missed_sums) if hasattr(each, name)]
+        monkeypatch.setattr(module, name, size)
 
 
 NUMPY = next(way for way in all_ways() if way.target == "arrays")

@@ -179,10 +179,8 @@ def test_the_pages_show_the_stored_figures():
 # With frameworks: every case runs, on small variables.
 
 ENVIRONMENT = MODERN and CELL in (TF_1, TF_2, TF_2_15, KERAS_3, JAX, TORCH)
-KINDS = (
-    "wrappers", "rules", "eager", "accumulate", "first_step", "models", "dense", "strategies", "sparse", "forms",
-    "flat", "state", "lazy", "peers",
-)  # fmt: skip
+KINDS = ("wrappers", "rules", "eager", "accumulate", "first_step", "models", "dense", "strategies", "sparse", "forms",
+         "flat", "state", "lazy", "peers")  # fmt: skip
 # The two labels that compute the same, by measure.
 ALIKE = {"sparse": ("stock", "exact"), "lazy": ("stock", "rows"), "strategies": ("without", "with")}
 ALIKE.update(flat=(), forms=())

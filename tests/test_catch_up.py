@@ -11,34 +11,11 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.engine import fast_forward, missed_sums
-from everstep.compat.engine.fast_forward import HISTORY, SUMS, UPDATES
+import runs
+from everstep import optimizers as of
 from everstep.errors import GradientError, RuleError, SlotError, UnsupportedError
-from everstep.optimizers import (
-    SGD,
-    SGDW,
-    AdaBound,
-    Adadelta,
-    AdagradDecay,
-    Adam,
-    Adamax,
-    AdamW,
-    Adan,
-    AddSign,
-    DiffGrad,
-    Ftrl,
-    Lion,
-    Nadam,
-    NadamW,
-    PowerSign,
-    ProximalAdagrad,
-    QHAdam,
-    RAdam,
-    RMSprop,
-    ScheduleFreeAdamW,
-    Tiger,
-    Yogi,
-)
+from everstep.optimizers import SGD, SGDW, AdaBound, AdagradDecay, Adam, AdamW, Lion, RMSprop
+from everstep.optimizers.contract import flat
 from everstep.testing import oracle
 from test_battery import define, definition_classes, golden, ids, takes_catch_up
 
@@ -47,7 +24,8 @@ WAYS = [way for way in harness.all_ways() if way.sparse]
 # In eager mode a row that missed 200 steps takes a thousand small operations, so those runs are shorter.
 QUICK = [way for way in WAYS if "eager" not in way.name]
 SOME = harness.one_of_each_target(WAYS)
-ROWS, STEPS = 40, 1500
+ROWS, STEPS = 40, 1500 if harness.FULL else 600
+RECORDED = "catch_up/updates", "catch_up/rows", "catch_up/history", "catch_up/sums"  # slots beside the rule's own
 
 
 def zipf_batches(steps, rows=ROWS, dtype="float32", seed=3):
@@ -65,18 +43,15 @@ def start(dtype="float32", rows=ROWS):
 
 def train(way, definition, batches, act=None, before=None):
     """Returns the table's (weights, slots) after a run. Calls `act[step](run)` before that step."""
-    run = way.run(lambda: definition.bind(way.module), before or start(), {"table": harness.SPARSE})
-    try:
-        for step, batch in enumerate(batches):
-            if act and step in act:
-                act[step](run)
-            run.step(batch)
-        if definition.sparse == "catch_up":
-            run.flush()
-        names = [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" not in name]
-        return run.weights()["table"], {name: run.slot("table", name) for name in names}
-    finally:
-        run.close()
+    run = runs.started(way, definition, before or start(), {"table": harness.SPARSE})
+    for step, batch in enumerate(batches):
+        if act and step in act:
+            act[step](run)
+        run.step(batch)
+    if definition.sparse == "catch_up":
+        run.flush()
+    names = [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" not in name]
+    return run.weights()["table"], {name: run.slot("table", name) for name in names}
 
 
 def compare(actual, expected):
@@ -85,31 +60,31 @@ def compare(actual, expected):
     return oracle.distance(actual[0], expected[0]), max(slots or [0])
 
 
+RATE = everstep.PiecewiseConstantDecay((100, 450), (0.02, 0.005, 0.01))
+
+
 @pytest.mark.parametrize("way", QUICK[harness.TURN % len(QUICK) :][:1], ids=ids)
-def test_adam_over_1500_steps_is_the_dense_run(way):
+def test_adam_over_many_steps_is_the_dense_run(way):
     """Moments agree within 2e-5 and the variable within 2e-6, with a rate that changes in between."""
-    rate = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
-    expected = train(way, Adam(rate), zipf_batches(STEPS))
-    actual = train(way, Adam(rate, sparse="catch_up"), zipf_batches(STEPS))
+    expected = train(way, Adam(RATE), zipf_batches(STEPS))
+    actual = train(way, Adam(RATE, sparse="catch_up"), zipf_batches(STEPS))
     variable, moments = compare(actual, expected)
     print("{}: variable {:.1e}, moments {:.1e}".format(way.name, variable, moments))
     assert variable <= 2e-6
     assert moments <= 2e-5
     # `rows` gives another result, so the test is not trivial.
-    rows_alone = train(way, Adam(rate, sparse="rows"), zipf_batches(300))
-    assert compare(rows_alone, train(way, Adam(rate), zipf_batches(300)))[0] > 1e-2
+    assert compare(train(way, Adam(RATE, sparse="rows"), zipf_batches(STEPS)), expected)[0] > 1e-2
 
 
-RATE = everstep.PiecewiseConstantDecay((400, 1100), (0.02, 0.005, 0.01))
 FORMS = [  # every closed form, without and with its options
-    Adam(RATE), Adam(RATE, amsgrad=True), Adam(RATE, beta_1=0.95, beta_2=0.99, epsilon=0.01), AdamW(RATE), Adamax(RATE),
-    Nadam(RATE), NadamW(RATE, momentum_schedule=False), QHAdam(RATE, nu_1=0.7), DiffGrad(RATE), Tiger(RATE),
-    Adan(RATE, beta_1=0.9, weight_decay=0.1), Adan(RATE, beta_1=0.9, weight_decay=0.1, proximal=False),
-    RAdam(RATE, weight_decay=0.1), RAdam(RATE, amsgrad=True, corrected_root=False), Yogi(RATE),
-    SGD(RATE, momentum=0.9), SGD(RATE, momentum=0.9, nesterov=True, rate_in_velocity=False), SGDW(RATE, momentum=0.9),
-    Lion(RATE, weight_decay=0.1), Ftrl(RATE, l1=0.1, l2=0.01), RMSprop(RATE, momentum=0.9, centered=True),
-    AdagradDecay(RATE, decay_steps=7), ScheduleFreeAdamW(RATE), Adadelta(RATE), AddSign(RATE), PowerSign(RATE),
-    ProximalAdagrad(RATE),
+    Adam(RATE), Adam(RATE, amsgrad=True), Adam(RATE, beta_1=0.95, beta_2=0.99, epsilon=0.01), AdamW(RATE),
+    of.Adamax(RATE), of.Nadam(RATE), of.NadamW(RATE, momentum_schedule=False), of.QHAdam(RATE, nu_1=0.7),
+    of.DiffGrad(RATE), of.Tiger(RATE), of.Yogi(RATE), of.ScheduleFreeAdamW(RATE), of.Adadelta(RATE),
+    of.Adan(RATE, beta_1=0.9, weight_decay=0.1), of.Adan(RATE, beta_1=0.9, weight_decay=0.1, proximal=False),
+    of.RAdam(RATE, weight_decay=0.1), of.RAdam(RATE, amsgrad=True, corrected_root=False), SGDW(RATE, momentum=0.9),
+    SGD(RATE, momentum=0.9), SGD(RATE, momentum=0.9, nesterov=True, rate_in_velocity=False), of.AddSign(RATE),
+    Lion(RATE, weight_decay=0.1), of.Ftrl(RATE, l1=0.1, l2=0.01), RMSprop(RATE, momentum=0.9, centered=True),
+    AdagradDecay(RATE, decay_steps=7), of.PowerSign(RATE), of.ProximalAdagrad(RATE),
     everstep.moving_average(Adam(RATE), 0.99), everstep.moving_average(Adam(RATE), 0.99, "ramp"),
     everstep.moving_average(Adam(RATE), 0.9, "zero_debias", start=90), everstep.lookahead(Adam(RATE)),
     everstep.lookahead(SGD(RATE, momentum=0.9)),
@@ -119,7 +94,7 @@ FORMS = [  # every closed form, without and with its options
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@runs.numpy_cells
 @pytest.mark.parametrize("dtype, bound", [("float64", 1e-8), ("float32", 4e-6)][: 2 if harness.FULL else 1])
 @pytest.mark.parametrize("definition", FORMS, ids=repr)
 def test_closed_forms_over_many_steps(definition, dtype, bound):
@@ -132,17 +107,22 @@ def test_closed_forms_over_many_steps(definition, dtype, bound):
     assert max(compare(actual, expected)) <= bound
 
 
+def recorded(definition):
+    """Returns which slots `catch_up` keeps beside the rule's own: a history where it replays steps."""
+    table, optimizer = start()["table"], definition.replace(sparse="catch_up").bind(np)
+    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 3)), [0]), table)])
+    return [name for name in RECORDED if name in optimizer.slot_names(table)]
+
+
+@runs.numpy_cells
 def test_forms_need_no_replayed_steps():
-    forms = [definition.replace(sparse="catch_up") for definition in FORMS]
-    replaying = [form._short() for form in forms if fast_forward.replayed_steps(form)]
+    replaying = [form._short() for form in FORMS if "catch_up/history" in recorded(form)]
     assert len(replaying) == 1 and replaying[0].startswith("MovingAverage(inner=DecoupledWeightDecay"), replaying
-    for definition in forms:
-        names = fast_forward.catch_up_slot_names(definition)
-        assert (HISTORY in names) == bool(fast_forward.replayed_steps(definition))
     # Too steep for a table: beta_2 far below beta_1.
-    assert fast_forward.replayed_steps(Adam(0.1, beta_2=0.5, sparse="catch_up")) == 200
+    assert "catch_up/history" in recorded(Adam(0.1, beta_2=0.5))
 
 
+@runs.numpy_cells
 def test_another_update_does_not_use_the_form():
     """A subclass with its own update replays that update: Adam's form does not know it."""
 
@@ -168,18 +148,17 @@ def test_another_update_does_not_use_the_form():
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_dense_gradients_cost_what_they_cost_in_exact(way):
     """A variable that only ever has dense gradients takes the strategy of `exact`, and nothing is recorded for it."""
+    batches = [{"table": np.random.RandomState(seed).normal(0, 1, (ROWS, 3)).astype("float32")} for seed in range(3)]
     plans = []
-    for definition in (Adam(0.05), Adam(0.05, sparse="catch_up")):
-        run = way.run(lambda definition=definition: definition.bind(way.module), start(), {"table": harness.DENSE})
-        for seed in range(3):
-            run.step({"table": np.random.RandomState(seed).normal(0, 1, (ROWS, 3)).astype("float32")})
+    for sparse in ("exact", "catch_up"):
+        run = runs.trained(way, Adam(0.05, sparse=sparse), start(), {"table": harness.DENSE}, batches)
         plans.append([plan._replace(why="") for plan in run.optimizer.everstep_plan()])
-        if definition.sparse == "catch_up" and way.target != "keras3":
-            assert not run.slot("table", UPDATES)
-        run.close()
+        if sparse == "catch_up" and way.target != "keras3":
+            assert not run.slot("table", "catch_up/updates")
     assert plans[0] == plans[1]
 
 
+@runs.numpy_cells
 def test_states_of_an_everstep_with_a_history():
     """Such a state has no table of sums. It is computed from the history."""
     definition, batches = AdamW(RATE, sparse="catch_up"), list(zipf_batches(120, dtype="float64"))
@@ -188,24 +167,24 @@ def test_states_of_an_everstep_with_a_history():
         optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])
     state = everstep.capture(optimizer, {"table": table}, weights=True)
     slots = state.slots["table"]
-    names = fast_forward._history_names(definition)
-    history = np.zeros((fast_forward.LENGTH, 1 + len(names)))
+    names = list(flat(definition, "hyper")) + list(flat(definition, "scalar"))
+    history = np.zeros((4096, 1 + len(names)))
     for update in range(80):
         numbers = dict(beta_1=0.9, beta_2=0.999, epsilon=1e-7, weight_decay=0.004)
         values = dict({name: float(np.float32(numbers[name])) for name in numbers}, learning_rate=0.02)
         history[update] = [update + 1] + [values[name] for name in names]
-    old = dict(slots, **{HISTORY: history})
-    del old[SUMS]
+    old = dict(slots, **{"catch_up/history": history})
+    del old["catch_up/sums"]
     resumed_table, resumed = np.array(table), definition.bind(np)
     everstep.restore(resumed, state.replace(slots={"table": old}), {"table": resumed_table})
     for batch in batches[80:]:
         optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])
         resumed.apply_gradients([(everstep.IndexedSlices(*batch["table"]), resumed_table)])
-    assert np.max(np.abs(np.asarray(slots[fast_forward.ROWS]) - 80)) > 0  # rows had missed steps
+    assert np.max(np.abs(np.asarray(slots["catch_up/rows"]) - 80)) > 0  # rows had missed steps
     for each in (optimizer, resumed):
         each.flush()
     assert oracle.distance(resumed_table, table) <= 1e-12
-    del old[HISTORY]
+    del old["catch_up/history"]
     with pytest.raises(everstep.errors.StateError, match="flush"):
         everstep.restore(definition.bind(np), state.replace(slots={"table": old}), {"table": np.array(table)})
 
@@ -213,10 +192,10 @@ def test_states_of_an_everstep_with_a_history():
 @pytest.mark.parametrize("way", [way for way in harness.quickest() if way.sparse and way.target != "tf_train"], ids=ids)
 def test_missed_steps_are_taken_at_their_own_rate(way):
     """Changes the rate by setting it. On tf_train, where that is not possible, uses a schedule or a placeholder."""
-    act = {30: lambda run: run.set_rate(0.001), 90: lambda run: run.set_rate(0.05)}
+    act = {15: lambda run: run.set_rate(0.001), 45: lambda run: run.set_rate(0.05)}
     for definition in (Adam(0.05), SGD(0.05, momentum=0.9, rate_in_velocity=False)):
-        expected = train(way, definition, zipf_batches(120), act)
-        actual = train(way, definition.replace(sparse="catch_up"), zipf_batches(120), act)
+        expected = train(way, definition, zipf_batches(60), act)
+        actual = train(way, definition.replace(sparse="catch_up"), zipf_batches(60), act)
         assert max(compare(actual, expected)) <= 2e-6
 
 
@@ -224,8 +203,8 @@ def test_missed_steps_are_taken_at_their_own_rate(way):
 def test_the_call_makes_reading_runs_the_dense_run(way):
     """Gradients depend on the rows that are read. With `catch_up` before each read, the run equals the dense one."""
 
-    def run(definition, call):
-        run = way.run(lambda: definition.bind(way.module), start(rows=9), {"table": harness.SPARSE})
+    def train(definition, call):
+        run = runs.started(way, definition, start(rows=9), {"table": harness.SPARSE})
         random = np.random.RandomState(5)
         for step in range(40):
             rows = random.choice(9, 3, p=np.array([20, 10, 5, 3, 2, 1, 1, 1, 1]) / 44)
@@ -235,82 +214,60 @@ def test_the_call_makes_reading_runs_the_dense_run(way):
             run.step({"table": ((read - 0.1).astype("float32"), rows.astype(np.int64))})
         if definition.sparse == "catch_up":
             run.flush()
-        actual = run.weights()["table"]
-        run.close()
-        return actual
+        return run.weights()["table"]
 
     adam = Adam(0.05)
-    expected = run(adam, False)
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), True), expected) <= 2e-6
-    assert oracle.distance(run(adam.replace(sparse="catch_up"), False), expected) > 1e-3
+    expected = train(adam, False)
+    assert oracle.distance(train(adam.replace(sparse="catch_up"), True), expected) <= 2e-6
+    assert oracle.distance(train(adam.replace(sparse="catch_up"), False), expected) > 1e-3
 
 
-@pytest.mark.parametrize("way", WAYS, ids=ids)
+# A graph has one kind of gradient; eager ways and functions of the same targets can change it.
+CHANGING = [way for way in WAYS if not issubclass(way.run, harness.GraphRun) and way.target != "get_updates"]
+
+
+@pytest.mark.parametrize("way", CHANGING, ids=ids)
 def test_dense_and_missing_gradients_between(way):
     """A variable without any gradient takes no step in the dense run either. A dense gradient touches every row."""
-    if issubclass(way.run, harness.GraphRun) or way.target == "get_updates":
-        return  # a graph has one kind of gradient; eager ways and functions of the same targets can change it
-    definition = Adam(0.05, sparse="catch_up")
-    batches = list(zipf_batches(60, rows=9))
-    other = np.random.RandomState(6)
+    batches, other = list(zipf_batches(40, rows=9)), np.random.RandomState(6)
     for batch in batches:
         batch["other"] = other.normal(0, 1, 2).astype("float32")
-    for step in range(5, 60, 7):
+    for step in range(5, 40, 7):
         batches[step]["table"] = None
-    for step in range(9, 60, 11):
+    for step in range(9, 40, 11):
         batches[step]["table"] = other.normal(0, 1, (9, 3)).astype("float32")
 
-    def run(definition):
+    def train(sparse):
         before = dict(start(rows=9), other=np.ones(2, "float32"))
-        run = way.run(lambda: definition.bind(way.module), before, {"table": harness.SPARSE, "other": harness.DENSE})
-        for batch in batches:
-            run.step(batch)
-        if definition.sparse == "catch_up":
-            run.flush()
-        actual = run.weights()
-        run.close()
-        return actual
+        kinds = {"table": harness.SPARSE, "other": harness.DENSE}
+        run = runs.trained(way, Adam(0.05, sparse=sparse), before, kinds, batches)
+        run.flush()
+        return run.weights()
 
-    expected, actual = run(definition.replace(sparse="exact")), run(definition)
-    for name in expected:
-        assert oracle.distance(actual[name], expected[name]) <= 2e-6, name
+    assert runs.distance(train("catch_up"), train("exact")) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_inside_wrappers(way):
     inner = Adam(0.05, sparse="catch_up")
-    for wrap in (
-        lambda inner: everstep.accumulate(inner, 3),
-        lambda inner: everstep.clip(inner, global_norm=0.5),
-        lambda inner: everstep.decoupled_weight_decay(inner, 0.1),
-    ):
+    for wrap in (lambda inner: everstep.accumulate(inner, 3), lambda inner: everstep.clip(inner, global_norm=0.5),
+                 lambda inner: everstep.decoupled_weight_decay(inner, 0.1)):
         # Whole windows only: a flush also applies an open window.
-        expected = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(39))
-        assert max(compare(train(way, wrap(inner), zipf_batches(39)), expected)) <= 2e-6
+        expected = train(way, wrap(inner.replace(sparse="exact")), zipf_batches(30))
+        assert max(compare(train(way, wrap(inner), zipf_batches(30)), expected)) <= 2e-6
 
 
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_saved_and_resumed(way):
     """The state holds the steps that rows have missed."""
-    definition, batches = Adam(0.05, sparse="catch_up"), list(zipf_batches(60))
-
-    def train(run, batches):
-        for batch in batches:
-            run.step(batch)
-        return run
-
-    def ended(run):
-        run.flush()
-        actual = run.weights()["table"]
-        run.close()
-        return actual
-
-    kinds = {"table": harness.SPARSE}
-    expected = ended(train(way.run(lambda: definition.bind(way.module), start(), kinds), batches))
-    half = train(way.run(lambda: definition.bind(way.module), start(), kinds), batches[:31])
-    actual = ended(train(half.resumed(), batches[31:]))
-    half.close()
-    assert np.array_equal(actual, expected)
+    definition, batches = Adam(0.05, sparse="catch_up"), list(zipf_batches(30))
+    whole = runs.trained(way, definition, start(), {"table": harness.SPARSE}, batches)
+    whole.flush()
+    expected = whole.weights()  # before another run clears Keras's session
+    half = runs.trained(way, definition, start(), {"table": harness.SPARSE}, batches[:16])
+    rest = runs.stepped(runs.resumed(half), batches[16:])
+    rest.flush()
+    assert runs.same(rest.weights(), expected)
 
 
 def gaps(dtype="float64"):
@@ -340,15 +297,11 @@ def allowed(definition_class, configuration):
     return getattr(golden(definition_class), "CATCH_UP", (1e-8, 1e-9))
 
 
-LONG = [
-    (each, configuration)
-    for each in definition_classes()
-    for configuration in golden(each).CONFIGURATIONS[-1:] or [{}]
-    if takes_catch_up(define(each, configuration))
-]
+LONG = [(each, configuration) for each in definition_classes()
+        for configuration in golden(each).CONFIGURATIONS[-1:] or [{}] if takes_catch_up(define(each, configuration))]
 
 
-@pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@runs.numpy_cells
 @pytest.mark.parametrize("definition_class, configuration", LONG, ids=ids)
 def test_long_gaps(definition_class, configuration):
     way, definition = harness.NUMPY, define(definition_class, configuration)
@@ -384,9 +337,10 @@ def test_missed_decays_of_adagrad_by_hand():
     assert abs(table[0, 0] + 2 / np.sqrt(17.0) + 0.5 / np.sqrt(3.125)) < 1e-12
 
 
+@runs.numpy_cells
 def test_longer_than_the_history(monkeypatch):
     """Constants and everstep schedules are known at any past step. A rate that was set is kept for LENGTH updates."""
-    monkeypatch.setattr(fast_forward, "LENGTH", 50)
+    harness.shrink(monkeypatch, LENGTH=50)
     way, rule = harness.NUMPY, AdaBound(0.05)  # which replays steps
     for rate in (0.05, everstep.ExponentialDecay(0.05, 100, 0.5)):
         expected = train(way, rule.replace(learning_rate=rate), gaps(), before=start("float64", 6))
@@ -397,14 +351,12 @@ def test_longer_than_the_history(monkeypatch):
     assert compare(train(way, rule.replace(sparse="catch_up"), gaps(), act, start("float64", 6)), expected)[0] > 1e-4
 
 
-@pytest.mark.shared
+@runs.numpy_cells
 @pytest.mark.parametrize("reach", ["recent", "blocks", "gone"])
 def test_longer_than_the_table(monkeypatch, reach):
     """Constant hypers are exact at any age, without a bias correction. Else as far as the table keeps the updates."""
-    monkeypatch.setattr(missed_sums, "RECENT", 512 if reach == "recent" else 1)  # at least 220, Adam's window
-    monkeypatch.setattr(missed_sums, "BLOCK", 4)
-    monkeypatch.setattr(missed_sums, "FIRST", 8)
-    monkeypatch.setattr(missed_sums, "BLOCKS", 128 if reach == "blocks" else 2)
+    recent = 512 if reach == "recent" else 1  # at least 220, Adam's window
+    harness.shrink(monkeypatch, RECENT=recent, BLOCK=4, FIRST=8, BLOCKS=128 if reach == "blocks" else 2)
     way = harness.NUMPY
     schedule = everstep.ExponentialDecay(0.05, 100, 0.5)
     bounds = {"recent": 1e-9, "blocks": 1e-3, "gone": 0.7}
@@ -470,12 +422,11 @@ def test_definitions_that_refuse_catch_up():
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_flush_and_catch_up_without_missed_steps(way):
     """Every optimizer has both calls, so that model code need not know the sparse mode."""
-    run = way.run(lambda: Adam(0.05).bind(way.module), start(), {"table": harness.SPARSE})
-    before = run.weights()["table"]
+    run = runs.started(way, Adam(0.05), start(), {"table": harness.SPARSE})
+    before = run.weights()
     run.flush()
     run.catch_up("table", [[0, 1]])
-    assert np.array_equal(run.weights()["table"], before)
-    run.close()
+    assert runs.same(run.weights(), before)
 
 
 def test_bad_calls():
@@ -501,9 +452,7 @@ def test_the_native_weight_decay_is_refused(way):
 def test_where_gradients_are_dense(way):
     with pytest.raises(UnsupportedError, match="dense_ok"):
         Adam(sparse="catch_up").bind(way.module)
-    optimizer = Adam(0.1, sparse="catch_up", dense_ok=True).bind(way.module)
-    run = way.run(lambda: optimizer, start(), {"table": harness.SPARSE})
-    for batch in zipf_batches(3):
-        run.step(batch)
-    assert optimizer.flush() is None
-    assert not [name for name in optimizer.slot_names(run.variables["table"]) if "catch_up" in name]
+    definition = Adam(0.1, sparse="catch_up", dense_ok=True)
+    run = runs.trained(way, definition, start(), {"table": harness.SPARSE}, zipf_batches(3))
+    assert run.optimizer.flush() is None
+    assert not [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" in name]

@@ -129,12 +129,9 @@ def test_repr_says_that_it_must_be_bound():
     assert not hasattr(Momentum(), "nonsense")
 
 
-SAMPLES = [
-    Momentum(0.3, dampened=True),
-    Momentum(Halving(0.25), sparse="rows"),
-    everstep.accumulate(Adam(1e-2, amsgrad=True), 4, "sum"),
-    Accumulate(everstep.accumulate(Momentum(everstep.InverseTimeDecay(0.1, 0.5)), 2).inner, 3),
-]
+SAMPLES = [Momentum(0.3, dampened=True), Momentum(Halving(0.25), sparse="rows"),
+           everstep.accumulate(Adam(1e-2, amsgrad=True), 4, "sum"),
+           Accumulate(everstep.accumulate(Momentum(everstep.InverseTimeDecay(0.1, 0.5)), 2).inner, 3)]
 
 
 @pytest.mark.parametrize("value", SAMPLES + [Halving(0.5)], ids=lambda value: value._short())
@@ -178,10 +175,8 @@ def test_a_config_that_does_not_fit_is_an_error():
     for wrong, needle in [
         (None, "dictionary with the key 'definition'"),
         ({"class_name": "Adam"}, "dictionary with the key 'definition'"),
-        (
-            dict(config, definition="Nonesuch", module="some.module"),
-            "no definition called 'Nonesuch'.*import some.module first",
-        ),
+        (dict(config, definition="Nonesuch", module="some.module"),
+         "no definition called 'Nonesuch'.*import some.module first"),
         (dict(config, colour=1), "has no argument 'colour'; it takes inner, steps"),
         (dict(config, inner=dict(config["inner"], definition="Nonesuch")), "no definition called 'Nonesuch'"),
     ]:
@@ -501,11 +496,7 @@ def test_several_children_are_named_by_their_key():
     assert list(flat(wrapped, "slot")) == ["inner/m", "other/m", "other/shift/last"]
     assert list(flat(wrapped, "scalar")) == ["other/product"]
     assert list(flat(wrapped, "hyper")) == [
-        "inner/learning_rate",
-        "inner/mu",
-        "other/learning_rate",
-        "other/mu",
-        "other/shift/rate",
+        "inner/learning_rate", "inner/mu", "other/learning_rate", "other/mu", "other/shift/rate",
     ]
     weights, separate = np.zeros(1), np.zeros(1)
     optimizer = steps(wrapped, weights, np.ones(1), np.ones(1))
@@ -622,11 +613,8 @@ def forms_of(definition_class):
 SHIPPED = [getattr(everstep.optimizers, name) for name in everstep.optimizers.__all__]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [form for value in SHIPPED for form in forms_of(value) if form.zero_grad_is_noop],
-    ids=lambda value: value._short(),
-)
+@pytest.mark.parametrize("value", [form for value in SHIPPED for form in forms_of(value) if form.zero_grad_is_noop],
+                         ids=lambda value: value._short())
 def test_a_zero_grad_that_is_declared_a_noop_is_one(value):
     """After two windows of gradients, a window of zeros changes nothing."""
     random = np.random.RandomState(0)
@@ -660,41 +648,27 @@ def returns(*names):
 
 
 CLASS_MISTAKES = {
-    "a reserved name": (
-        lambda: definition(iterations=everstep.slot()),
-        "Made.iterations clashes.*Reserved are: .*weights",
-    ),
+    "a reserved name": (lambda: definition(iterations=everstep.slot()),
+                        "Made.iterations clashes.*Reserved are: .*weights"),
     "a verb's name": (lambda: definition(should_update=everstep.hyper(1)), "clashes.*Inherited are: .*update"),
     "lr": (lambda: definition(lr=everstep.hyper(1)), "clashes.*Reserved are: .*lr"),
     "a private name": (lambda: definition(_m=everstep.slot()), "no leading or double underscore"),
-    "a plain value over a hyper": (
-        lambda: subclass("Bad", Momentum, mu=0.5),
-        r"Bad.mu overrides the hyper of a base class with 0.5; write `mu = everstep.hyper",
-    ),
+    "a plain value over a hyper": (lambda: subclass("Bad", Momentum, mu=0.5),
+                                   r"Bad.mu overrides the hyper of a base class with 0.5; write `mu = everstep.hyper"),
     "another kind": (lambda: subclass("Bad", Momentum, mu=everstep.slot()), "as a slot, but it is a hyper"),
     "a constructor": (lambda: definition(__init__=lambda self, rate: None), "__init__ is not yours to write"),
-    "one declaration, two names": (
-        lambda: (lambda shared: definition(one=shared, two=shared))(everstep.hyper(1)),
-        "is called (one|two) already",
-    ),
-    "a verb with other arguments": (
-        lambda: definition(update=lambda self, grad, var: grad),
-        r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)",
-    ),
-    "a default out of bounds": (
-        lambda: definition(a=everstep.hyper(2, maximum=1)),
-        "the default does not fit.*at most 1",
-    ),
+    "one declaration, two names": (lambda: (lambda shared: definition(one=shared, two=shared))(everstep.hyper(1)),
+                                   "is called (one|two) already"),
+    "a verb with other arguments": (lambda: definition(update=lambda self, grad, var: grad),
+                                    r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)"),
+    "a default out of bounds": (lambda: definition(a=everstep.hyper(2, maximum=1)),
+                                "the default does not fit.*at most 1"),
     "a default of text": (lambda: definition(a=everstep.hyper("0.1")), "the default does not fit"),
     "a slot's init": (lambda: definition(m=everstep.slot(init=None)), "`init` is a number, an option's name or"),
-    "a slot's init by a wrong name": (
-        lambda: definition(m=everstep.slot(init="start")),
-        "names 'start', which is no option",
-    ),
-    "a slot's when": (
-        lambda: definition(m=everstep.slot(when="amsgrd")),
-        "names 'amsgrd', which is no option or hyper",
-    ),
+    "a slot's init by a wrong name": (lambda: definition(m=everstep.slot(init="start")),
+                                      "names 'start', which is no option"),
+    "a slot's when": (lambda: definition(m=everstep.slot(when="amsgrd")),
+                      "names 'amsgrd', which is no option or hyper"),
     "a slot's shape": (lambda: definition(m=everstep.slot(shape="rows")), 'the shape of a slot is None .* "row"'),
     "a slot's dtype": (lambda: definition(m=everstep.slot(dtype="float")), "one of float16, float32"),
     "a scalar's init": (lambda: definition(p=everstep.scalar("one")), "`init` is a number"),
@@ -726,27 +700,19 @@ def body(source):
 
 RULE_MISTAKES = {
     "a slot never returned": (dict(m=everstep.slot()), "declares the slot m, which neither update nor collect returns"),
-    "a slot not declared": (
-        dict(update=lambda self, ops, grad, *rest: (grad, {"n": grad})),
-        "returned 'n', which is no slot",
-    ),
+    "a slot not declared": (dict(update=lambda self, ops, grad, *rest: (grad, {"n": grad})),
+                            "returned 'n', which is no slot"),
     "a slot of the wrong shape": (
         dict(m=everstep.slot(shape=(7,)), update=lambda self, ops, grad, *rest: (grad, {"m": grad})),
         r"gave slot m shape \(3, 2\) for array_0, which needs \(7,\)",
     ),
     "a change of the wrong shape": (dict(update=body("ops.reshape(grad, (6,))")), r"gave the change shape \(6,\)"),
-    "shapes that do not fit": (
-        dict(update=body("grad + ops.reshape(grad, (2, 3))")),
-        r"ops.add cannot take.*\(3, 2\) and \(2, 3\)",
-    ),
-    "a hyper read through self": (
-        dict(update=body("self.learning_rate * grad")),
-        "read through `self`.*use `hyper.learning_rate`",
-    ),
-    "a slot read through self": (
-        dict(m=everstep.slot(), update=body("self.m")),
-        "m is a slot: it has no value outside a step",
-    ),
+    "shapes that do not fit": (dict(update=body("grad + ops.reshape(grad, (2, 3))")),
+                               r"ops.add cannot take.*\(3, 2\) and \(2, 3\)"),
+    "a hyper read through self": (dict(update=body("self.learning_rate * grad")),
+                                  "read through `self`.*use `hyper.learning_rate`"),
+    "a slot read through self": (dict(m=everstep.slot(), update=body("self.m")),
+                                 "m is a slot: it has no value outside a step"),
     "an if": (dict(update=body("grad if grad > 0 else var")), "cannot look at a number.*ops.where"),
     "a float": (dict(update=body("float(t) * grad")), "cannot look at a number"),
     "a loop": (dict(update=body("sum(row for row in grad)")), "cannot look at a number"),
@@ -758,41 +724,28 @@ RULE_MISTAKES = {
     "a comparison as a number": (dict(update=body("grad * (grad > 0)")), "ops.cast"),
     "a number as a comparison": (dict(update=body("ops.where(grad, 1, 2)")), "give it a comparison"),
     "values of two dtypes": (dict(update=body("grad + ops.cast(grad, 'int32')")), "float32 and int32.*ops.cast"),
-    "a wrong keyword": (
-        dict(update=body("ops.sum(grad, axes=0)")),
-        "ops.sum takes one value and axis, keepdims; got 1 and axes",
-    ),
+    "a wrong keyword": (dict(update=body("ops.sum(grad, axes=0)")),
+                        "ops.sum takes one value and axis, keepdims; got 1 and axes"),
     "too few values": (dict(update=body("ops.maximum(grad)")), "takes 2 values; got 1"),
     "a wrong dtype": (dict(update=body("ops.cast(grad, 'floaty')")), "takes the name of a dtype.*floaty"),
     "None": (dict(update=body("None")), "returned None; a rule computes"),
-    "no pair": (
-        dict(update=lambda self, ops, grad, *rest: grad),
-        r"update must return \(change, slots\); it returned <a value",
-    ),
+    "no pair": (dict(update=lambda self, ops, grad, *rest: grad),
+                r"update must return \(change, slots\); it returned <a value"),
     "no slots": (dict(update=lambda self, ops, grad, *rest: (grad, [grad])), "must return a dict of slots"),
-    "an unknown hyper": (
-        dict(update=body("hyper.rate * grad")),
-        "has no 'rate' here; there are: learning_rate, pending",
-    ),
+    "an unknown hyper": (dict(update=body("hyper.rate * grad")),
+                         "has no 'rate' here; there are: learning_rate, pending"),
     "an unknown slot": (dict(update=body("slots.v")), "has no 'v' here; there are: pending|none"),
     "a scalar never advanced": (dict(p=everstep.scalar(1.0)), "declares the scalar p, which advance does not return"),
-    "a sum with a declared name": (
-        dict(measure=lambda self, *rest: {"learning_rate": 1.0}),
-        "declared or reserved name",
-    ),
-    "a reduction in a rule by elements": (
-        dict(update=body("grad / ops.sum(grad)")),
-        'locality is "element".*`measure`',
-    ),
+    "a sum with a declared name": (dict(measure=lambda self, *rest: {"learning_rate": 1.0}),
+                                   "declared or reserved name"),
+    "a reduction in a rule by elements": (dict(update=body("grad / ops.sum(grad)")),
+                                          'locality is "element".*`measure`'),
     "a reduction over rows": (dict(locality="row", update=body("grad / ops.sum(grad, 0, True)")), "axis 0 is the rows"),
-    "zero_grad_is_noop, and it is not": (
-        dict(
-            zero_grad_is_noop=True,
-            m=everstep.slot(),
-            update=lambda self, ops, grad, var, slots, *rest: (slots.m, {"m": slots.m + 1}),
-        ),
-        "declares zero_grad_is_noop, but a zero gradient changed (m|the variable)",
-    ),
+    "zero_grad_is_noop, and it is not": (dict(
+        zero_grad_is_noop=True,
+        m=everstep.slot(),
+        update=lambda self, ops, grad, var, slots, *rest: (slots.m, {"m": slots.m + 1}),
+    ), "declares zero_grad_is_noop, but a zero gradient changed (m|the variable)"),
 }
 
 
@@ -968,14 +921,9 @@ def test_a_rule_that_cannot_run_on_small_arrays_is_not_run_inside_of_a_wrapper()
         def update(self, ops, grad, var, slots, hyper, t):
             raise AssertionError("the dry run ran it")
 
-    for wrap in (
-        lambda inner: everstep.accumulate(inner, 2),
-        everstep.lookahead,
-        everstep.master_copies,
-        everstep.loss_scale,
-        lambda inner: everstep.clip(everstep.centralize(inner), norm=1.0),
-        lambda inner: everstep.partition({"table": inner}, default=SGD()),
-    ):
+    for wrap in (lambda inner: everstep.accumulate(inner, 2), everstep.lookahead, everstep.master_copies,
+                 everstep.loss_scale, lambda inner: everstep.clip(everstep.centralize(inner), norm=1.0),
+                 lambda inner: everstep.partition({"table": inner}, default=SGD())):
         assert not wrap(Large()).dry_run
 
 

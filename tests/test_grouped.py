@@ -94,10 +94,8 @@ KERNELS = [
     SGD(0.1, momentum=0.9, rate_in_velocity=False), SGD(0.1, momentum=0.9, rate_in_velocity=False, nesterov=True),
     SGD(0.1, momentum=0.9, nesterov=True), Adagrad(0.1), Adagrad(0.1, epsilon=0.0),
 ]
-BLOCKS = [
-    Adagrad(0.1, epsilon_in_root=True), AdaBelief(0.1), DiffGrad(0.1), Lion(0.1),
-    everstep.grokfast(Lion(0.1)), everstep.accumulate(Lion(0.1), 2),
-]
+BLOCKS = [Adagrad(0.1, epsilon_in_root=True), AdaBelief(0.1), DiffGrad(0.1), Lion(0.1),
+          everstep.grokfast(Lion(0.1)), everstep.accumulate(Lion(0.1), 2)]
 INNER = Adam(0.1, epsilon=1e-3)
 WRAPPED = [  # a kernel, and something before or after it; without kernels, blocks
     everstep.decoupled_weight_decay(Adam(0.1), 0.1), everstep.clip(Adam(0.1), global_norm=1.0),
@@ -152,17 +150,13 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
 
 
 @on_torch
-@pytest.mark.parametrize(
-    "ours, stock",
-    [
-        (Adam(0.01), lambda: keras.optimizers.Adam(0.01)),
-        (Adam(0.01, amsgrad=True), lambda: keras.optimizers.Adam(0.01, amsgrad=True)),
-        (AdamW(0.01), lambda: keras.optimizers.AdamW(0.01)),
-        (SGD(0.01, momentum=0.9), lambda: keras.optimizers.SGD(0.01, momentum=0.9)),
-        (Adagrad(0.01), lambda: keras.optimizers.Adagrad(0.01)),
-    ],
-    ids=short,
-)
+@pytest.mark.parametrize("ours, stock", [
+    (Adam(0.01), lambda: keras.optimizers.Adam(0.01)),
+    (Adam(0.01, amsgrad=True), lambda: keras.optimizers.Adam(0.01, amsgrad=True)),
+    (AdamW(0.01), lambda: keras.optimizers.AdamW(0.01)),
+    (SGD(0.01, momentum=0.9), lambda: keras.optimizers.SGD(0.01, momentum=0.9)),
+    (Adagrad(0.01), lambda: keras.optimizers.Adagrad(0.01)),
+], ids=short)
 def test_kernels_beside_stock(ours, stock):
     batches = gradients(20)
     expected = Run(stock(), starts()).steps(batches)

@@ -6,14 +6,11 @@ from collections import OrderedDict
 import pytest
 
 import everstep
-from everstep.compat.engine import lowering
+import harness
 from everstep.optimizers import SGD, Adagrad, Adam, AdamW, Ftrl, Nadam, RMSprop
 from test_lowering import FORBIDDEN, WAYS, apart, cases, name_of, run
 
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no fused kernels"),
-]
+pytestmark = [pytest.mark.shared, pytest.mark.skipif(not WAYS, reason="no TensorFlow, and so no fused kernels")]
 
 
 def adam(**settings):
@@ -22,9 +19,7 @@ def adam(**settings):
 
 def bert(inner, **settings):
     """BERT's stack: a clipped gradient, Adam, weight decay of all but some variables."""
-    return everstep.decoupled_weight_decay(
-        everstep.clip(inner, global_norm=0.5), 0.3, exclude=["bias"], **settings
-    )
+    return everstep.decoupled_weight_decay(everstep.clip(inner, global_norm=0.5), 0.3, exclude=["bias"], **settings)
 
 
 STACKS = OrderedDict([
@@ -54,7 +49,7 @@ STACKS = OrderedDict([
 ])
 
 
-@pytest.mark.parametrize("name, way", cases(list(STACKS), each_of=4), ids=name_of)
+@pytest.mark.parametrize("name, way", cases(list(STACKS), 4), ids=name_of)
 def test_a_wrapper_keeps_the_kernel(name, way):
     definition = STACKS[name]
     actual, plan = run(way, definition, None, steps=12)
@@ -71,7 +66,7 @@ def test_on_rows(name, way):
     part = "default" if name == "partition" else "inner"
     definition = STACKS[name].replace(**{part: SGD(0.1, momentum=0.9, sparse="rows")})
     actual, plan = run(way, definition, None, steps=12)
-    assert plan["unique"].strategy == "kernel" or "this TensorFlow has no" in plan["unique"].why
+    assert plan["duplicates"].strategy == "kernel" or "this TensorFlow has no" in plan["duplicates"].why
     assert apart(actual, run(way, definition, FORBIDDEN, steps=12)[0]) <= 2e-6
 
 
@@ -127,14 +122,12 @@ class ByVariable(everstep.Wrapper):
         return change, dict(new, before=0.5 * slots.before + (var - change) - 0.1 * var + slots.inner.m)
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    "wrapper, why",
-    [(Sign, "needs the change itself"), (OtherVariable, "another variable"), (NewSlots, "changes the slots"),
-     (Direct, "calls its inner rule's update itself"), (ByVariable, None)],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-@pytest.mark.parametrize("way", WAYS, ids=name_of)
+OTHERS = [(Sign, "needs the change itself"), (OtherVariable, "another variable"), (NewSlots, "changes the slots"),
+          (Direct, "calls its inner rule's update itself"), (ByVariable, None)]
+
+
+@pytest.mark.parametrize("wrapper, why, way", [pair[0] + pair[1:] for pair in harness.rotate(OTHERS, WAYS)],
+                         ids=lambda value: getattr(value, "__name__", None) or name_of(value))
 def test_wrappers_of_other_people(wrapper, why, way):
     actual, plan = run(way, wrapper(adam()), None, steps=5)
     expected, _ = run(way, wrapper(adam()), FORBIDDEN, steps=5)
@@ -146,8 +139,7 @@ def test_wrappers_of_other_people(wrapper, why, way):
 @pytest.mark.parametrize("way", WAYS, ids=name_of)
 def test_large_variables_are_compiled_instead(way, monkeypatch):
     """Where compiling costs no more than a kernel, one pass over memory replaces the passes of wrappers."""
-    monkeypatch.setattr(lowering, "SMALL", 4)
-    monkeypatch.setattr(lowering, "COMPILES_INSTEAD", 4)
+    harness.shrink(monkeypatch, SMALL=4, COMPILES_INSTEAD=4)
     actual, plan = run(way, STACKS["average of decay"], None, steps=5)
     alone = run(way, adam(), None, steps=1)[1]["dense"]
     assert plan["dense"].strategy in ("compiled", "kernel") and alone.strategy == "kernel"

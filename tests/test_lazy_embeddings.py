@@ -18,12 +18,13 @@ try:
 except ImportError:
     tf = None
 
+pytestmark = pytest.mark.shared
 GRAPHS = [way for way in harness.all_ways() if way.name in ("tf_train ref", "tf_train resource")]
 KERAS = [way for way in harness.quickest() if way.target in ("optimizer_v2", "update_step", "keras3") and way.sparse]
 CHANCES = 1 / np.arange(1.0, 21) ** 1.5
 
 
-def batches(steps=60):
+def batches(steps=40):
     random = np.random.RandomState(0)
     for _ in range(steps):
         yield [random.choice(20, size, p=CHANCES / CHANCES.sum()) for size in (3, 2)]
@@ -39,7 +40,7 @@ def test_in_graphs(way):
     v1 = way.module
 
     def run(sparse, lazy):
-        tf1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
+        tf1 = harness.graph_mode_tensorflow()
         with tf1.Graph().as_default():
             with tf1.variable_scope("scope", use_resource=way.world.resource):
                 table = tf1.get_variable("table", initializer=start())

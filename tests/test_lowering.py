@@ -1,17 +1,18 @@
 """The strategies of engine/lowering.py: each gives the same numbers, and the right one is chosen."""
 from __future__ import absolute_import, division, print_function
 
-import importlib
+import itertools
 
 import numpy as np
 import pytest
 
 import everstep
 import harness
+import runs
 import test_battery as battery
 from everstep.compat.engine import lowering
 from everstep.compat.engine.fused import KERNELS
-from everstep.errors import DefinitionError, SlotError, UnsupportedError
+from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.verbs import defines
 from everstep.testing import training
@@ -33,47 +34,28 @@ def with_kernels():
 KERNEL_FORMS = list(with_kernels())
 
 
-def run(way, definition, lowered, steps=20, dtype="float32", kinds=training.KINDS):
-    start = battery.start_values(dtype, definition=definition)
-    batches = training.make_batches(dtype, steps, kinds=kinds)
+NAMES = ("dense", "bias", "single", "duplicates", "missing")  # those of the battery that have different plans
+SHAPES, KINDS = ({name: known[name] for name in NAMES} for known in (training.SHAPES, training.KINDS))
 
-    def bound():
-        optimizer = definition.bind(way.module, lowering=lowered)
-        if defines(definition, "loss_scale") and issubclass(way.run, harness.GraphRun):
-            optimizer.scale_loss(1.0)  # the gradients below are of the unscaled loss
-        return optimizer
 
-    trained = way.run(bound, start, kinds)
-    if defines(definition, "loss_scale") and not issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun)):
-        trained.optimizer.make_state(list(trained.variables.values()))
-        trained.optimizer.scale_loss(1.0)
-    try:
-        for batch in batches:
-            trained.step(batch)
-        plan = {each.name.split("/")[-1]: each for each in trained.optimizer.everstep_plan()}
-        values = trained.weights()
-        for name in trained.trained():
-            for slot in trained.optimizer.get_slot_names() if hasattr(trained.optimizer, "get_slot_names") else ():
-                try:
-                    values[name, slot] = trained.slot(name, slot)
-                except SlotError:  # Adafactor's slots depend on the variable
-                    continue
-        return values, plan
-    finally:
-        trained.close()
+def run(way, definition, lowered, steps=20, dtype="float32"):
+    """Trains, and returns ({variable or (variable, slot): value}, {variable: plan})."""
+    start = battery.start_values(dtype, SHAPES, definition)
+    batches = training.make_batches(dtype, steps, SHAPES, KINDS)
+    trained = runs.trained(way, definition, start, KINDS, batches, lowering=lowered)
+    values = trained.weights()
+    for name in trained.trained():
+        for slot in trained.optimizer.slot_names(trained.variables[name]):
+            values[name, slot] = trained.slot(name, slot)
+    return values, {each.name.split("/")[-1]: each for each in trained.optimizer.everstep_plan()}
 
 
 def apart(one, other):
     return max(np.abs(one[name] - other[name]).max() / max(np.abs(other[name]).max(), 1e-6) for name in other)
 
 
-def cases(forms, ways=None, each_of=6):
-    """Returns [(form, way)]: each form in one way, a share of the forms per cell; every pair with EVERSTEP_FULL=1."""
-    ways = WAYS if ways is None else ways
-    if harness.FULL:
-        return [(form, way) for form in forms for way in ways]
-    forms = harness.share(forms, each_of)
-    return [(form, ways[place % len(ways)]) for place, form in enumerate(forms, harness.TURN)] if ways else []
+def cases(forms, each_of=6, ways=WAYS):
+    return harness.each_in_turn(forms, ways, each_of)
 
 
 def name_of(value):
@@ -82,9 +64,10 @@ def name_of(value):
 
 @pytest.mark.shared(False)
 @needs_tensorflow
-@pytest.mark.parametrize("sparse", ["exact", "rows"])
-@pytest.mark.parametrize("form, way", cases(KERNEL_FORMS), ids=name_of)
-def test_a_kernel_does_what_the_rule_says(form, way, sparse):
+@pytest.mark.parametrize("form, sparse, way", [
+    (form, sparse, way) for (form, sparse), way in cases(list(itertools.product(KERNEL_FORMS, ["exact", "rows"])), 12)
+], ids=name_of)
+def test_a_kernel_does_what_the_rule_says(form, sparse, way):
     definition = battery.define(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.define(*form)
     definition = definition.replace(sparse=sparse, learning_rate=0.3)  # a rate of 1 would hide its absence
     actual, plan = run(way, definition, None)
@@ -95,7 +78,7 @@ def test_a_kernel_does_what_the_rule_says(form, way, sparse):
         assert "this TensorFlow has no" in plan["dense"].why
         pytest.skip(plan["dense"].why)
     by_rows = sparse == "rows" or definition.zero_grad_is_noop
-    assert plan["unique"].strategy == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["unique"]
+    assert plan["duplicates"].strategy == ("kernel" if kernel.by_rows or not by_rows else "plain"), plan["duplicates"]
     assert apart(actual, expected) <= 2e-6
 
 
@@ -139,11 +122,11 @@ TORCH = [way for way in harness.framework_ways() if "torch" in way.name]
 
 
 @pytest.mark.parametrize("lowered", lowering.STRATEGIES[1:] if WAYS else ["flattened"] if TORCH else [])
-@pytest.mark.parametrize("form, way", cases(FORMS, WAYS or TORCH, each_of=4), ids=name_of)
+@pytest.mark.parametrize("form, way", cases(FORMS, 4, WAYS or TORCH), ids=name_of)
 def test_each_way_gives_the_same(form, way, lowered, monkeypatch):
     if not _lowers(way, lowered):
         pytest.skip("TensorFlow before 1.14 compiles nothing")
-    monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
+    harness.shrink(monkeypatch, CHUNK_ELEMENTS=3)
     definition = battery.define(*form, epsilon=1e-3) if form[0].takes("epsilon") else battery.define(*form)
     actual, plan = run(way, definition, dict(FORBIDDEN, **{lowered: True}))
     expected, _ = run(way, definition, FORBIDDEN)
@@ -167,12 +150,8 @@ class ByTheSum(everstep.Definition):
 def test_sums_of_a_million_equal_numbers(way):
     """One after another in float32, they are off by 3e-4 in the XLA of TF 1.14 to 2.0, and by 6e-4 in that of 2.21."""
     start, grad = np.zeros((1031, 1024), "float32"), np.full((1031, 1024), 0.1, "float32")
-    trained = way.run(lambda: ByTheSum().bind(way.module), {"large": start}, {"large": harness.DENSE})
-    try:
-        trained.step({"large": grad})
-        assert abs(trained.weights()["large"] * start.size + 1).max() < 1e-5
-    finally:
-        trained.close()
+    trained = runs.trained(way, ByTheSum(), {"large": start}, {"large": harness.DENSE}, [{"large": grad}])
+    assert abs(trained.weights()["large"] * start.size + 1).max() < 1e-5
 
 
 class ByRow(everstep.Definition):
@@ -195,14 +174,9 @@ def test_many_variables_of_one_shape(way, definition, expected):
     start, batches = battery.start_values("float32", shapes), training.make_batches("float32", 2, shapes, kinds)
     ends, plans = [], []
     for lowered in (dict(FORBIDDEN, flattened=True), FORBIDDEN):
-        trained = way.run(lambda: definition.bind(way.module, lowering=lowered), start, kinds)  # noqa: B023  # run now
-        try:
-            for batch in batches:
-                trained.step(batch)
-            ends.append(trained.weights())
-            plans.append({each.strategy for each in trained.optimizer.everstep_plan()})
-        finally:
-            trained.close()
+        trained = runs.trained(way, definition, start, kinds, batches, lowering=lowered)
+        ends.append(trained.weights())
+        plans.append({each.strategy for each in trained.optimizer.everstep_plan()})
     assert plans == [{expected}, {"plain"}]
     assert apart(*ends) <= 2e-6
 
@@ -219,8 +193,7 @@ def test_in_place_updates_with_an_average_of_the_weights():
 @needs_tensorflow
 def test_the_rate_of_a_change_takes_no_memory_of_its_own():
     """In place, one operation subtracts `rate * x` from the variable, without an array for the product."""
-    tf = getattr(importlib.import_module("tensorflow"), "compat", None)
-    tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    tf = harness.graph_mode_tensorflow()
     for way in SESSIONS:
         optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, lowering=dict(FORBIDDEN, in_place=True))
         with tf.Graph().as_default():
@@ -235,10 +208,7 @@ def test_the_rate_of_a_change_takes_no_memory_of_its_own():
 @needs_tensorflow
 def test_default_strategies(monkeypatch):
     """The default is the first that applies in the table of compat/engine/lowering.py."""
-    monkeypatch.setattr(lowering, "SMALL", 4)
-    monkeypatch.setattr(lowering, "FEW", 2)
-    monkeypatch.setattr(lowering, "LARGE", 30)
-    monkeypatch.setattr(lowering, "CHUNK_ELEMENTS", 3)
+    harness.shrink(monkeypatch, SMALL=4, FEW=2, LARGE=30, CHUNK_ELEMENTS=3)
     for way in WAYS:
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
         assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
@@ -273,8 +243,7 @@ class Factored(everstep.Definition):
 @pytest.mark.parametrize("way", WAYS, ids=name_of)
 def test_large_variables_are_compiled(way, monkeypatch):
     """Rules without a kernel are, in sessions too, where TensorFlow has an XLA and nothing speaks against it."""
-    monkeypatch.setattr(lowering, "SMALL", 4)
-    monkeypatch.setattr(lowering, "IN_SESSIONS", 4)
+    harness.shrink(monkeypatch, SMALL=4, IN_SESSIONS=4)
     definition = everstep.optimizers.AdaBelief(0.1, epsilon=1e-3)
     actual, plan = run(way, definition, None, steps=6)
     reasons = ("no such strategy", "before 2.5", "ref variable in a function", "other devices")
@@ -292,11 +261,10 @@ SESSIONS = [way for way in WAYS if way.target == "tf_train" and issubclass(way.r
 @pytest.mark.parametrize("why", ["locks", "device", "branch", "small"])
 @pytest.mark.parametrize("way", SESSIONS, ids=name_of)
 def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
-    tf = getattr(importlib.import_module("tensorflow"), "compat", None)
-    tf = getattr(tf, "v1", None) or importlib.import_module("tensorflow")
+    tf = harness.graph_mode_tensorflow()
     if why == "branch" and getattr(tf, "control_flow_v2_enabled", bool)():
         pytest.skip("branches are functions here, and compiled like others")
-    monkeypatch.setattr(lowering, "IN_SESSIONS", 7 if why == "small" else 4)
+    harness.shrink(monkeypatch, IN_SESSIONS=7 if why == "small" else 4)
     optimizer = everstep.optimizers.AdaBelief(0.1).bind(way.module, use_locking=why == "locks")
     with tf.Graph().as_default(), tf.Session() as session:
         with tf.device("/cpu:0" if why == "device" else None):
@@ -317,13 +285,13 @@ def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
 @needs_tensorflow
 def test_kernels_and_groups(monkeypatch):
     """Small variables of a rule with a kernel are flattened where the API's own optimizers have no kernels."""
-    monkeypatch.setattr(lowering, "FEW", 2)
+    harness.shrink(monkeypatch, FEW=2)
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:
         optimizer = definition.bind(way.module)
         is_fused = optimizer.is_fused or way.name.endswith("eager") and not optimizer.backend.keeps_functions()
         for tiny, expected in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
-            monkeypatch.setattr(lowering, "TINY", tiny)
+            harness.shrink(monkeypatch, TINY=tiny)
             _, plan = run(way, definition, None, steps=1)
             assert plan["bias"].strategy == expected, (way.name, tiny, plan)
 

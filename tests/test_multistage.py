@@ -481,31 +481,28 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
 # Errors.
 
 
-@pytest.mark.parametrize(
-    "make, error",
-    [
-        (lambda: everstep.multistage(SGD(), "euler"), HyperValueError),
-        (lambda: everstep.multistage(SGD(), 3), HyperValueError),
-        (lambda: everstep.multistage(SGD(), (1, 2, 3)), HyperTypeError),
-        (lambda: everstep.multistage(SGD(), ((("a",),), (0.5, 0.5))), HyperTypeError),
-        (lambda: everstep.multistage(SGD(), (((1.0,),), (0.5, 0.6))), HyperValueError),
-        (lambda: everstep.multistage(SGD(), (((1.0, 2.0),), (0.5, 0.5))), HyperValueError),
-        (lambda: everstep.multistage(SGD(), "rk4", tolerance=1e-3), DefinitionError),
-        (lambda: everstep.multistage(SGD(sparse="rows")), DefinitionError),
-        (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError),
-        (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError),
-        (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError),
-        (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError),
-        (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError),
-        (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError),
-        (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError),
-        (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError),
-        (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError),
-        (lambda: everstep.enable_multistage(SGD()), NotBoundError),
-        (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError),
-        (lambda: everstep.disable_multistage(3), NotBoundError),
-    ],
-)
+@pytest.mark.parametrize("make, error", [
+    (lambda: everstep.multistage(SGD(), "euler"), HyperValueError),
+    (lambda: everstep.multistage(SGD(), 3), HyperValueError),
+    (lambda: everstep.multistage(SGD(), (1, 2, 3)), HyperTypeError),
+    (lambda: everstep.multistage(SGD(), ((("a",),), (0.5, 0.5))), HyperTypeError),
+    (lambda: everstep.multistage(SGD(), (((1.0,),), (0.5, 0.6))), HyperValueError),
+    (lambda: everstep.multistage(SGD(), (((1.0, 2.0),), (0.5, 0.5))), HyperValueError),
+    (lambda: everstep.multistage(SGD(), "rk4", tolerance=1e-3), DefinitionError),
+    (lambda: everstep.multistage(SGD(sparse="rows")), DefinitionError),
+    (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError),
+    (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError),
+    (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError),
+    (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError),
+    (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError),
+    (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError),
+    (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError),
+    (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError),
+    (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError),
+    (lambda: everstep.enable_multistage(SGD()), NotBoundError),
+    (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError),
+    (lambda: everstep.disable_multistage(3), NotBoundError),
+])
 def test_refuses(make, error):
     with pytest.raises(error) as raised:
         make()
@@ -527,8 +524,6 @@ def test_one_gradient_of_a_batch_is_refused(way):
 
 
 def test_config():
-    for definition in (
-        everstep.multistage(everstep.clip(Adam(), norm=1.0), "rk45", tolerance=1e-3),
-        everstep.multistage(SGD(), (((0.5,),), (0.0, 1.0))),
-    ):
+    for definition in (everstep.multistage(everstep.clip(Adam(), norm=1.0), "rk45", tolerance=1e-3),
+                       everstep.multistage(SGD(), (((0.5,),), (0.0, 1.0)))):
         assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition

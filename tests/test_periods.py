@@ -7,7 +7,6 @@ compares with Python's integers, with numbers by hand, or with the float64 oracl
 from __future__ import absolute_import, division, print_function
 
 import math
-import zlib
 from collections import OrderedDict
 from fractions import Fraction
 
@@ -16,17 +15,20 @@ import pytest
 
 import everstep
 import harness
+import runs
 import test_battery as battery
 import test_wrappers_battery as wrappers
-from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.errors import DefinitionError, RuleError, StateError
 from everstep.optimizers import SGD, AdagradDecay, Adam, ScheduleFreeAdamW
 from everstep.optimizers.contract import flat
 from everstep.testing import oracle, training
+from runs import put
 from test_battery import ids
+from test_random import drawn
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
+SOME = WAYS if harness.FULL else harness.one_of_each_target(WAYS)
 START = {"w": np.zeros(3, "float32")}
 ONES = {"w": np.ones(3, "float32")}
 LARGE = [2**24, 2**31, 2**40]
@@ -44,46 +46,24 @@ def counts(way):
     return [0] + [count - 7 for count in LARGE]
 
 
-def session_of(run):
-    if isinstance(run, harness.GetUpdatesRun):
-        return None if run.optimizer.backend.eager else run.keras.backend.get_session()
-    return getattr(run, "session", None)
-
-
-def make_state(run):
-    if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-        run.optimizer.make_state([run.variables[name] for name in run.names])
-
-
-def in_graph(run):
-    """Returns the context in which tf.train finds its variables."""
-    return run.graph.as_default() if isinstance(run, harness.GraphRun) else run.optimizer.backend.after(())
-
-
-def put(run, find, value):
-    """Sets a variable of the optimizer, which `find(optimizer)` returns."""
-    with in_graph(run):
-        variable = run.optimizer.unwrap(find(run.optimizer))
-        run.optimizer.backend.put([(variable, np.asarray(value), False)], session_of(run))
+def some_counts(way):
+    """Returns all of these on NumPy; elsewhere one of the large ones, by rotation."""
+    large = counts(way)[1:]
+    return counts(way) if harness.FULL or way.target == "arrays" else harness.share(large, len(large))
 
 
 def set_updates(run, count):
     put(run, lambda optimizer: optimizer.counter("updates"), count)
 
 
-def is_counted(run):
-    with in_graph(run):
-        return run.optimizer.counter("updates") is not None
-
-
 def reset(run):
     put(run, lambda _: run.variables["w"], np.zeros(3, "float32"))
 
 
-def started(way, definition, start=None, kinds=None):
-    kinds = kinds or {"w": harness.DENSE}
-    run = way.run(lambda: wrappers.bound(way, definition), start or START, kinds)
-    make_state(run)
+def started(way, definition, start=START, kinds=None):
+    run = runs.started(way, definition, start, kinds or {"w": harness.DENSE})
+    if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
+        run.optimizer.make_state([run.variables[name] for name in run.names])
     return run
 
 
@@ -221,28 +201,17 @@ def test_the_numbers_by_hand_are_those_of_keras(way):
     assert len(compared) >= 4 + hasattr(way.stock.schedules, "CosineDecay")  # from TF 2.5 on
 
 
-def of_each_way(cases, each_of):
-    """Returns [(case, way)]: part of the cases, each in one way, or every combination."""
-    if harness.FULL:
-        return [(case, way) for case in cases for way in WAYS]
-    return [(case, WAYS[place % len(WAYS)]) for place, case in enumerate(harness.share(cases, each_of), harness.TURN)]
-
-
-@pytest.mark.parametrize("case, way", of_each_way(SCHEDULES, 5), ids=ids)
+@pytest.mark.parametrize("case, way", harness.each_in_turn(SCHEDULES, WAYS, 5), ids=ids)
 def test_schedules_in_a_step_give_the_numbers_by_hand(case, way):
     schedule, values = case
     end = INT32_END if counts_in_int32(way) else 2**53
-    run = started(way, SGD(schedule))
-    worst = 0.0
-    try:
-        for updates, value in sorted(values.items()):
-            if updates < end:
-                set_updates(run, updates)
-                before = run.weights()["w"].astype("float64")
-                run.step(ONES)
-                worst = max(worst, np.abs(before - run.weights()["w"] - value).max())
-    finally:
-        run.close()
+    run, worst = started(way, SGD(schedule)), 0.0
+    for updates, value in sorted(values.items()):
+        if updates < end:
+            set_updates(run, updates)
+            before = run.weights()["w"].astype("float64")
+            run.step(ONES)
+            worst = max(worst, np.abs(before - run.weights()["w"] - value).max())
     report("schedule", schedule, way.name, max(values), "%.0e" % worst)
     assert worst <= 2e-6  # cosines and powers in float32
 
@@ -254,15 +223,12 @@ def test_a_schedule_of_a_user_counts_exactly():
 
     for way in harness.quickest():
         run = started(way, SGD(Blink()))
-        try:
-            for count in counts(way):
-                set_updates(run, count)
-                before = run.weights()["w"][0]
-                for _ in range(6):
-                    run.step(ONES)
-                assert before - run.weights()["w"][0] == 4.0, (way.name, count)
-        finally:
-            run.close()
+        for count in counts(way):
+            set_updates(run, count)
+            before = run.weights()["w"][0]
+            for _ in range(6):
+                run.step(ONES)
+            assert before - run.weights()["w"][0] == 4.0, (way.name, count)
 
 
 # Rules with periods, against Python's integers. Each function trains from the update after `count` on.
@@ -318,68 +284,36 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize("name, way", of_each_way(sorted(PERIODS), 1), ids=ids)
+@pytest.mark.parametrize("name, way", harness.each_in_turn(sorted(PERIODS), WAYS), ids=ids)
 def test_periods_are_those_of_integers(name, way):
-    for count in counts(way):
+    for count in some_counts(way):
         definition, slot, train = PERIODS[name](count)
-        steps = 60 if harness.FULL else 15
-        grads = [1.0] * steps
+        grads, actual = [1.0] * (60 if harness.FULL else 15), []
         run = started(way, definition)
-        try:
-            set_updates(run, count)
-            actual = []
-            for _ in grads:
-                run.step(ONES)
-                actual.append((run.weights()["w"][0], run.slot("w", slot)[0]))
-        finally:
-            run.close()
+        set_updates(run, count)
+        for _ in grads:
+            run.step(ONES)
+            actual.append((run.weights()["w"][0], run.slot("w", slot)[0]))
         expected = list(train(count, 0.0, 0.0, grads))
-        moves = [
-            sum(a[1] != b[1] for a, b in zip([(0.0, 0.0)] + list(values), values)) for values in (actual, expected)
-        ]
+        moves = [sum(a[1] != b[1] for a, b in zip([(0.0, 0.0)] + values, values)) for values in (actual, expected)]
         distance = oracle.distance(actual, expected)
         report(name, way.name, count, "moves {} of {}".format(*moves), "%.0e" % distance)
         assert distance <= 1e-5
         assert moves[0] == moves[1]
 
 
-def noise(name, count, rows):
-    """Returns the noise of each element of a vector, by Python's integers. See everstep.optimizers.GradientNoise."""
-    prime = 23159
-
-    def key(number):
-        return (zlib.crc32("{}/0/{}".format(name, number).encode("utf-8")) & 0xFFFFFFFF) % prime
-
-    def mixed(left, right, keys):
-        for each in keys:
-            left, right = right, (left + (right + each) ** 3) % prime
-        return left, right
-
-    keys, t = [key(number) for number in range(6)], count + 1
-    changed = [(keys[0] + t // prime**2) % prime] + keys[1:]
-    left, right = mixed(t % prime, t // prime % prime, changed)
-    keys = [(left * key(6 + number) + right * each) % prime for number, each in enumerate(keys)]
-    for row in range(rows):
-        a, b = mixed(*(mixed(row, 0, keys[:3]) + (keys[3:],)))
-        yield math.sqrt(-2 * math.log((a + 0.5) / prime)) * math.cos((b + 0.5) * 2 * math.pi / prime)
-
-
-@pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS), ids=ids)
+@pytest.mark.parametrize("way", SOME, ids=ids)
 def test_noise_is_another_at_each_update(way):
     run = started(way, everstep.gradient_noise(SGD(1.0), 1.0, gamma=0.0))
-    try:
-        name = run.optimizer.record(run.optimizer.unwrap(run.variables["w"])).name
-        for count in counts(way):
-            set_updates(run, count)
-            for update in range(count, count + 9):
-                before = run.weights()["w"].astype("float64")
-                run.step({"w": np.zeros(3, "float32")})
-                added = before - run.weights()["w"]
-                expected = list(noise(name, update, 3))
-                assert np.abs(added - expected).max() <= 1e-4, (way.name, update)
-        report("noise", way.name, count, "9 of 9")
-    finally:
-        run.close()
+    name = run.optimizer.record(run.optimizer.unwrap(run.variables["w"])).name
+    for count in counts(way):
+        set_updates(run, count)
+        for update in range(count, count + 9):
+            before = run.weights()["w"].astype("float64")
+            run.step({"w": np.zeros(3, "float32")})
+            added = before - run.weights()["w"]
+            assert np.abs(added - drawn(name + "/0", (3,), update + 1)).max() <= 1e-4, (way.name, update)
+    report("noise", way.name, count, "9 of 9")
 
 
 class Digits(everstep.Definition):
@@ -406,16 +340,13 @@ def digits(t, boundary):
 
 @pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS, harness.TURN + 1), ids=ids)
 def test_rules_of_users_count_exactly(way):
-    for count in counts(way) + ([] if counts_in_int32(way) else [2**53 - 100]):
+    for count in some_counts(way) + ([] if counts_in_int32(way) else [2**53 - 100]):
         run = started(way, Digits(boundary=count + 6))
-        try:
-            for update in range(count, count + 14):
-                set_updates(run, update)
-                reset(run)
-                run.step(ONES)
-                assert -run.weights()["w"][0] == digits(update + 1, count + 6), (way.name, update)
-        finally:
-            run.close()
+        for update in range(count, count + 14):
+            set_updates(run, update)
+            reset(run)
+            run.step(ONES)
+            assert -run.weights()["w"][0] == digits(update + 1, count + 6), (way.name, update)
 
 
 class Bounds(everstep.Definition):
@@ -433,13 +364,10 @@ class Bounds(everstep.Definition):
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_products_of_quotients_and_remainders_stay_within_their_bounds(way):
     run = started(way, Bounds())
-    try:
-        for t in range(1, 7):
-            reset(run)
-            run.step(ONES)
-            assert -run.weights()["w"][0] == t // 2 + 100, (way.name, t)
-    finally:
-        run.close()
+    for t in range(1, 7):
+        reset(run)
+        run.step(ONES)
+        assert -run.weights()["w"][0] == t // 2 + 100, (way.name, t)
 
 
 # Every definition and wrapper, against the float64 oracle.
@@ -468,58 +396,42 @@ def check_from(way, definition, name):
     large = counts(way)[1:]
     for count in large if harness.FULL else harness.share(large, len(large)):
         expected, _ = oracle.trajectory(definition, start, scaled, updates=count)
-        run = way.run(lambda: wrappers.bound(way, definition), start, training.KINDS)
-        try:
-            make_state(run)
-            if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-                run.optimizer.scale_loss(1.0)
-            if way.target != "tf_train" or is_counted(run):
-                set_updates(run, count)
-            else:
-                assert not flat(definition, "slot")  # plain SGD, whose steps are all alike
-            for batch in fed:
-                run.step(batch)
-            worst = max(oracle.distance(run.weights()[each], expected[each]) for each in run.trained())
-        finally:
-            run.close()
+        run = started(way, definition, start, training.KINDS)
+        if way.target != "tf_train" or runs.counted(run):
+            set_updates(run, count)
+        else:
+            assert not flat(definition, "slot")  # plain SGD, whose steps are all alike
+        weights = runs.stepped(run, fed).weights()
+        worst = max(oracle.distance(weights[each], expected[each]) for each in run.trained())
         report("oracle", name, way.name, count, "%.0e" % worst)
         assert worst <= 2 * training.BOUNDS["float32"], (name, count)
 
 
-@pytest.mark.parametrize("case, way", of_each_way(list(every_definition()), 12), ids=ids)
+@pytest.mark.parametrize("case, way", harness.each_in_turn(list(every_definition()), WAYS, 12), ids=ids)
 def test_every_definition_counts_exactly(case, way):
     check_from(way, case[1], case[0])
 
 
-@pytest.mark.parametrize("case, way", of_each_way(list(every_wrapper()), 6), ids=ids)
+@pytest.mark.parametrize("case, way", harness.each_in_turn(list(every_wrapper()), WAYS, 6), ids=ids)
 def test_every_wrapper_counts_exactly(case, way):
-    if case[0] == "noise":
-        pytest.skip("test_noise_is_another_at_each_update, for the names of variables differ")
+    wrappers.skip_noise_on_arrays(case[0], way)
     check_from(way, case[1], case[0])
 
 
-@pytest.mark.parametrize(
-    "way", [way for way in (WAYS if harness.FULL else harness.one_of_each_target(WAYS)) if way.sparse], ids=ids
-)
+@pytest.mark.parametrize("way", [way for way in SOME if way.sparse], ids=ids)
 def test_a_row_takes_the_periods_that_it_missed(way):
     start = {"table": np.zeros((3, 2), "float32")}
-    for count in counts(way):
+    taken = {0: [1.0] * 16, 1: [1.0] * 3 + [0.0] * 12 + [1.0], 2: [0.0] * 15 + [1.0]}
+    for count in some_counts(way):
         run = started(way, everstep.lookahead(SGD(1.0, sparse="catch_up"), 6), start, {"table": harness.SPARSE})
-        expected = {}
-        try:
-            set_updates(run, count)
-            taken = {0: [1.0] * 16, 1: [1.0] * 3 + [0.0] * 12 + [1.0], 2: [0.0] * 15 + [1.0]}
-            for step in range(16):
-                rows = np.array([row for row in range(3) if taken[row][step]], "int64")
-                run.step({"table": (np.ones((len(rows), 2), "float32"), rows)})
-            for row, grads in taken.items():
-                expected[row] = list(lookahead(count, 0.0, 0.0, grads))[-1][0]
-            actual = run.weights()["table"]
-        finally:
-            run.close()
-        report("catch_up", way.name, count, "%.0e" % max(abs(actual[row, 0] - expected[row]) for row in expected))
-        for row in expected:
-            assert abs(actual[row, 0] - expected[row]) <= 1e-5, (way.name, count, row)
+        set_updates(run, count)
+        for step in range(16):
+            rows = np.array([row for row in range(3) if taken[row][step]], "int64")
+            run.step({"table": (np.ones((len(rows), 2), "float32"), rows)})
+        expected = [list(lookahead(count, 0.0, 0.0, taken[row]))[-1][0] for row in range(3)]
+        apart = np.abs(run.weights()["table"][:, 0] - expected).max()
+        report("catch_up", way.name, count, "%.0e" % apart)
+        assert apart <= 1e-5, (way.name, count)
 
 
 # Sums and counts in float32 scalars.
@@ -529,25 +441,15 @@ def test_a_row_takes_the_periods_that_it_missed(way):
 def test_the_sum_of_schedule_free_grows_by_each_weight(way):
     """With a constant rate, the sum is the number of updates times the square of the rate."""
     for count in counts(way)[1:] if harness.FULL else counts(way)[1:2]:
-        definition = ScheduleFreeAdamW(0.25)
-        run = started(way, definition)
-        try:
-            put(run, lambda optimizer: optimizer.scalar("greatest_rate"), np.float32(0.25))
-            put(run, lambda optimizer: optimizer.scalar("weights_sum"), np.float32(count / 16.0))
-            before = np.float32(count / 16.0)
-            addends = 2 ** min(24, int(math.log(before / 2.0**9, 2) + 1e-9))  # one update of so many
-            set_updates(run, count - count % addends - 2)
-            for _ in range(2):
-                run.step(ONES)
-            everstep_sum = everstep.capture(run.optimizer, variables_of(run), session=session_of(run))
-            grown = (float(everstep_sum.scalars["weights_sum"]) - float(before)) * 16
-        finally:
-            run.close()
+        run = started(way, ScheduleFreeAdamW(0.25))
+        before = np.float32(count / 16.0)
+        put(run, lambda optimizer: optimizer.scalar("greatest_rate"), np.float32(0.25))
+        put(run, lambda optimizer: optimizer.scalar("weights_sum"), before)
+        addends = 2 ** min(24, int(math.log(before / 2.0**9, 2) + 1e-9))  # one update of so many
+        set_updates(run, count - count % addends - 2)
+        runs.stepped(run, [ONES] * 2)
+        grown = (runs.scalar(run, "weights_sum") - float(before)) * 16
         assert abs(grown / addends - 1) <= 1e-3, (way.name, count, grown)
-
-
-def variables_of(run):
-    return [run.variables[name] for name in run.trained()]
 
 
 class Values(object):
@@ -561,7 +463,7 @@ def test_the_sum_of_schedule_free_stays_right():
     definition, square = ScheduleFreeAdamW(0.3), float(np.float32(0.3)) ** 2
     start = Values.weights_sum = np.float32(2**20 * square)
     for t in range(2**20 + 1, 2**20 + 2**12 + 1):
-        new = definition.advance(numpy_ops, Values, Values, np.float64(t))
+        new = definition.advance(np, Values, Values, np.float64(t))
         Values.weights_sum = np.float32(new["weights_sum"])
     assert abs((float(Values.weights_sum) - float(start)) / (2**12 * square) - 1) <= 2e-3
 
@@ -590,40 +492,30 @@ SHORT = [way for way in WAYS if counts_in_int32(way)]
 def test_a_counter_of_int32_ends_with_an_error(wrap):
     for way in SHORT:
         run = started(way, wrap(Adam(0.1)))
-        try:
-            jitted = isinstance(run, harness.KerasJitRun)
-            set_updates(run, INT32_END - 2)
-            for _ in range(2):
-                run.step(ONES)
-            before = run.weights()["w"]
-            if jitted:  # nothing can raise there
-                for _ in range(5):
-                    run.step(ONES)
-                assert int(run.array(run.optimizer.iterations)) == INT32_END
-                assert np.all(run.weights()["w"] < before)
-                continue
-            with pytest.raises(StateError, match="the counter of updates .* is 2147418112; .* up to 2147418112"):
-                run.step(ONES)
-            assert np.array_equal(run.weights()["w"], before)
-            for wrong in (2**31 - 3, -5):
-                again = started(way, wrap(Adam(0.1)))
-                set_updates(again, wrong)
-                with pytest.raises(StateError, match="the counter of updates"):
-                    again.step(ONES)
-        finally:
-            run.close()
+        set_updates(run, INT32_END - 2)
+        before = runs.stepped(run, [ONES] * 2).weights()["w"]
+        if isinstance(run, harness.KerasJitRun):  # nothing can raise there
+            runs.stepped(run, [ONES] * 5)
+            assert int(run.array(run.optimizer.iterations)) == INT32_END
+            assert np.all(run.weights()["w"] < before)
+            continue
+        with pytest.raises(StateError, match="the counter of updates .* is 2147418112; .* up to 2147418112"):
+            run.step(ONES)
+        assert np.array_equal(run.weights()["w"], before)
+        for wrong in (2**31 - 3, -5):
+            again = started(way, wrap(Adam(0.1)))
+            set_updates(again, wrong)
+            with pytest.raises(StateError, match="the counter of updates"):
+                again.step(ONES)
 
 
 @pytest.mark.skipif(not SHORT, reason="every counter here is an int64")
 def test_restoring_more_updates_than_an_int32_counts_is_an_error():
-    weights = np.zeros(3, "float32")
-    trained = Adam(0.1).bind(np)
-    trained.apply_gradients([(np.ones(3, "float32"), weights)])
-    trained.counter("updates")[...] = 2**31
-    state = everstep.capture(trained, {"w": weights})
+    trained = started(harness.NUMPY, Adam(0.1))
+    set_updates(trained, 2**31)
     run = started(SHORT[0], Adam(0.1))
     with pytest.raises(StateError, match="updates = 2147483648; a counter .* of int32 on (jax|torch) and ends at"):
-        everstep.restore(run.optimizer, state, {"w": run.variables["w"]})
+        run.restored(trained.captured())
     assert int(run.array(run.optimizer.iterations)) == 0
 
 
@@ -651,16 +543,12 @@ def test_numbers_of_a_sweep_may_have_no_effect():
     everstep.learning_rate_multipliers(Adam(), {}, otherwise=0.5)
 
 
-@pytest.mark.parametrize("way", WAYS if harness.FULL else harness.one_of_each_target(WAYS), ids=ids)
+@pytest.mark.parametrize("way", SOME, ids=ids)
 def test_clip_goes_around_a_clip_by_value(way):
     """By hand: (3, 4) scaled to the norm 1 is (0.6, 0.8), of which at most 0.7 is left."""
-    definition = everstep.clip(everstep.clip(SGD(1.0), value=0.7), norm=1.0)
-    run = started(way, definition, {"w": np.zeros(2, "float32")})
-    try:
-        run.step({"w": np.array([3, 4], "float32")})
-        assert np.abs(run.weights()["w"] + [0.6, 0.7]).max() <= 1e-6
-    finally:
-        run.close()
+    run = started(way, everstep.clip(everstep.clip(SGD(1.0), value=0.7), norm=1.0), {"w": np.zeros(2, "float32")})
+    run.step({"w": np.array([3, 4], "float32")})
+    assert np.abs(run.weights()["w"] + [0.6, 0.7]).max() <= 1e-6
     with pytest.raises(DefinitionError, match="measures gradients before clip"):
         everstep.clip(everstep.clip(SGD(1.0), norm=1.0), value=0.7)
 
@@ -697,11 +585,8 @@ class Every(everstep.Definition):
 @pytest.mark.parametrize("way", [way for way in harness.quickest() if way.sparse], ids=ids)
 def test_replayed_updates_have_their_number(way):
     run = started(way, Every(sparse="catch_up"), {"t": np.zeros((2, 2), "float32")}, {"t": harness.SPARSE})
-    try:
-        set_updates(run, 2**24 - 4)
-        for row in (0, 1, 1, 1, 1, 1, 1, 0):
-            run.step({"t": (np.zeros((1, 2), "float32"), np.array([row], "int64"))})
-        # Updates 2^24 - 4 to 2^24 + 3, of which 2^24 - 4, 2^24 - 1 and 2^24 + 2 are multiples of 3.
-        assert run.weights()["t"][0].tolist() == [-3.0, -3.0]
-    finally:
-        run.close()
+    set_updates(run, 2**24 - 4)
+    for row in (0, 1, 1, 1, 1, 1, 1, 0):
+        run.step({"t": (np.zeros((1, 2), "float32"), np.array([row], "int64"))})
+    # Updates 2^24 - 4 to 2^24 + 3, of which 2^24 - 4, 2^24 - 1 and 2^24 + 2 are multiples of 3.
+    assert run.weights()["t"][0].tolist() == [-3.0, -3.0]

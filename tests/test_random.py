@@ -13,6 +13,7 @@ import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, VariableError
 from everstep.optimizers import SGD
 from test_battery import ids
@@ -47,8 +48,8 @@ class Drawing(everstep.Definition):
         return grad, new
 
 
-def drawn(seed, shape, count, kind="normal"):
-    """Returns the numbers of a shape by Python's integers, one after the other."""
+def drawn(seed, shape, count, kind="normal", places=None):
+    """Returns the numbers of a shape, or of some places in it, by Python's integers, one after the other."""
 
     def key(number):
         return (zlib.crc32("{}/{}".format(seed, number).encode("utf-8")) & 0xFFFFFFFF) % PRIME
@@ -59,28 +60,28 @@ def drawn(seed, shape, count, kind="normal"):
             left, right = right, (left + pow(right + each, 3, PRIME)) % PRIME
         return left, right
 
-    of_count = network((count % PRIME, count // PRIME), [key(n) for n in range(6)])
-    keys = [(of_count[0] * key(6 + n) + of_count[1] * key(n)) % PRIME for n in range(6)]
-    values = np.zeros(shape)
-    width = int(np.prod(shape[1:], dtype=int))
-    for index in range(values.size):
-        left, right = network(network(divmod(index, width) if shape else (0, 0), keys[:3]), keys[3:])
+    def number(place):
+        row, column = divmod(place, int(np.prod(shape[1:], dtype=int))) if shape else (0, 0)
+        left, right = network((row % PRIME, column % PRIME), keys[:3])
+        left, right = network(((left + row // PRIME) % PRIME, (right + column // PRIME) % PRIME), keys[3:])
         if kind == "uniform":
-            value = (left * PRIME + right + 0.5) / PRIME**2
-        else:
-            value = math.sqrt(-2 * math.log((left + 0.5) / PRIME)) * math.cos(2 * math.pi * (right + 0.5) / PRIME)
-        values.reshape(-1)[index] = value
-    return values
+            return (left * PRIME + right + 0.5) / PRIME**2
+        return math.sqrt(-2 * math.log((left + 0.5) / PRIME)) * math.cos(2 * math.pi * (right + 0.5) / PRIME)
+
+    keys = [key(n) for n in range(6)]
+    of_count = network((count % PRIME, count // PRIME % PRIME), [(keys[0] + count // PRIME**2) % PRIME] + keys[1:])
+    keys = [(of_count[0] * key(6 + n) + of_count[1] * each) % PRIME for n, each in enumerate(keys)]
+    if places is not None:
+        return np.array([number(place) for place in places])
+    return np.reshape([number(place) for place in range(int(np.prod(shape, dtype=int)))], shape)
 
 
 def starts(name, shape, seed=7):
     """Returns the first values of the slots of Drawing, in float32."""
     row = shape[:1] + (1,) * (len(shape) - 1)
-    values = {
-        "first": 1 + 2 * drawn(name + "/first/0", shape, 0),
-        "second": -1 + 4 * drawn("{}/second/{}".format(name, seed), shape, 0, "uniform"),
-        "row": drawn(name + "/row/0", row, 0),
-    }
+    values = {"first": 1 + 2 * drawn(name + "/first/0", shape, 0),
+              "second": -1 + 4 * drawn("{}/second/{}".format(name, seed), shape, 0, "uniform"),
+              "row": drawn(name + "/row/0", row, 0)}
     return {slot: value.astype("float32") for slot, value in values.items()}
 
 
@@ -96,28 +97,24 @@ def names(way):
 @pytest.mark.parametrize("way", WAYS if harness.FULL else ONE_EACH, ids=ids)
 def test_numbers_are_equal_on_every_api(way):
     """Starts bit for bit, since NumPy computes them; what a rule draws to rounding."""
-    run = way.run(lambda: Drawing().bind(way.module), START, KINDS)
-    for _ in range(3):
-        run.step(gradients())
+    run = runs.trained(way, Drawing(), START, KINDS, [gradients()] * 3)
     for name, shape in SHAPES.items():
-        for slot, expected in starts(names(way)[name], shape).items():
-            assert np.array_equal(run.slot(name, slot), expected), (name, slot)
+        check_starts(way, run, name)
         assert np.abs(run.slot(name, "normal") - drawn(names(way)[name], shape, 3)).max() <= 2e-5
         assert np.abs(run.slot(name, "uniform") - drawn("seed", shape, 3, "uniform")).max() <= 1e-6
-    run.close()
+
+
+def check_starts(way, run, name):
+    for slot, expected in starts(names(way)[name], SHAPES[name]).items():
+        assert np.array_equal(run.slot(name, slot), expected), (name, slot)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_a_resumed_run_keeps_what_it_started_with(way):
-    run = way.run(lambda: Drawing().bind(way.module), START, KINDS)
+    run = runs.resumed(runs.trained(way, Drawing(), START, KINDS, [gradients()]))
     run.step(gradients())
-    other = run.resumed()
-    other.step(gradients())
-    for name, shape in SHAPES.items():
-        for slot, expected in starts(names(way)[name], shape).items():
-            assert np.array_equal(other.slot(name, slot), expected), (name, slot)
-    run.close()
-    other.close()
+    for name in SHAPES:
+        check_starts(way, run, name)
 
 
 def test_a_state_keeps_them():
@@ -137,9 +134,7 @@ def test_a_state_keeps_them():
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_parts_start_with_the_numbers_of_the_whole(way, axis):
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    tf = harness.graph_mode_tensorflow()
     with tf.Graph().as_default(), tf.Session() as session:
         split = tf.fixed_size_partitioner(2, axis)
         table = tf.get_variable("table", [6, 4], tf.float32, tf.zeros_initializer(), partitioner=split)
@@ -157,9 +152,7 @@ def test_parts_start_with_the_numbers_of_the_whole(way, axis):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train ref"], ids=ids)
 def test_an_unknown_shape_is_an_error(way):
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    tf = harness.graph_mode_tensorflow()
     with tf.Graph().as_default():
         shapeless = tf.Variable(tf.placeholder(tf.float32), validate_shape=False)
         with pytest.raises(VariableError, match="needs the shape of"):

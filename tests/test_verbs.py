@@ -7,13 +7,15 @@ import pytest
 
 import everstep
 import harness
-from everstep.testing import oracle
+import runs
+from everstep.testing import training
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
-STEPS = 12
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
+START = training.start_values("float32", SHAPES, (0.5, 1.5))
+BATCHES = training.make_batches("float32", 12, SHAPES, KINDS)
 
 
 class GlobalClip(everstep.Definition):
@@ -115,14 +117,6 @@ class Peak(everstep.Definition):
         return hyper.learning_rate * grad / (slots.peak + 1.0), {}
 
 
-def whole(grad, shape):
-    if not isinstance(grad, tuple):
-        return np.asarray(grad, np.float64)
-    dense = np.zeros(shape)
-    np.add.at(dense, grad[1], grad[0])
-    return dense
-
-
 def by_hand(name, weights, state, grads, t):
     """Computes one update of each definition in float64, on dense gradients and (for measures) the rows present."""
     present = {k: g[np.unique(r)] if r is not None else g for k, (g, r) in grads.items()}
@@ -164,32 +158,15 @@ def test_verb(way, definition_class, steps):
     definition = definition_class()
     if steps > 1:
         definition = everstep.accumulate(definition, steps, reduction="sum")
-    random = np.random.RandomState(3)
-    start = {name: random.uniform(0.5, 1.5, shape).astype("float32") for name, shape in SHAPES.items()}
-    weights = {name: value.astype("float64") for name, value in start.items()}
-    state, window = {}, []
-    run = way.run(lambda: definition.bind(way.module), start, KINDS)
-    try:
-        for step in range(STEPS):
-            rows = random.randint(0, 6, 4).astype("int64")
-            batch = {
-                "kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
-                "table": (random.normal(0.3, 1, (4, 3)).astype("float32"), rows),
-            }
-            run.step(batch)
-            window.append(batch)
-            if len(window) == steps:
-                joined = {name: sum(whole(each[name], SHAPES[name]) for each in window) for name in SHAPES}
-                # Where gradients are dense, all rows are present.
-                touched = np.concatenate([each["table"][1] for each in window]) if way.sparse else None
-                grads = {"kernel": (joined["kernel"], None), "table": (joined["table"], touched)}
-                by_hand(definition_class.__name__, weights, state, grads, (step + 1.0) / steps)
-                window = []
-        actual = run.weights()
-        for name in SHAPES:
-            assert oracle.distance(actual[name], weights[name]) <= 1e-5, name
-    finally:
-        run.close()
+    weights, state = {name: value.astype("float64") for name, value in START.items()}, {}
+    for t, place in enumerate(range(0, len(BATCHES), steps), 1):
+        window = BATCHES[place : place + steps]
+        joined = {name: sum(runs.whole(each[name], SHAPES[name]) for each in window) for name in SHAPES}
+        # Where gradients are dense, all rows are present.
+        touched = np.concatenate([each["table"][1] for each in window]) if way.sparse else None
+        grads = {"kernel": (joined["kernel"], None), "table": (joined["table"], touched)}
+        by_hand(definition_class.__name__, weights, state, grads, float(t))
+    assert runs.distance(runs.trained(way, definition, START, KINDS, BATCHES).weights(), weights) <= 1e-5
 
 
 def test_a_scalar_survives_and_is_shared():

@@ -10,19 +10,18 @@ import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, SlotError, UnsupportedError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
-from everstep.testing import oracle
+from runs import counted, distance, moved
 from test_battery import ids
 from test_catch_up import Counted
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
-START = {
-    "kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
-    "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32"),
-}
+START = {"kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
+         "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32")}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 RULES = {
     "SGD": SGD(0.1),
@@ -60,41 +59,14 @@ def windows(batches, sizes):
 
 def train(way, definition, batches, act=lambda run: None):
     """Returns (weights after each batch, (updates, steps)). Calls `act(run)` at the end."""
-    run = way.run(lambda: definition.bind(way.module), START, KINDS)
-    try:
-        seen = [run.weights()]
-        for batch in batches:
-            run.step(batch)
-            seen.append(run.weights())
-        if act(run):
-            seen.append(run.weights())
-        return seen, counted(run)
-    finally:
-        run.close()
-
-
-def counted(run):
-    """Returns the optimizer's counters (updates, steps); None for plain SGD on tf.train, which has none."""
-    optimizer = run.optimizer
-    if hasattr(run, "session"):
-        with run.graph.as_default():
-            counts = [optimizer.counter("updates"), optimizer.steps]
-            return None if counts[0] is None else tuple(map(int, run.session.run(counts)))
-    session = None
-    if isinstance(run, harness.GetUpdatesRun) and not optimizer.backend.eager:
-        session = run.keras.backend.get_session()
-    counts = [optimizer.counter("updates"), optimizer.steps]
-    return None if counts[0] is None else tuple(map(int, optimizer.backend.values(counts, session)))
-
-
-def moved(seen):
-    """Returns the steps at which anything changed."""
-    same = [all(np.array_equal(old[name], new[name]) for name in old) for old, new in zip(seen, seen[1:])]
-    return [step for step, nothing in enumerate(same) if not nothing]
-
-
-def distance(actual, expected):
-    return max(oracle.distance(actual[name], expected[name]) for name in expected)
+    run = runs.started(way, definition, START, KINDS)
+    seen = [run.weights()]
+    for batch in batches:
+        run.step(batch)
+        seen.append(run.weights())
+    if act(run):
+        seen.append(run.weights())
+    return seen, counted(run)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -163,7 +135,7 @@ def test_clipped_inside_and_outside(way):
     assert distance(inside, train(way, clip(SGD(1.0)), whole)[0][-1]) <= 1e-6
 
     def clipped(batch):
-        norm = np.sqrt((batch["kernel"] ** 2).sum() + (summed(batch["table"]) ** 2).sum())
+        norm = np.float32(np.sqrt((batch["kernel"] ** 2).sum() + (runs.whole(batch["table"], (6, 3)) ** 2).sum()))
         return {"kernel": batch["kernel"] / norm, "table": (batch["table"][0] / norm, batch["table"][1])}
 
     whole = [joined([clipped(batch) for batch in window]) for window in windows(batches(8), [4, 4])]
@@ -172,23 +144,17 @@ def test_clipped_inside_and_outside(way):
     assert distance(outside, inside) > 1e-3
 
 
-def summed(slices):
-    dense = np.zeros((6, 3), "float32")
-    np.add.at(dense, slices[1], slices[0])
-    return dense
-
-
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target == "keras3"], ids=ids)
 @pytest.mark.parametrize("native", [{"clipnorm": 0.5}, {"global_clipnorm": 0.5}, {"clipvalue": 0.2}], ids=str)
 @pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow applies equal rows:UserWarning")  # none here
 def test_stock_accumulation_with_clipping_is_migrated(way, native):
     """SGD's rule does not use t, which counts calls in Keras 3.0."""
     stock = way.stock.SGD(0.5, momentum=0.9, gradient_accumulation_steps=4, **native)
-    ours = everstep.from_native(stock)
-    run = way.run(lambda: ours.bind(way.module), START, dict(KINDS, table=harness.DENSE))
-    theirs = way.run(lambda: way.stock.SGD.from_config(stock.get_config()), START, dict(KINDS, table=harness.DENSE))
+    dense = dict.fromkeys(START, harness.DENSE)
+    run = runs.started(way, everstep.from_native(stock), START, dense)
+    theirs = runs.opened(way.run(lambda: way.stock.SGD.from_config(stock.get_config()), START, dense))
     for batch in batches(8):
-        batch["table"] = summed(batch["table"])
+        batch["table"] = runs.whole(batch["table"], (6, 3)).astype("float32")
         for each in (run, theirs):
             each.step(batch)
     assert distance(run.weights(), theirs.weights()) <= 1e-5
@@ -201,25 +167,20 @@ def test_an_open_window_is_saved(way):
     definition = everstep.accumulate(Adam(0.05, sparse="rows", dense_ok=True), 4)
 
     def ended(cuts):
-        runs = [way.run(lambda: definition.bind(way.module), START, KINDS)]
+        run = runs.started(way, definition, START, KINDS)
         for place, batch in enumerate(batches(11)):
             if place in cuts:
-                assert counted(runs[-1]) == (place // 4, place)
-                runs.append(runs[-1].resumed())
-            runs[-1].step(batch)
-        runs[-1].flush()
-        actual = runs[-1].weights(), counted(runs[-1])
-        for run in runs:
-            run.close()
-        return actual
+                assert counted(run) == (place // 4, place)
+                run = runs.resumed(run)
+            run.step(batch)
+        run.flush()
+        assert counted(run) == (3, 11)
+        return run.weights()
 
-    expected, actual = ended([]), ended([5, 10])
-    assert expected[1] == actual[1] == (3, 11)
-    for name, value in expected[0].items():
-        assert np.array_equal(value, actual[0][name]), name
+    assert runs.same(ended([5, 10]), ended([]))
 
 
-@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@runs.numpy_cells
 @pytest.mark.parametrize("sparse", ["exact", "rows"])
 def test_a_step_in_between_moves_its_rows_alone(sparse):
     """At a step that does not update, the elements read and written do not grow with the table."""
@@ -259,19 +220,14 @@ def test_bad_calls():
 
 
 def test_config_keeps_the_schedule():
-    definition = everstep.accumulate(SGD(), everstep.PiecewiseConstantDecay((10,), (2.0, 4.0)))
-    assert everstep.Definition.from_config(definition.get_config()) == definition
-    optimizer = definition.bind(np)
-    assert type(optimizer).from_config(optimizer.get_config()).definition == definition
+    runs.check_config(everstep.accumulate(SGD(), everstep.PiecewiseConstantDecay((10,), (2.0, 4.0))))
     assert everstep.accumulate(SGD(), 4).steps == 4
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_one_branch_for_all_variables(way):
     """A branch for each variable took eight times the time of a plain first step."""
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    tf = harness.graph_mode_tensorflow()
 
     def branches(count):
         with tf.Graph().as_default() as graph:

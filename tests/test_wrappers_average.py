@@ -2,16 +2,15 @@
 
 from __future__ import absolute_import, division, print_function
 
-import json
-
 import numpy as np
 import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import HyperTypeError, HyperValueError, RuleError, StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
-from everstep.testing import oracle
+from everstep.testing import oracle, training
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
@@ -24,16 +23,7 @@ KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
 INNER = SGD(0.1, momentum=0.9)
 STEPS = 11
-
-
-def batches(count=STEPS, seed=2):
-    random = np.random.RandomState(seed)
-    for _ in range(count):
-        table = random.normal(0.3, 1, (4, 3)).astype("float32")
-        yield {
-            "kernel": random.normal(0.3, 1, (4, 3)).astype("float32"),
-            "table": (table, random.randint(0, 5, 4).astype(np.int64)),
-        }
+BATCHES = training.make_batches("float32", STEPS, SHAPES, KINDS)
 
 
 def ema(decay):
@@ -72,11 +62,8 @@ def looking_ahead(step, value, kept):
 CASES = [
     (everstep.moving_average(INNER, 0.9), ema(lambda step: 0.9), False),
     (everstep.moving_average(INNER, 0.9, "ramp"), ema(lambda step: min(0.9, step / (9.0 + step))), True),
-    (
-        everstep.moving_average(INNER, 0.4, "ramp", start=2),
-        ema(lambda step: min(0.4, (step - 2.0) / (7 + step)) if step > 2 else 0),
-        False,
-    ),
+    (everstep.moving_average(INNER, 0.4, "ramp", start=2),
+     ema(lambda step: min(0.4, (step - 2.0) / (7 + step)) if step > 2 else 0), False),
     (everstep.moving_average(INNER, 0.9, "zero_debias"), debiased, False),
     (everstep.moving_average(INNER, 0.9, overwrite_every=3), overwritten, False),
     (everstep.stochastic_weight_averaging(INNER, 2, 3), swa, True),
@@ -84,40 +71,31 @@ CASES = [
 ]
 
 
-def by_hand(after, by_rows=False, count=STEPS):
-    """Returns {name: (weights, average)} of momentum followed by `after` at each step, in float64, row by row."""
-    results = {}
+def by_hand(after, by_rows=False):
+    """Returns ({name: weights}, {name: averages}) of momentum followed by `after` at each step, in float64, by rows."""
+    weights, averages = {}, {}
     for name, shape in SHAPES.items():
         rows = []
         for row in range(shape[0]):
             value = np.full(shape[1:], 0.5)
             velocity, kept, average = 0.0, {"average": value}, value
-            for step, batch in enumerate(batches(count), 1):
-                grad = batch[name]
-                if isinstance(grad, tuple):
-                    if by_rows and row not in grad[1]:
-                        continue
-                    grad = grad[0][grad[1] == row].astype("float64").sum(0)
-                else:
-                    grad = grad[row].astype("float64")
-                velocity = np.float32(0.9) * velocity - np.float32(0.1) * grad
+            for step, batch in enumerate(BATCHES, 1):
+                if by_rows and isinstance(batch[name], tuple) and row not in batch[name][1]:
+                    continue
+                velocity = np.float32(0.9) * velocity - np.float32(0.1) * runs.whole(batch[name], shape)[row]
                 value, average = after(step, value + velocity, kept)
             rows.append((value, average))
-        results[name] = tuple(np.array(part) for part in zip(*rows))
-    return results
+        weights[name], averages[name] = (np.array(part) for part in zip(*rows))
+    return weights, averages
 
 
 def trained(way, definition, count=STEPS):
-    run = way.run(lambda: definition.bind(way.module), START, KINDS)
-    for batch in batches(count):
-        run.step(batch)
-    return run
+    return runs.trained(way, definition, START, KINDS, BATCHES[:count])
 
 
 def averages(run):
     """Returns the weights inside `everstep.averaged`."""
-    session = getattr(run, "session", None)
-    with everstep.averaged(run.optimizer, run.variables, session=session):
+    with everstep.averaged(run.optimizer, run.variables, session=run.world.session):
         return run.weights()
 
 
@@ -127,22 +105,20 @@ def averages(run):
     ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "",
 )
 def test_equals_the_formula(way, definition, after):
-    run, expected = trained(way, definition), by_hand(after)
-    weights, averaged = run.weights(), averages(run)
-    for name in SHAPES:
-        assert oracle.distance(weights[name], expected[name][0]) <= 2e-6, name
-        assert oracle.distance(averaged[name], expected[name][1]) <= 2e-6, name
-        assert np.array_equal(run.weights()[name], weights[name])
-    run.close()
+    run = trained(way, definition)
+    weights = run.weights()
+    assert runs.distance(weights, by_hand(after)[0]) <= 2e-6
+    assert runs.distance(averages(run), by_hand(after)[1]) <= 2e-6
+    assert runs.same(run.weights(), weights)
 
 
 @pytest.mark.parametrize("way", SPARSE_ONES, ids=ids)
 @pytest.mark.parametrize("definition, after", [CASES[1][:2], CASES[6][:2]], ids=["average", "lookahead"])
 def test_rows_absent_are_left_as_they_are(way, definition, after):
-    run, expected = trained(way, definition.replace(sparse="rows")), by_hand(after, by_rows=True)
-    assert oracle.distance(run.weights()["table"], expected["table"][0]) <= 2e-6
-    assert oracle.distance(averages(run)["table"], expected["table"][1]) <= 2e-6
-    run.close()
+    run = trained(way, definition.replace(sparse="rows"))
+    weights, expected = by_hand(after, by_rows=True)
+    assert runs.distance(run.weights(), weights) <= 2e-6
+    assert runs.distance(averages(run), expected) <= 2e-6
 
 
 def test_snapshots_of_rows_that_were_absent():
@@ -163,43 +139,37 @@ def test_snapshots_of_rows_that_were_absent():
 @pytest.mark.parametrize("way", WAYS, ids=ids)
 def test_training_and_nesting_inside(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
-    session, before, eager = getattr(run, "session", None), run.weights(), True
-    with everstep.averaged(run.optimizer, run.variables, session=session):
+    everything, before, eager = (run.optimizer, run.variables), run.weights(), True
+    session = run.world.session
+    with everstep.averaged(*everything, session=session):
         with pytest.raises(StateError, match="in its variables already"):
-            with everstep.averaged(run.optimizer, run.variables, session=session):
+            with everstep.averaged(*everything, session=session):
                 pass
         with pytest.raises(StateError, match="inside of everstep.averaged"):
-            everstep.assign_averages(run.optimizer, run.variables, session=session)
-        state = everstep.capture(run.optimizer, run.variables, session=session, weights=True)
+            everstep.assign_averages(*everything, session=session)
+        state = run.captured(weights=True)
         with pytest.raises(StateError, match="nothing to restore"):
-            everstep.restore(run.optimizer, state, run.variables, session=session)
-    for name in SHAPES:
-        assert np.array_equal(run.weights()[name], before[name])
-        slot = state.slots[sorted(state.slots)[sorted(SHAPES).index(name)]]["moving_average/average"]
+            run.restored(state)
+    assert runs.same(run.weights(), before)
+    for name, there in zip(sorted(SHAPES), sorted(state.slots)):
+        slot = state.slots[there]["moving_average/average"]
         assert np.array_equal(slot, run.slot(name, "moving_average/average"))
-        assert np.array_equal(slot, state.variables[sorted(state.slots)[sorted(SHAPES).index(name)]])
-    try:
-        with everstep.averaged(run.optimizer, run.variables, session=session):
-            run.step(next(batches()))
+        assert np.array_equal(slot, state.variables[there])
+    with pytest.raises(StateError) as raised:
+        with everstep.averaged(*everything, session=session):
+            run.step(BATCHES[0])
             eager = False
-    except StateError as error:
-        assert ("train outside of it" if eager else "has trained inside") in str(error)
-    else:
-        raise AssertionError("a step inside of averaged() was not noticed")
-    for name in SHAPES:
-        assert np.array_equal(run.weights()[name], before[name])
-    run.close()
+    assert ("train outside of it" if eager else "has trained inside") in str(raised.value)
+    assert runs.same(run.weights(), before)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_assign_averages(way):
     run = trained(way, everstep.moving_average(Adam(0.05), 0.9), 3)
     expected = averages(run)
-    everstep.assign_averages(run.optimizer, run.variables, session=getattr(run, "session", None))
-    actual = run.weights()
-    assert all(np.array_equal(actual[name], expected[name]) for name in SHAPES)
-    run.step(next(batches()))  # training continues from there
-    run.close()
+    everstep.assign_averages(run.optimizer, run.variables, session=run.world.session)
+    assert runs.same(run.weights(), expected)
+    run.step(BATCHES[0])  # training continues from there
 
 
 def test_an_error_inside_is_not_hidden():
@@ -255,24 +225,19 @@ def test_the_branches_of_a_partition_that_have_averages():
 # Sparse gradients
 
 
-LATE = [
-    lambda inner: everstep.moving_average(inner, 0.9, start=1),
-    lambda inner: everstep.lookahead(inner, 5),
-    lambda inner: everstep.moving_average(everstep.accumulate(inner, 3), 0.9),
-    lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2),
-]
+LATE = [lambda inner: everstep.moving_average(inner, 0.9, start=1), lambda inner: everstep.lookahead(inner, 5),
+        lambda inner: everstep.moving_average(everstep.accumulate(inner, 3), 0.9),
+        lambda inner: everstep.accumulate(everstep.lookahead(inner, 4), 2)]
 
 
-@pytest.mark.parametrize("place, way", list(enumerate(SPARSE_ONES, harness.TURN)), ids=ids)
+@pytest.mark.parametrize("place, way", harness.each_in_turn(range(len(LATE)), SPARSE_ONES), ids=ids)
 def test_missed_steps_are_taken(place, way):
-    """Each target takes one of LATE in a cell, NumPy all of them."""
-    for wrap in LATE if way.target == "arrays" else LATE[place % len(LATE) :][:1]:
-        expected = train(way, wrap(Adam(0.05)), zipf_batches(42))
-        actual = train(way, wrap(Adam(0.05, sparse="catch_up")), zipf_batches(42))
-        assert max(compare(actual, expected)) <= 2e-6
+    expected = train(way, LATE[place](Adam(0.05)), zipf_batches(42))
+    actual = train(way, LATE[place](Adam(0.05, sparse="catch_up")), zipf_batches(42))
+    assert max(compare(actual, expected)) <= 2e-6
 
 
-@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@runs.numpy_cells
 def test_long_gaps():
     """After more than 200 missed steps closed forms apply."""
 
@@ -297,66 +262,20 @@ def test_long_gaps():
         assert max(map(oracle.distance, actual, expected)) <= most
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda inner: everstep.moving_average(inner, overwrite_every=2),
-        lambda inner: everstep.stochastic_weight_averaging(inner),
-    ],
-)
+@pytest.mark.parametrize("wrap", [lambda inner: everstep.moving_average(inner, overwrite_every=2),
+                                  lambda inner: everstep.stochastic_weight_averaging(inner)])
 def test_averages_that_refuse_catch_up(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
         wrap(Adam(sparse="catch_up"))
 
 
-@pytest.mark.parametrize(
-    "wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging]
-)
+@pytest.mark.parametrize("wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging])
 def test_variable_rows_is_refused(wrap):
     with pytest.raises(RuleError, match='cannot take sparse="variable_rows"'):
         wrap(Adam(sparse="variable_rows"))
 
 
-# Nested, saved, configured
-
-STACKS = [
-    everstep.lookahead(everstep.moving_average(everstep.clip(Adam(0.05), global_norm=1.0), 0.8, "ramp"), 4),
-    everstep.moving_average(everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.1, 0.9), 0.1), 3, 0.4), 0.8),
-    everstep.accumulate(everstep.stochastic_weight_averaging(everstep.lookahead(Adam(0.05), 2), 1, 2), 2),
-    everstep.moving_average(everstep.stochastic_weight_averaging(everstep.accumulate(Adam(0.05), 2), 1, 2), 0.7),
-    everstep.lookahead(everstep.lookahead(everstep.moving_average(INNER, 0.8, "zero_debias"), 2), 6, 0.3),
-]
-_known = {}
-
-
-def reference(place):
-    """Returns weights and slots of the same run on NumPy in float64."""
-    if place not in _known:
-        start = {name: value.astype("float64") for name, value in START.items()}
-        run = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
-        for batch in batches():
-            run.step(batch)
-        _known[place] = everything(run)
-    return _known[place]
-
-
-def everything(run):
-    """Returns weights and slots."""
-    values = {name: value for name, value in run.weights().items()}
-    for name in SHAPES:
-        for slot in run.optimizer.slot_names(run.variables[name]):
-            values[name + "/" + slot] = run.slot(name, slot)
-    return values
-
-
-@pytest.mark.parametrize("place, way", harness.rotate(range(len(STACKS)), ONE_EACH), ids=ids)
-def test_stacks_of_three(place, way):
-    run = trained(way, STACKS[place])
-    actual, expected = everything(run), reference(place)
-    assert set(actual) == set(expected)
-    for name in expected:
-        assert oracle.distance(actual[name], expected[name]) <= 5e-6, name
-    run.close()
+# Nested, carried to another API. test_wrappers_battery.py has more stacks.
 
 
 def test_a_stack_by_hand():
@@ -369,47 +288,28 @@ def test_a_stack_by_hand():
         assert weights == expected and optimizer.get_slot(weights, "moving_average/average") == average
 
 
-@pytest.mark.parametrize("place, way", harness.rotate((0, 3), ONE_EACH), ids=ids)
-def test_save_and_resume_in_the_middle_is_exact(place, way):
-    through = trained(way, STACKS[place])
-    expected = everything(through)
-    through.close()
-    half = trained(way, STACKS[place], 5)  # in the middle of a period and of a window
-    other = half.resumed()
-    for batch in list(batches())[5:]:
-        other.step(batch)
-    actual = everything(other)
-    half.close()
-    other.close()
-    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
+STACKS = [
+    everstep.moving_average(everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.1, 0.9), 0.1), 3, 0.4), 0.8),
+    everstep.accumulate(everstep.stochastic_weight_averaging(everstep.lookahead(Adam(0.05), 2), 1, 2), 2),
+]
 
 
-@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_state_moves_from_numpy(way):
-    """Trains the first half on NumPy in float32, the second half here."""
-    for place in (1, 2):
-        first = trained(harness.NUMPY, STACKS[place], 5)
-        state = everstep.capture(first.optimizer, first.variables, weights=True)
-        run = way.run(lambda place=place: STACKS[place].bind(way.module), START, KINDS)
-        everstep.restore(
-            run.optimizer, state, run.variables, session=getattr(run, "session", None), weights=True
-        )
-        for batch in list(batches())[5:]:
-            run.step(batch)
-        actual = everything(run)
-        for name, value in reference(place).items():
-            assert oracle.distance(actual[name], value) <= 5e-6, name
-        run.close()
+@pytest.mark.parametrize("definition, way", harness.each_in_turn(STACKS, ONE_EACH), ids=ids)
+def test_state_moves_from_numpy(definition, way):
+    """Trains the first half on NumPy in float32, the second half here; in the middle of a period and of a window."""
+    state = trained(harness.NUMPY, definition, 5).captured(weights=True)
+    run = runs.started(way, definition, START, KINDS)
+    run.restored(state, weights=True)
+    expected, slots = oracle.trajectory(definition, START, BATCHES)
+    actual = runs.stepped(run, BATCHES[5:]).weights()
+    assert runs.distance(actual, expected) <= 5e-6
+    for name in SHAPES:
+        assert runs.distance({slot: run.slot(name, slot) for slot in slots[name]}, slots[name]) <= 5e-6, name
 
 
-@pytest.mark.parametrize("definition", [case[0] for case in CASES] + STACKS, ids=lambda value: type(value).__name__)
-def test_configs_make_equal_definitions(definition):
-    assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
-    for way in ONE_EACH:
-        if way.target != "tf_train":
-            optimizer = definition.bind(way.module)
-            config = json.loads(json.dumps(optimizer.get_config()))
-            assert type(optimizer).from_config(config).definition == definition
+def test_configs_of_each_setting():
+    for definition, _, _ in CASES:
+        runs.check_config(definition)
 
 
 BAD = [
@@ -439,47 +339,35 @@ def test_bad_input(make, error, needle):
 def test_equals_use_ema(way, frequency):
     """Keras 3 starts the average at the value after the first update, new-style Keras at the value before it."""
     start = 1 if way.target == "keras3" else 0
-    stock = way.run(
-        lambda: way.stock.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency), START, KINDS
-    )
-    definition = everstep.moving_average(SGD(0.1), 0.9, start=start, overwrite_every=frequency or 0)
-    ours = trained(way, definition)
-    for batch in batches():
-        stock.step(batch)
-    for name in SHAPES:
-        assert oracle.distance(ours.weights()[name], stock.weights()[name]) <= 1e-6
+    native = dict(use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency)
+    stock = runs.stepped(runs.opened(way.run(lambda: way.stock.SGD(0.1, **native), START, KINDS)), BATCHES)
+    ours = trained(way, everstep.moving_average(SGD(0.1), 0.9, start=start, overwrite_every=frequency or 0))
+    assert runs.distance(ours.weights(), stock.weights()) <= 1e-6
     stock.optimizer.finalize_variable_values([stock.variables[name] for name in sorted(SHAPES)])
     everstep.assign_averages(ours.optimizer, ours.variables)
-    for name in SHAPES:
-        assert oracle.distance(ours.weights()[name], stock.weights()[name]) <= 1e-6
-    ours.close()
-    stock.close()
+    assert runs.distance(ours.weights(), stock.weights()) <= 1e-6
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_equals_exponential_moving_average(way):
     """With num_updates, the global step, which is read before it is incremented."""
 
-    class Averaging(way.run):
-        def apply(self, pairs):
-            tf = self.tf
+    class Averaged(way.stock.GradientDescentOptimizer):
+        def apply_gradients(self, pairs):
+            tf, pairs = harness.graph_mode_tensorflow(), list(pairs)
             step = tf.get_variable("step", initializer=tf.constant(0, tf.int64), trainable=False)
             self.averages = tf.train.ExponentialMovingAverage(0.3, num_updates=step)
-            with tf.control_dependencies([self.optimizer.apply_gradients(pairs)]):
-                average = self.averages.apply(list(self.variables.values()))
+            with tf.control_dependencies([super(Averaged, self).apply_gradients(pairs)]):
+                average = self.averages.apply([variable for _, variable in pairs])
             with tf.control_dependencies([average]):
                 return tf.assign_add(step, 1)
 
-    stock = Averaging(lambda: way.stock.GradientDescentOptimizer(0.1), START, KINDS)
-    ours = trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp"))
-    for batch in batches():
-        stock.step(batch)
-    actual = averages(ours)
+    stock = runs.opened(way.run(lambda: Averaged(0.1), START, KINDS))
+    runs.stepped(stock, BATCHES)
+    actual = averages(trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp")))
     for name in SHAPES:
-        expected = stock.session.run(stock.averages.average(stock.variables[name]))
+        expected = stock.world.read(stock.optimizer.averages.average(stock.variables[name]))
         assert oracle.distance(actual[name], expected) <= 1e-6
-    ours.close()
-    stock.close()
 
 
 def test_equals_averaged_model_of_torch():
@@ -492,7 +380,7 @@ def test_equals_averaged_model_of_torch():
             module.weight.fill_(0.5)
         averaged = swa_utils.AveragedModel(module, **options)
         descent = torch.optim.SGD([module.weight], 0.1)
-        for step, batch in enumerate(batches(), 1):
+        for step, batch in enumerate(BATCHES, 1):
             module.weight.grad = torch.tensor(batch["kernel"][:2], dtype=torch.float64)
             descent.step()
             if step % every == 0:
@@ -502,7 +390,7 @@ def test_equals_averaged_model_of_torch():
     def ours(definition):
         weights = np.full((2, 3), 0.5)
         optimizer = definition.bind(np)
-        for batch in batches():
+        for batch in BATCHES:
             optimizer.apply_gradients([(batch["kernel"][:2], weights)])
         everstep.assign_averages(optimizer, [weights])
         return weights

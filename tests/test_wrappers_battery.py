@@ -15,14 +15,14 @@ import pytest
 
 import everstep
 import harness
+import runs
 from everstep.optimizers import LAMB, SGD, Adam
-from everstep.testing import oracle
-from everstep.testing.training import BOUNDS, KINDS, make_batches
-from test_battery import WAYS, ids, start_values
+from everstep.testing import checks, oracle
+from everstep.testing.training import BOUNDS, KINDS
+from test_battery import WAYS, ids
 from test_multistage import KERAS
 
 pytestmark = pytest.mark.shared
-STEPS = 100
 FIGURES = []  # [wrapper, way, "mixed", largest difference]: of one wrapper, with gradients of all kinds
 SCALE = 8.0
 RULES = [SGD(0.05, momentum=0.5), Adam(0.05), LAMB(0.05)]  # the last needs whole variables
@@ -58,28 +58,39 @@ WRAPPERS = {
     "warmup": lambda rule, dense: rule.replace(learning_rate=everstep.Warmup(0.1, 20)),
 }
 STACKS = {
-    "decay(accumulate(clip))": lambda rule, dense: everstep.decoupled_weight_decay(
-        everstep.accumulate(everstep.clip(rule, global_norm=3.0), 3), 0.01
-    ),
-    "lookahead(average(clip))": lambda rule, dense: everstep.lookahead(
-        everstep.moving_average(everstep.clip(rule, norm=2.0), 0.9)
-    ),
+    "accumulate(clip(centralize))": lambda rule, dense: everstep.accumulate(
+        everstep.clip(everstep.centralize(rule), norm=0.5), 2),
+    "accumulate(swa(lookahead))": lambda rule, dense: everstep.accumulate(
+        everstep.stochastic_weight_averaging(everstep.lookahead(rule, 2), 1, 2), 2),
     "average(accumulate(lookahead))": lambda rule, dense: everstep.moving_average(
-        everstep.accumulate(everstep.lookahead(rule, 3), 2), 0.9
-    ),
-    "clip(partition(multipliers, centralize))": lambda rule, dense: everstep.clip(
-        everstep.partition(
-            {"dense": (dense, everstep.learning_rate_multipliers(rule, [(dense, 2.0)]))},
-            default=everstep.centralize(SGD(0.05), minimum_rank=3),
-        ),
-        value=1.5,
-    ),
-    "multistage(decay(clip))": lambda rule, dense: everstep.multistage(
-        everstep.decoupled_weight_decay(everstep.clip(rule, value=1.5), 0.01)
-    ),
+        everstep.accumulate(everstep.lookahead(rule, 3), 2), 0.9),
+    "average(lookahead(decay))": lambda rule, dense: everstep.moving_average(
+        everstep.lookahead(everstep.decoupled_weight_decay(rule, 0.1), 3, 0.4), 0.8),
+    "average(multipliers(centralize))": lambda rule, dense: everstep.moving_average(
+        everstep.learning_rate_multipliers(everstep.centralize(rule), (), 0.5), 0.8),
+    "average(swa(accumulate))": lambda rule, dense: everstep.moving_average(
+        everstep.stochastic_weight_averaging(everstep.accumulate(rule, 2), 1, 2), 0.7),
+    "clip(noise(centralize))": lambda rule, dense: everstep.clip(
+        everstep.gradient_noise(everstep.centralize(rule), 0.1), global_norm=1.0),
+    "clip(partition(multipliers, centralize))": lambda rule, dense: everstep.clip(everstep.partition(
+        {"dense": (dense, everstep.learning_rate_multipliers(rule, [(dense, 2.0)]))},
+        default=everstep.centralize(SGD(0.05), minimum_rank=3)), value=1.5),
+    "decay(accumulate(clip))": lambda rule, dense: everstep.decoupled_weight_decay(
+        everstep.accumulate(everstep.clip(rule, global_norm=3.0), 3), 0.01),
+    "decay(cautious(grokfast))": lambda rule, dense: everstep.decoupled_weight_decay(
+        everstep.cautious(everstep.grokfast(rule)), 0.1),
+    "lookahead(accumulate(noise))": lambda rule, dense: everstep.lookahead(
+        everstep.accumulate(everstep.gradient_noise(rule, 0.1), 2), 2),
+    "lookahead(average(clip))": lambda rule, dense: everstep.lookahead(
+        everstep.moving_average(everstep.clip(rule, norm=2.0), 0.9, "ramp")),
+    "lookahead(lookahead(average))": lambda rule, dense: everstep.lookahead(
+        everstep.lookahead(everstep.moving_average(rule, 0.8, "zero_debias"), 2), 6, 0.3),
     "loss scale(accumulate(copies))": lambda rule, dense: everstep.loss_scale(
-        everstep.accumulate(everstep.master_copies(rule), 4), SCALE, growth_interval=0
-    ),
+        everstep.accumulate(everstep.master_copies(rule), 4), SCALE, growth_interval=0),
+    "multistage(decay(clip))": lambda rule, dense: everstep.multistage(
+        everstep.decoupled_weight_decay(everstep.clip(rule, value=1.5), 0.01)),
+    "noise(decay(lookahead))": lambda rule, dense: everstep.gradient_noise(
+        everstep.decoupled_weight_decay(everstep.lookahead(rule), 0.1), 0.1),
 }
 MADE = dict(WRAPPERS, **STACKS)
 
@@ -88,76 +99,41 @@ def cases():
     """Returns [(name, way, rule)]."""
     if harness.FULL:
         return list(itertools.product(sorted(MADE), WAYS, RULES))
-    triples = []
-    for place, name in enumerate(sorted(MADE), harness.TURN):
-        triples.append((name, WAYS[place % len(WAYS)], RULES[place // len(WAYS) % len(RULES)]))
-    return triples
+    return [(name, WAYS[place % len(WAYS)], RULES[place // len(WAYS) % len(RULES)])
+            for place, name in enumerate(sorted(MADE), harness.TURN)]
 
 
-def bound(way, definition):
-    optimizer = definition.bind(way.module)
-    if definition.stages > 1:
-        everstep.enable_multistage(optimizer)
-    if issubclass(way.run, harness.GraphRun):
-        optimizer.scale_loss(1.0)  # the gradients below are of the unscaled loss
-    return optimizer
+def skip_noise_on_arrays(name, way):
+    if "noise" in name and way.target == "arrays":
+        pytest.skip("the noise goes by the variable's name, and arrays have none; see test_wrappers_gradient.py")
 
 
 @pytest.mark.parametrize("name, way, rule", cases(), ids=ids)
 def test_equals_oracle(name, way, rule):
-    if name == "noise" and way.target == "arrays":
-        pytest.skip("the noise goes by the variable's name, and arrays have none; see test_wrappers_gradient.py")
-    definition = MADE[name](rule, is_dense)
-    start, batches = start_values("float32"), make_batches("float32", STEPS)
-    expected, slots = oracle.trajectory(definition, start, scaled(batches) if "loss scale" in name else batches)
-    if "loss scale" in name and way.target != "get_updates":  # it scales the loss itself
-        batches = scaled(batches)
-    run = way.run(lambda: bound(way, definition), start, KINDS)
-    try:
-        if not issubclass(way.run, (harness.GraphRun, harness.GetUpdatesRun)):
-            run.optimizer.make_state(list(run.variables.values()))
-            run.optimizer.scale_loss(1.0)
-        for batch in batches:
-            run.step(batch)
-        actual, worst = run.weights(), 0.0
-        for variable in start:
-            if KINDS[variable] == harness.NONE:
-                assert np.array_equal(actual[variable], start[variable])
-                continue
-            if "centralize" not in name:
-                assert np.abs(expected[variable] - start[variable]).max() >= 0.5 * np.abs(start[variable]).max()
-            worst = max(worst, oracle.distance(actual[variable], expected[variable]))
-            for slot, value in slots[variable].items():
-                worst = max(worst, oracle.distance(run.slot(variable, slot), value))
-        if name in WRAPPERS:
-            FIGURES.append([type(definition).__name__, ids(way), "mixed", worst])
-        assert worst <= BOUNDS["float32"]
-    finally:
-        run.close()
+    skip_noise_on_arrays(name, way)
+    trial = runs.Trial(way, MADE[name](rule, is_dense))
+    batches = scaled(trial.batches) if "loss scale" in name else trial.batches
+    expected, slots = oracle.trajectory(trial.definition, trial.start, batches)
+    if way.target != "get_updates":  # which scales the loss itself
+        trial.batches = batches
+    for variable, start in trial.start.items():
+        if KINDS[variable] != harness.NONE and "centralize" not in name:
+            assert np.abs(expected[variable] - start).max() >= 0.5 * np.abs(start).max(), variable
+    worst = max(each.distance for each in trial.apart(trial.train(trial.run()), expected, slots))
+    if name in WRAPPERS:
+        FIGURES.append([type(trial.definition).__name__, ids(way), "mixed", worst])
+    assert worst <= BOUNDS["float32"]
 
 
-MIDDLE = ["restarts", "accumulate sums", "lookahead(average(clip))", "stochastic average", "clip by norm and value"]
+# Not of a scaled loss, whose optimizer has to be told of it again.
+RESUMED = harness.each_in_turn([name for name in sorted(MADE) if "loss scale" not in name],
+                               harness.one_of_each_target(WAYS), each_of=4)
 
 
-@pytest.mark.parametrize("name, way", harness.rotate(MIDDLE, harness.one_of_each_target(WAYS)), ids=ids)
+@pytest.mark.parametrize("name, way", RESUMED, ids=ids)
 def test_resumes_in_the_middle(name, way):
-    """In the middle of a cycle, a window or a period; exact, bit for bit."""
-    definition = MADE[name](Adam(0.05), is_dense)
-    start, batches = start_values("float32"), make_batches("float32", 20)
-
-    def train(run, batches):
-        for batch in batches:
-            run.step(batch)
-        return run
-
-    whole = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches)
-    expected = whole.weights()
-    whole.close()
-    half = train(way.run(lambda: definition.bind(way.module), start, KINDS), batches[:10])
-    rest = train(half.resumed(), batches[10:])
-    assert all(np.array_equal(rest.weights()[name], expected[name]) for name in expected)
-    rest.close()
-    half.close()
+    """In the middle of a cycle, a window, a period or an update; exact, bit for bit."""
+    assert checks.resumed_differs(runs.Trial(way, MADE[name](Adam(0.05), is_dense), steps=18), half=9) == []
 
 
 def scaled(batches):
@@ -169,11 +145,17 @@ def scaled(batches):
     return [{name: times(grad) for name, grad in batch.items()} for batch in batches]
 
 
+@runs.numpy_cells
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_config(name):
+    runs.check_config(MADE[name](Adam(0.01), "dense"))
+
+
 @pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
 def test_config_through_the_serializer_of_the_api(name, module, keras):
     if hasattr(keras.backend, "clear_session"):
         harness.clear_session(keras)
-    for wrapper in sorted(MADE):
+    for wrapper in harness.share(sorted(MADE), 4):
         definition = MADE[wrapper](Adam(0.01), "dense")
         optimizer = definition.bind(module)
         config = json.loads(json.dumps(keras.optimizers.serialize(optimizer)))

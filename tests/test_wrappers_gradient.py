@@ -2,70 +2,47 @@
 
 from __future__ import absolute_import, division, print_function
 
-import json
 import math
-import zlib
 
 import numpy as np
 import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
-from everstep.optimizers import LAMB, SGD, Adafactor, Adam
+from everstep.optimizers import LAMB, SGD, Adam
 from everstep.optimizers.contract import flat
-from everstep.testing import oracle
+from everstep.testing import oracle, training
 from test_battery import ids
+from test_catch_up import Counted
+from test_random import KINDS, SHAPES, drawn, names
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
-SHAPES = {"bias": (3,), "conv": (2, 2, 3, 2), "single": (), "table": (6, 3)}
-KINDS = {"bias": harness.DENSE, "conv": harness.DENSE, "single": harness.DENSE, "table": harness.SPARSE}
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
-STEPS = 6
+BATCHES = training.make_batches("float32", 6, SHAPES, KINDS)
 
 
-def batches(count=STEPS):
-    random = np.random.RandomState(2)
-    for _ in range(count):
-        batch = {name: np.asarray(random.normal(0.3, 1, shape), "float32") for name, shape in sorted(SHAPES.items())}
-        batch["table"] = batch["table"][:4], random.randint(0, 5, 4).astype(np.int64)
-        yield batch
-
-
-def whole(name, grad):
-    if not isinstance(grad, tuple):
-        return np.asarray(grad, np.float64)
-    dense = np.zeros(SHAPES[name])
-    np.add.at(dense, grad[1], grad[0].astype("float64"))
-    return dense
-
-
-def trained(way, definition, count=STEPS):
-    run = way.run(lambda: definition.bind(way.module), START, KINDS)
-    for batch in batches(count):
-        run.step(batch)
-    return run
+def trained(way, definition):
+    return runs.trained(way, definition, START, KINDS, BATCHES)
 
 
 def descent(change, by_rows=False):
     """Returns {name: weights} of descent at rate 0.1 with `change({name: gradient}, step)` on all names of a step."""
     weights = {name: value.astype("float64") for name, value in START.items()}
-    for step, batch in enumerate(batches(), 1):
-        changed = change({name: whole(name, grad) for name, grad in batch.items()}, step)
+    for step, batch in enumerate(BATCHES, 1):
+        changed = change({name: runs.whole(grad, SHAPES[name]) for name, grad in batch.items()}, step)
         for name, value in weights.items():
             rows = np.unique(batch[name][1]) if by_rows and isinstance(batch[name], tuple) else Ellipsis
             value[rows] -= np.float32(0.1) * changed[name][rows]
     return weights
 
 
-def check(run, expected, most=3e-6):
-    actual = run.weights()
-    for name in SHAPES:
-        assert oracle.distance(actual[name], expected[name]) <= most, name
-    run.close()
+def check(run, expected):
+    assert runs.distance(run.weights(), expected) <= 3e-6
 
 
 # Clipping
@@ -82,23 +59,18 @@ def test_clip_by_units(way):
     weights = {name: value.astype("float64") for name, value in START.items()}
     weights["table"][:, 0] = 0
     start = {name: value.astype("float32") for name, value in weights.items()}
-    run = way.run(lambda: everstep.clip(SGD(0.1), unit_norm=0.25).bind(way.module), start, KINDS)
-    for batch in batches():
-        run.step(batch)
+    for batch in BATCHES:
         for name, value in weights.items():
-            grad = whole(name, batch[name])
+            grad = runs.whole(batch[name], SHAPES[name])
             ratio = units(grad) / np.maximum(units(value), 1e-3)
             value -= np.float32(0.1) * grad * np.minimum(1, 0.25 / np.maximum(ratio, 1e-30))
-    check(run, weights)
+    check(runs.trained(way, everstep.clip(SGD(0.1), unit_norm=0.25), start, KINDS, BATCHES), weights)
 
 
 def test_clip_by_units_inside_of_others():
     """Where the gradient or the variable that it gets is computed."""
-    for wrap in (
-        lambda inner: everstep.accumulate(inner, 2),
-        lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
-        lambda inner: everstep.grokfast(inner, factor=0.0),
-    ):
+    for wrap in (lambda inner: everstep.accumulate(inner, 2), lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
+                 lambda inner: everstep.grokfast(inner, factor=0.0)):
         weights = np.full((2, 2), 3.0)
         optimizer = wrap(everstep.clip(SGD(1.0), unit_norm=0.125)).bind(np)
         for _ in range(2):
@@ -178,7 +150,7 @@ def test_clip_by_percentile(way):
     scales = [1, 3, 0.5, 2, 0.25, 4, 1.5, 0.125, 8, 2, 1]
     start = {"table": np.full((4, 2), 0.5, "float32"), "bias": np.full(2, 0.5, "float32")}
     kinds = {"table": harness.SPARSE, "bias": harness.DENSE}
-    run = way.run(lambda: everstep.clip(SGD(0.1), percentile=30).bind(way.module), start, kinds)
+    run = runs.started(way, everstep.clip(SGD(0.1), percentile=30), start, kinds)
     weights = {name: value.astype("float64") for name, value in start.items()}
     for scale, bound in zip(scales, percentiles([2 * scale for scale in scales], 0.3)):
         factor = min(1, bound / (2 * scale))
@@ -186,9 +158,7 @@ def test_clip_by_percentile(way):
         weights["bias"] -= np.float32(0.1) * scale * factor * np.array([1, 0])
         values = np.array([[1, 1], [1, 0]], "float32") * np.float32(scale)
         run.step({"table": (values, np.array([1, 3])), "bias": np.array([1, 0], "float32") * np.float32(scale)})
-    for name, value in run.weights().items():
-        assert oracle.distance(value, weights[name]) <= 3e-6
-    run.close()
+    check(run, weights)
 
 
 def test_clip_by_percentile_leaves_out_norms_that_are_not_finite():
@@ -204,21 +174,6 @@ def test_clip_by_percentile_leaves_out_norms_that_are_not_finite():
 def test_clip_has_scalars_for_a_percentile_alone():
     assert list(flat(everstep.clip(SGD(), norm=1.0), "scalar")) == []
     assert len(flat(everstep.clip(SGD(), percentile=1.0), "scalar")) == 9
-
-
-class Counted(np.ndarray):
-    """An array that counts the elements that are read and written."""
-
-    moved = 0
-
-    def __getitem__(self, place):
-        part = super(Counted, self).__getitem__(place)
-        Counted.moved += np.size(part)
-        return np.asarray(part)
-
-    def __setitem__(self, place, value):
-        Counted.moved += np.size(value)
-        super(Counted, self).__setitem__(place, value)
 
 
 @pytest.mark.parametrize("bounds", [dict(norm=0.7), dict(global_norm=0.7), dict(value=0.4)], ids=str)
@@ -239,17 +194,12 @@ def test_clip_costs_the_rows_present(inner, bounds):
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 def test_clip_makes_no_gradient_of_an_embedding_whole(way):
     """Only reads of the table have its shape; no other op of the graph makes such a tensor."""
-    run = way.run(lambda: everstep.clip(SGD(0.1), global_norm=0.7).bind(way.module), START, KINDS)
+    run = runs.started(way, everstep.clip(SGD(0.1), global_norm=0.7), START, KINDS)
     reads = {"ReadVariableOp", "VarHandleOp", "Const", "VariableV2", "Identity", "IdentityN"}
-    large_operations = [
-        op.name
-        for op in run.graph.get_operations()
+    assert not [
+        op.name for op in run.graph.get_operations()
         if op.type not in reads and not op.name.startswith(("table/", "save/", "Const"))
-        for output in op.outputs
-        if output.get_shape().ndims == 2 and output.get_shape().as_list() == [6, 3]
-    ]
-    assert not large_operations
-    run.close()
+        for output in op.outputs if output.get_shape().ndims == 2 and output.get_shape().as_list() == [6, 3]]
 
 
 # Centralizing
@@ -332,6 +282,7 @@ def test_grokfast(way):
     check(trained(way, everstep.grokfast(SGD(0.1), 0.9)), descent(amplified))
 
 
+@runs.numpy_cells
 def test_rows_catch_up_with_a_slow_gradient():
     """Row 1 misses 600 updates, in which only its average moves it: 500 are replayed, the rest is 0.98^500 of it."""
     tables = []
@@ -350,37 +301,11 @@ def test_rows_catch_up_with_a_slow_gradient():
 # Noise
 
 
-def noise(name, shape, step, seed=0):
-    """Computes the noise with Python integers, one element after the other."""
-    prime = 23159
-
-    def crc(number):
-        return (zlib.crc32("{}/{}/{}".format(name, seed, number).encode("ascii")) & 0xFFFFFFFF) % prime
-
-    def network(pair, keys):
-        left, right = pair
-        for key in keys:
-            left, right = right, (left + pow(right + key, 3, prime)) % prime
-        return left, right
-
-    of_step = network((step % prime, step // prime), [crc(n) for n in range(6)])
-    keys = [(of_step[0] * crc(6 + n) + of_step[1] * crc(n)) % prime for n in range(6)]
-    values = np.zeros(shape)
-    width = int(np.prod(shape[1:], dtype=int))
-    for place in range(values.size):
-        row, column = (place // width, place % width) if shape else (0, 0)
-        left, right = network((row % prime, column % prime), keys[:3])
-        left, right = network(((left + row // prime) % prime, (right + column // prime) % prime), keys[3:])
-        radius = math.sqrt(-2 * math.log((left + 0.5) / prime))
-        values.reshape(-1)[place] = radius * math.cos(2 * math.pi * (right + 0.5) / prime)
-    return values
-
-
 def noisy(way, seed=0):
     def change(grads, step):
         size = math.sqrt(0.3 / step**0.55)
-        named = {name: name if way.target != "arrays" else "array_%d" % n for n, name in enumerate(sorted(SHAPES))}
-        return {name: grad + size * noise(named[name], grad.shape, step, seed) for name, grad in grads.items()}
+        return {name: grad + size * drawn("{}/{}".format(names(way)[name], seed), grad.shape, step)
+                for name, grad in grads.items()}
 
     return change
 
@@ -397,9 +322,7 @@ def test_noise(way):
 @pytest.mark.parametrize("way", [way for way in WAYS if way.name == "tf_train resource"], ids=ids)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_parts_have_the_noise_of_the_whole(way, axis):
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    tf = harness.graph_mode_tensorflow()
     with tf.Graph().as_default(), tf.Session() as session:
         split = tf.fixed_size_partitioner(2, axis)
         table = tf.get_variable("table", [6, 4], tf.float32, tf.zeros_initializer(), partitioner=split)
@@ -407,10 +330,10 @@ def test_parts_have_the_noise_of_the_whole(way, axis):
         step = optimizer.apply_gradients([(tf.zeros(part.get_shape()), part) for part in table])
         session.run(tf.global_variables_initializer())
         session.run(step)
-        assert oracle.distance(session.run(tf.concat(list(table), axis)), -noise("table", (6, 4), 1)) <= 1e-5
+        assert oracle.distance(session.run(tf.concat(list(table), axis)), -drawn("table/0", (6, 4), 1)) <= 1e-5
 
 
-def drawn(shape, count=1, seed=0):
+def noise_of(shape, count=1, seed=0):
     """Returns the noise of `count` steps, with variance 1."""
     steps, weights = [], np.zeros(shape)
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0, seed).bind(np)
@@ -421,11 +344,11 @@ def drawn(shape, count=1, seed=0):
     return np.array(steps)
 
 
-@pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells of the matrix run it")
+@runs.numpy_cells
 def test_noise_is_normal_and_uncorrelated():
     """Each measure is within four standard deviations, for 250,000 numbers."""
-    first, second = drawn((500, 500), 2)
-    other = drawn((500, 500), 1, seed=1)[0]
+    first, second = noise_of((500, 500), 2)
+    other = noise_of((500, 500), 1, seed=1)[0]
     count = float(first.size)
     assert abs(first.mean()) <= 4 / math.sqrt(count)
     assert abs(first.var() - 1) <= 4 * math.sqrt(2 / count)
@@ -445,15 +368,15 @@ def test_noise_is_normal_and_uncorrelated():
     assert len(np.unique(first)) > 0.99 * count
 
 
+@runs.numpy_cells
 def test_distant_steps_and_rows_have_different_noise():
     """Also beyond the prime that the generator counts in."""
     weights = np.zeros((60000, 1))
     optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(np)
     optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
     assert len(np.unique(weights)) > 59900
-    for row in (0, 23158, 23159, 46318, 59999):
-        name, shape = "array_0", (60000, 1)
-        assert abs(weights[row, 0] + noise_at(name, shape, row)) <= 1e-9
+    rows = [0, 23158, 23159, 46318, 59999]
+    assert np.abs(weights[rows, 0] + drawn("array_0/0", (60000, 1), 1, places=rows)).max() <= 1e-9
     seen = []
     for updates in (0, 23158, 23159, 1000000):
         optimizer._counters["updates"][...] = updates
@@ -463,49 +386,7 @@ def test_distant_steps_and_rows_have_different_noise():
     assert len(set(seen)) == 4
 
 
-def noise_at(name, shape, row):
-    return noise(name, (row + 1,) + shape[1:], 1)[row, 0]
-
-
-# Together
-
-
-STACKS = [
-    everstep.decoupled_weight_decay(everstep.cautious(everstep.grokfast(Adam(0.05))), 0.1),
-    everstep.accumulate(everstep.clip(everstep.centralize(Adam(0.05)), norm=0.5), 2),
-    everstep.clip(everstep.gradient_noise(everstep.centralize(SGD(0.1, 0.9)), 0.1), global_norm=1.0),
-    everstep.lookahead(everstep.accumulate(everstep.gradient_noise(Adam(0.05), 0.1), 2), 2),
-    everstep.moving_average(everstep.learning_rate_multipliers(everstep.centralize(Adafactor(0.05)), (), 0.5), 0.8),
-    everstep.gradient_noise(everstep.decoupled_weight_decay(everstep.lookahead(SGD(0.1)), 0.1), 0.1),
-]
-
-
-@pytest.mark.parametrize("place, way", harness.rotate(range(len(STACKS)), ONE_EACH), ids=ids)
-def test_stacks_save_and_resume(place, way):
-    through = trained(way, STACKS[place])
-    expected = through.weights()
-    through.close()
-    half = trained(way, STACKS[place], 3)
-    other = half.resumed()
-    for batch in list(batches())[3:]:
-        other.step(batch)
-    actual = other.weights()
-    half.close()
-    other.close()
-    for name in SHAPES:
-        assert np.array_equal(actual[name], expected[name])
-        assert np.isfinite(actual[name]).all() and not np.array_equal(actual[name], START[name])
-
-
-@pytest.mark.parametrize("place", [0, 1, 4])
-@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "arrays"], ids=ids)
-def test_stacks_are_the_same_everywhere(place, way):
-    """Stacks without noise only: noise depends on names, which arrays do not have."""
-    start = {name: value.astype("float64") for name, value in START.items()}
-    reference = harness.NUMPY.run(lambda: STACKS[place].bind(np), start, KINDS)
-    for batch in batches():
-        reference.step(batch)
-    check(trained(way, STACKS[place]), reference.weights(), 5e-6)
+# Together. test_wrappers_battery.py has stacks of all wrappers.
 
 
 def test_one_clip_of_the_mean():
@@ -517,16 +398,6 @@ def test_one_clip_of_the_mean():
         inside.apply_gradients([(np.array([grad]), weights)])
         outside.apply_gradients([(np.array([grad]), other)])
     assert weights == 0.25 and other == 0.0
-
-
-def test_configs():
-    for definition in STACKS:
-        assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
-        for way in ONE_EACH:
-            if way.target != "tf_train":
-                optimizer = definition.bind(way.module)
-                config = json.loads(json.dumps(optimizer.get_config()))
-                assert type(optimizer).from_config(config).definition == definition
 
 
 BAD = [

@@ -10,13 +10,15 @@ import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperTypeError, HyperValueError, StateError
 from everstep.optimizers import LAMB, SGD, Adagrad, Adam, Nadam
 from everstep.optimizers.contract.trees import flat
-from everstep.testing import oracle
+from everstep.testing import oracle, training
+from runs import distance
 from test_battery import ids
 from test_catch_up import zipf_batches
-from test_wrappers_accumulate import distance, joined, windows
+from test_wrappers_accumulate import joined, windows
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
@@ -26,12 +28,7 @@ KINDS = dict({name: harness.DENSE for name in SHAPES}, embed=harness.SPARSE)
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
 
 
-def batches(count):
-    random = np.random.RandomState(2)
-    for _ in range(count):
-        batch = {name: random.normal(0.5, 1, shape).astype("float32") for name, shape in sorted(SHAPES.items())}
-        batch["embed"] = batch["embed"][:4], random.randint(0, 5, 4).astype(np.int64)
-        yield batch
+BATCHES = training.make_batches("float32", 20, SHAPES, KINDS)
 
 
 def named(way, name):
@@ -44,50 +41,35 @@ def named(way, name):
 
 def split(way, default=None):
     """Returns three definitions and a default for four variables: one has a wrapper and a total, one a scalar."""
-    return everstep.partition(
-        {
-            "table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
-            "biases": (named(way, "bias"), everstep.clip(SGD(0.1, momentum=0.9), global_norm=0.5)),
-            "top": (named(way, "head"), Nadam(0.02)),
-        },
-        default=default or Adam(0.05),
-    )
+    return everstep.partition({"table": (named(way, "embed"), Adagrad(0.3, sparse="rows", dense_ok=True)),
+                               "biases": (named(way, "bias"), everstep.clip(SGD(0.1, momentum=0.9), global_norm=0.5)),
+                               "top": (named(way, "head"), Nadam(0.02))}, default=default or Adam(0.05))
 
 
-def alone(way, definition, name, count=20):
-    """Returns the weights of one variable that a definition trains alone."""
-    run = way.run(lambda: definition.bind(way.module), {name: START[name]}, {name: KINDS[name]})
-    for batch in batches(count):
-        run.step({name: batch[name]})
-    weights = run.weights()[name]
-    run.close()
-    return weights
+def trained(way, definition, count=20, names=START):
+    start, kinds = {name: START[name] for name in names}, {name: KINDS[name] for name in names}
+    return runs.trained(way, definition, start, kinds, BATCHES[:count])
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_each_variable_is_trained_as_if_alone(way):
     definition = split(way)
-    run = way.run(lambda: definition.bind(way.module), START, KINDS)
-    for batch in batches(20):
-        run.step(batch)
+    run = trained(way, definition)
     actual = run.weights()
     slots = {name: sorted(run.optimizer.slot_names(run.variables[name])) for name in START}
-    run.close()
     assert slots["dense_kernel"] == ["default/m", "default/v"]
     assert slots["dense_bias"] == ["biases/velocity"]  # clip itself has no slots
     assert slots["embed"] == ["table/accumulator"] and slots["head"] == ["top/m", "top/v"]
     for branch, name in (("table", "embed"), ("biases", "dense_bias"), ("top", "head"), ("default", "dense_kernel")):
-        expected = alone(way, definition.children()[branch], name)
+        expected = trained(way, definition.children()[branch], names=[name]).weights()[name]
         assert oracle.distance(actual[name], expected) <= 1e-6, name
         assert oracle.distance(expected, START[name]) > 0.02
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
 def test_each_rate_is_set_by_itself(way):
-    run = way.run(lambda: split(way).bind(way.module), START, KINDS)
-    optimizer, feed = run.optimizer, list(batches(2))
-    run.step(feed[0])
-    before = run.weights()
+    run = trained(way, split(way), 1)
+    optimizer, before = run.optimizer, run.weights()
     with pytest.raises(HyperValueError, match="no one learning rate; it has biases_learning_rate, .*default_learning_"):
         optimizer.learning_rate = 0.1
     with pytest.raises(HyperValueError, match="no one learning rate"):
@@ -97,72 +79,47 @@ def test_each_rate_is_set_by_itself(way):
     rates = [name.replace("/", "_") for name in flat(optimizer.definition, "hyper") if name.endswith("learning_rate")]
     assert rates == [name + "_learning_rate" for name in ("biases", "table", "top", "default")]
     for name in rates:
-        if name == "table_learning_rate":
-            continue
-        if hasattr(run, "session"):
-            initializer = getattr(optimizer, name).initializer
-            run.session.run(initializer, {initializer.inputs[1]: 0.0})
-        else:
-            setattr(optimizer, name, 0.0)
-    run.step(feed[1])
-    after = run.weights()
-    run.close()
+        if name != "table_learning_rate":
+            if isinstance(run, harness.GraphRun):
+                run.world.set_hyper(optimizer, name, 0.0)
+            else:
+                setattr(optimizer, name, 0.0)
+    after = runs.stepped(run, BATCHES[1:2]).weights()
     # Its velocity continues at a rate of 0.
     assert [name for name in sorted(START) if not np.array_equal(before[name], after[name])] == ["dense_bias", "embed"]
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
-def test_saved_resumed_and_carried(way):
-    """In the middle of a window, bit for bit, by the API's own files and by a State."""
+def test_saved_and_resumed(way):
+    """In the middle of a window, bit for bit, by the API's own files."""
     definition = everstep.accumulate(split(way, default=SGD(0.1, momentum=0.9)), 3)
-
-    def ended(cut):
-        runs = [way.run(lambda: definition.bind(way.module), START, KINDS)]
-        for place, batch in enumerate(batches(9)):
-            if place == cut:
-                runs.append(runs[-1].resumed())
-            runs[-1].step(batch)
-        actual = runs[-1].weights()
-        for run in runs:
-            run.close()
-        return actual
-
-    expected, actual = ended(None), ended(4)
-    for name, value in expected.items():
-        assert np.array_equal(value, actual[name]), name
+    run = runs.stepped(runs.resumed(trained(way, definition, 4)), BATCHES[4:9])
+    assert runs.same(run.weights(), trained(way, definition, 9).weights())
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_wrappers_around_and_inside(way):
     """Outside, a norm covers all variables and so does skipping. Inside, a norm covers the branch's variables."""
-    inside = everstep.partition(
-        {"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
-        default=everstep.clip(SGD(1.0), global_norm=0.2),
-    )
+    inside = everstep.partition({"ours": (named(way, "dense_kernel"), everstep.clip(SGD(1.0), global_norm=0.1))},
+                                default=everstep.clip(SGD(1.0), global_norm=0.2))
     around = everstep.partition({"ours": (named(way, "dense_kernel"), SGD(1.0))}, SGD(1.0))
     around = everstep.clip(around, global_norm=1)
-    batch = next(batches(1))
 
     def moved(definition, feed):
-        run = way.run(lambda: definition.bind(way.module), START, KINDS)
-        for batch in feed:
-            run.step(batch)
-        actual = {name: START[name] - value for name, value in run.weights().items()}
-        run.close()
-        return actual
+        actual = runs.trained(way, definition, START, KINDS, feed).weights()
+        return {name: START[name] - value for name, value in actual.items()}
 
     def norm(moved, names):
         return np.sqrt(sum((moved[name].astype("float64") ** 2).sum() for name in names))
 
-    actual = moved(inside, [batch])
+    actual = moved(inside, BATCHES[:1])
     assert abs(norm(actual, ["dense_kernel"]) - 0.1) < 1e-6
     assert abs(norm(actual, set(START) - {"dense_kernel"}) - 0.2) < 1e-6
-    assert abs(norm(moved(around, [batch]), START) - 1.0) < 1e-6
+    assert abs(norm(moved(around, BATCHES[:1]), START) - 1.0) < 1e-6
 
     definition = split(way)
-    whole = [all_joined(window) for window in windows(batches(8), [4, 4])]
-    expected, actual = moved(definition, whole), moved(everstep.accumulate(definition, 4), batches(8))
-    assert distance(actual, expected) <= 1e-5
+    joint = [all_joined(window) for window in windows(BATCHES[:8], [4, 4])]
+    assert distance(moved(everstep.accumulate(definition, 4), BATCHES[:8]), moved(definition, joint)) <= 1e-5
 
 
 def all_joined(window):
@@ -176,23 +133,17 @@ def test_each_branch_has_its_own_meaning_of_sparse(way):
     """In one model one table uses catch_up, one rows and one exact."""
     sizes = {"first": 40, "second": 39, "third": 38}
     start = {name: np.full((rows, 3), 0.5, "float32") for name, rows in sizes.items()}
-    definition = everstep.partition(
-        {
-            "first": (lambda variable: variable.shape[0] == 40, Adam(0.05, sparse="catch_up")),
-            "second": (lambda variable: variable.shape[0] == 39, Adam(0.05, sparse="rows")),
-        },
-        default=Adam(0.05),
-    )
+    definition = everstep.partition({
+        "first": (lambda variable: variable.shape[0] == 40, Adam(0.05, sparse="catch_up")),
+        "second": (lambda variable: variable.shape[0] == 39, Adam(0.05, sparse="rows")),
+    }, default=Adam(0.05))
     kinds = {name: harness.SPARSE for name in start}
 
     def train(definition, names):
-        run = way.run(lambda: definition.bind(way.module), {name: start[name] for name in names}, kinds)
-        for batch in zipf_batches(60, rows=38):
-            run.step({name: batch["table"] for name in names})
+        batches = [{name: batch["table"] for name in names} for batch in zipf_batches(60, rows=38)]
+        run = runs.trained(way, definition, {name: start[name] for name in names}, kinds, batches)
         run.flush()
-        actual = run.weights()
-        run.close()
-        return actual
+        return run.weights()
 
     actual = train(definition, sorted(start))
     exact, rows = train(Adam(0.05), ["first", "third"]), train(Adam(0.05, sparse="rows"), ["second"])
@@ -213,17 +164,13 @@ def test_mistakes_raise_before_any_change(way):
     ]
     for definition, message in cases:
         with pytest.raises(DefinitionError, match=message):
-            trained = way.run(lambda definition=definition: definition.bind(way.module), START, KINDS)
-            trained.step(next(batches(1)))
-    run = way.run(lambda: split(way).bind(way.module), START, KINDS)  # a function may match no variable
-    run.close()
+            trained(way, definition, 1)
+    runs.started(way, split(way), START, KINDS)  # a function may match no variable
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.target == "tf_train"][:1], ids=ids)
 def test_collections(way):
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
+    tf = harness.graph_mode_tensorflow()
     with tf.Graph().as_default(), tf.Session() as session:
         rows, others = (tf.get_variable(name, initializer=tf.ones(2)) for name in ("a", "b"))
         tf.add_to_collection("slow", rows)
@@ -265,12 +212,8 @@ def test_config_and_state():
     definition = split(way)
     with pytest.raises(ConfigError, match="a function chooses the variables of branch biases, table, top"):
         definition.get_config()
-    arrays = {name: value.copy() for name, value in START.items()}
-    optimizer = definition.bind(np)
-    for batch in batches(3):
-        batch["embed"] = everstep.IndexedSlices(*batch["embed"])
-        optimizer.apply_gradients([(batch[name], arrays[name]) for name in sorted(arrays)])
-    state = everstep.capture(optimizer, arrays)
+    run = trained(way, definition, 3)
+    arrays, state = run.variables, run.captured()
     assert sorted(state.slots["dense_kernel"]) == ["default/m", "default/v"]
     assert list(state.scalars) == ["top/momentum_product"]
     other = split(way, default=Adam(0.01)).bind(np)
@@ -283,24 +226,21 @@ def test_config_and_state():
     assert by_name.replace(sparse="exact").children()["c"] == Adam()
 
 
-@pytest.mark.parametrize(
-    "make, error, message",
-    [
-        (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
-        (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
-        (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
-        (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
-        (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
-        (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
-        (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
-        (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
-        (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
-        (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
-        (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
-        (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
-        (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
-    ],
-)
+@pytest.mark.parametrize("make, error, message", [
+    (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
+    (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
+    (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
+    (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
+    (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
+    (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
+    (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
+    (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
+    (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
+    (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
+    (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),
+    (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
+    (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
+])
 def test_bad_rules(make, error, message):
     with pytest.raises(error, match=message):
         make()

@@ -9,58 +9,38 @@ import pytest
 
 import everstep
 import harness
+import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, Adam
 from everstep.testing import oracle
+from runs import distance, moved
 from test_battery import ids
 from test_capture import dtypes_of_ways, numpy_dtype
-from test_wrappers_accumulate import KINDS, START, batches, counted, distance, moved, train
+from test_wrappers_accumulate import KINDS, START, batches, train
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 
 
-def scaled(way, definition, batches, scales, act=lambda run: None):
-    """Trains on gradients of the scaled loss. Returns (weights after each step, counters, last scale, act(run)).
+def scaled(way, definition, batches, scales):
+    """Trains on gradients of the scaled loss. Returns (weights after each step, counters, last scale).
 
     Args:
         scales: the scale at each step, by hand. A batch of None has gradients that are not finite.
     """
-    run = way.run(lambda: scaling(definition.bind(way.module)), START, KINDS)
-    try:
-        seen = [run.weights()]
-        for batch, scale in zip(batches, scales):
-            scale = 1 if way.target == "get_updates" else scale  # it takes the gradients of the loss itself
-            bad = batch is None
-            batch = next(globals()["batches"](1)) if bad else batch
-            kernel, (values, rows) = batch["kernel"] * np.float32(scale), batch["table"]
-            if bad:
-                values = np.where(np.arange(4)[:, None] == 2, np.float32(np.inf), values)
-            run.step({"kernel": kernel, "table": (values * np.float32(scale), rows)})
-            seen.append(run.weights())
-        return seen, counted(run), scalar(run, "loss_scale/factor") * definition.initial_scale, act(run)
-    finally:
-        run.close()
+    run = runs.started(way, definition, START, KINDS)
+    seen = [run.weights()]
+    for batch, scale in zip(batches, scales):
+        scale = np.float32(1 if way.target == "get_updates" else scale)  # it takes the gradients of the loss itself
+        kernel, (values, rows) = (batch or BAD)["kernel"], (batch or BAD)["table"]
+        run.step({"kernel": kernel * scale, "table": (values * scale, rows)})
+        seen.append(run.weights())
+    return seen, runs.counted(run), runs.scalar(run, "loss_scale/factor") * definition.initial_scale
 
 
-def scaling(optimizer):
-    """Tells an optimizer that the loss is scaled: the gradients here do not come from a loss."""
-    if optimizer.target != "tf_train":
-        optimizer.scale_loss(1.0)
-    else:
-        optimizer._scales = True  # the scale belongs to variables that do not exist yet
-    return optimizer
-
-
-def scalar(run, name):
-    if hasattr(run, "session"):
-        with run.graph.as_default():
-            return float(run.session.run(run.optimizer.scalar(name)))
-    session = None
-    if isinstance(run, harness.GetUpdatesRun) and not run.optimizer.backend.eager:
-        session = run.keras.backend.get_session()
-    return float(run.optimizer.backend.values([run.optimizer.scalar(name)], session)[0])
+BAD = next(batches(1))
+BAD["table"][0][2] = np.inf
 
 
 @pytest.mark.parametrize("way", WAYS, ids=ids)
@@ -70,7 +50,7 @@ def test_what_is_not_finite_changes_nothing(way):
     steps = [feed[0], None, feed[1], feed[2], None, None, feed[3], feed[4]]
     scales = [64, 64, 32, 32, 64, 32, 16, 16]
     definition = everstep.loss_scale(inner, initial_scale=64.0, growth_interval=2)
-    seen, counts, scale, _ = scaled(way, definition, steps, scales)
+    seen, counts, scale = scaled(way, definition, steps, scales)
     assert moved(seen) == [0, 2, 3, 6, 7] and counts == (5, 8) and scale == 32
     assert distance(seen[-1], train(way, inner, feed)[0][-1]) <= 1e-6
 
@@ -79,7 +59,7 @@ def test_what_is_not_finite_changes_nothing(way):
 def test_a_scale_that_never_changes(way):
     feed = list(batches(3))
     definition = everstep.loss_scale(SGD(0.1, momentum=0.9), initial_scale=64.0, growth_interval=0)
-    seen, counts, scale, _ = scaled(way, definition, feed[:1] + [None] + feed[1:], [64] * 4)
+    seen, counts, scale = scaled(way, definition, feed[:1] + [None] + feed[1:], [64] * 4)
     assert counts == (3, 4) and scale == 64
     assert distance(seen[-1], train(way, definition.inner, feed)[0][-1]) <= 1e-6
 
@@ -93,7 +73,7 @@ def test_around_accumulation_and_clipping(way):
         inner = inner.replace(inner=inner.inner.replace(inner=Adam(0.05, sparse="rows")))
     definition = everstep.loss_scale(inner, initial_scale=64.0)
     steps = feed[:2] + [None] + feed[2:5] + [None] + feed[5:]
-    seen, counts, scale, _ = scaled(way, definition, steps, [64] * 3 + [32] * 4 + [16] * 3)
+    seen, counts, scale = scaled(way, definition, steps, [64] * 3 + [32] * 4 + [16] * 3)
     assert moved(seen) == [4, 9] and counts == (2, 10) and scale == 16
     assert distance(seen[-1], train(way, inner, feed)[0][-1]) <= 1e-6
 
@@ -158,16 +138,16 @@ def slopes(way, definition, slopes, wrap=lambda optimizer: optimizer):
         model.compile(optimizer, lambda slope, output: slope * output)
         model.fit(np.ones((len(slopes), 2)), np.reshape(slopes, (-1, 1)), batch_size=1, shuffle=False, verbose=0)
         return model.get_weights()[0][:, 0]
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
     if not issubclass(way.run, harness.GraphRun):
+        import tensorflow as tf
+
         variable, value = tf.Variable(np.ones(2, "float32")), tf.Variable(0.0)
         optimizer = wrap(definition.bind(way.module))
         for number in slopes:
             value.assign(number)
             optimizer.minimize(lambda: tf.reduce_sum(variable) * value, var_list=[variable])
         return variable.numpy()
+    tf = harness.graph_mode_tensorflow()
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable("v", initializer=tf.ones(2), use_resource=way.world.resource)
         slope = tf.placeholder(variable.dtype.base_dtype, [])
@@ -199,7 +179,7 @@ def native_scaling(way):
     import tensorflow as tf
 
     if way.target == "tf_train":
-        tf = getattr(getattr(tf, "compat", None), "v1", None) or tf
+        tf = harness.graph_mode_tensorflow()
         train = getattr(tf.train, "experimental", None)
         name = "MixedPrecisionLossScaleOptimizer"
         wrapper, scale = (getattr(train, each, None) for each in (name, "DynamicLossScale"))
@@ -229,27 +209,22 @@ def test_the_api_s_own_loss_scaling_around_ours(way):
 # 16-bit variables.
 
 
-def halves(way, definition, dtype="float16", count=40):
-    """Takes small steps on variables of a dtype. Returns (variables, slots of the copies)."""
-    start = {name: value.astype(dtype) for name, value in START.items()}
-    run = way.run(lambda: definition.bind(way.module), start, KINDS)
-    try:
-        for batch in batches(count):
-            values, rows = batch["table"]
-            kernel, values = (np.asarray(value).astype("float16").astype(dtype) for value in (batch["kernel"], values))
-            run.step({"kernel": kernel, "table": (values, rows)})
-        names = run.optimizer.slot_names(run.variables["kernel"])
-        copies = {name: run.slot(name, "master/value") for name in START} if "master/value" in names else None
-        return run.weights(), copies
-    finally:
-        run.close()
+def halves(way, definition, dtype="float16", start=START):
+    """Takes small steps of float16 gradients on variables of a dtype. Returns (variables, slots of the copies)."""
+    run = runs.started(way, definition, {name: value.astype(dtype) for name, value in start.items()}, KINDS)
+    for batch in batches(40):
+        values, rows = batch["table"]
+        kernel, values = (value.astype("float16").astype(dtype) for value in (batch["kernel"], values))
+        run.step({"kernel": kernel, "table": (values, rows)})
+    copied = "master/value" in run.optimizer.slot_names(run.variables["kernel"])
+    return run.weights(), {name: run.slot(name, "master/value") for name in START} if copied else None
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_copies_hold_what_16_bits_lose(way):
     start = {name: value.astype("float16").astype("float32") for name, value in START.items()}
     for inner in (SGD(1e-5), everstep.decoupled_weight_decay(Adam(1e-5), 0.1)):
-        expected = halves_in_float32(way, inner, start)
+        expected = halves(way, inner, "float32", start)[0]
         actual, copies = halves(way, everstep.master_copies(inner))
         lost, _ = halves(way, inner)
         for name in START:
@@ -258,17 +233,6 @@ def test_copies_hold_what_16_bits_lose(way):
             assert np.array_equal(actual[name], copies[name].astype("float16"))
             assert np.abs(expected[name] - start[name]).max() > 1e-4
             assert np.array_equal(lost[name], START[name].astype("float16"))
-
-
-def halves_in_float32(way, definition, start):
-    run = way.run(lambda: definition.bind(way.module), start, KINDS)
-    for batch in batches(40):
-        values, rows = batch["table"]
-        kernel, values = (value.astype("float16").astype("float32") for value in (batch["kernel"], values))
-        run.step({"kernel": kernel, "table": (values, rows)})
-    weights = run.weights()
-    run.close()
-    return weights
 
 
 BRAIN = [way for way, dtype in dtypes_of_ways() if dtype == "bfloat16"]
@@ -282,26 +246,20 @@ def test_copies_of_bfloat16(way):
     grads = [{"w": np.full((2, 3), 0.5 + n % 2, kind)} for n in range(16)]  # 0.5 and 1.5 in turn
 
     def after(definition):
-        run = way.run(lambda: definition.bind(way.module), start, {"w": harness.DENSE})
-        for grad in grads:
-            run.step(grad)
-        return run.weights()["w"].astype("float32"), run
+        return runs.trained(way, definition, start, {"w": harness.DENSE}, grads)
 
-    lost, run = after(SGD(2.0**-10))
-    assert np.array_equal(lost, np.ones((2, 3)))
-    run.close()
-    actual, run = after(everstep.master_copies(SGD(2.0**-10)))
-    copy = run.slot("w", "master/value")
+    assert np.array_equal(after(SGD(2.0**-10)).weights()["w"].astype("float32"), np.ones((2, 3)))
+    run = after(everstep.master_copies(SGD(2.0**-10)))
+    actual, copy = run.weights()["w"].astype("float32"), run.slot("w", "master/value")
     assert copy.dtype == np.float32 and np.array_equal(copy, np.full((2, 3), 1 - 16 * 2.0**-10))
     assert np.array_equal(actual, copy.astype(kind).astype("float32")) and actual[0, 0] < 1
-    run.close()
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_copies_include_changes_by_outer_wrappers(way):
     """The copy includes the change of a decay around it. float32 variables have no copy."""
     decay = lambda definition: everstep.decoupled_weight_decay(definition, 1e-4, times_rate=False)  # noqa: E731
-    around, expected = decay(everstep.master_copies(SGD(1e-4))), halves_in_float32(way, decay(SGD(1e-4)), START)
+    around, expected = decay(everstep.master_copies(SGD(1e-4))), halves(way, decay(SGD(1e-4)), "float32")[0]
     actual, copies = halves(way, around)
     assert distance(copies, expected) <= 1e-3 and distance(copies, START) > 4e-3
     assert halves(way, everstep.master_copies(SGD(1e-4)), "float32")[1] is None
@@ -312,6 +270,6 @@ def test_scaling_accumulation_clipping_and_copies_together(way):
     """Scaled, accumulated and clipped, with copies: float16 is as near to float32 as its gradients are."""
     rule = everstep.accumulate(everstep.clip(everstep.master_copies(Adam(1e-3)), global_norm=1.0), 4)
     actual, copies = halves(way, rule)
-    expected = halves_in_float32(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), START)
+    expected, _ = halves(way, everstep.accumulate(everstep.clip(Adam(1e-3), global_norm=1.0), 4), "float32")
     assert distance(copies, expected) <= 1e-3
     assert distance(expected, START) > 5e-3
