@@ -36,9 +36,11 @@ EQUIVALENT = ROOT / "tests" / "mutants.ini"
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
+CALLS = " test_calls.py test_bad_input.py test_wrappers_accumulate.py"
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py "
-            "test_capture.py")
-GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
+            "test_capture.py" + CALLS)
+GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py "
+               "test_callbacks.py" + CALLS)
 EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
 OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py")
 OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py")
