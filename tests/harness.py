@@ -9,7 +9,7 @@ import os
 import sys
 
 from everstep.compat.targets import detect, native_classes
-from everstep.compat.ways.keras_runs import GetUpdatesRun, KerasJitRun, clear_session  # noqa: F401
+from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
 from everstep.compat.ways.runs import (  # noqa: F401
     DENSE,
@@ -18,7 +18,9 @@ from everstep.compat.ways.runs import (  # noqa: F401
     ArraysRun,
     EagerRun,
     FunctionRun,
+    GetUpdatesRun,
     GraphRun,
+    KerasJitRun,
     TrainRefRun,
     TrainResourceRun,
     V2SessionRun,
