@@ -27,17 +27,11 @@ def definitions():
 
 def _definitions():
     adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
-    return {
-        "SGD": everstep.optimizers.SGD(0.1),
-        "Adam": adam,
-        "LAMB": everstep.optimizers.LAMB(0.1, epsilon=1e-3),
-        "accumulate(Adam)": everstep.accumulate(adam, 2),
-        "Adam, rows": adam.replace(sparse="rows"),
-        "Adam, catch_up": adam.replace(sparse="catch_up"),
-        "clip(Adam)": everstep.clip(adam, global_norm=0.5),
-        "Nadam": everstep.optimizers.Nadam(0.1, epsilon=1e-3),
-        "moving_average(SGD)": everstep.moving_average(everstep.optimizers.SGD(0.1)),
-    }
+    return {"SGD": everstep.optimizers.SGD(0.1), "Adam": adam, "LAMB": everstep.optimizers.LAMB(0.1, epsilon=1e-3),
+            "accumulate(Adam)": everstep.accumulate(adam, 2), "Adam, rows": adam.replace(sparse="rows"),
+            "Adam, catch_up": adam.replace(sparse="catch_up"), "clip(Adam)": everstep.clip(adam, global_norm=0.5),
+            "Nadam": everstep.optimizers.Nadam(0.1, epsilon=1e-3),
+            "moving_average(SGD)": everstep.moving_average(everstep.optimizers.SGD(0.1))}
 
 
 def batch(step):
@@ -407,18 +401,9 @@ def jax_devices():
     return differences
 
 
-JOBS = dict(
-    single_process=single_process,
-    coordinator=coordinator,
-    estimator=estimator,
-    horovod=horovod,
-    jax=jax_devices,
-    multi_worker=multi_worker,
-    replicas=replicas,
-    resumed=resumed,
-    server=server,
-    train_worker=train_worker,
-)
+JOBS = dict(single_process=single_process, coordinator=coordinator, estimator=estimator, horovod=horovod,
+            jax=jax_devices, multi_worker=multi_worker, replicas=replicas, resumed=resumed, server=server,
+            train_worker=train_worker)
 
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -246,11 +246,9 @@ class Keras2(Api):
         return lambda: self.K.get_session().run(train_op)
 
 
-RULES = {
-    "amsgrad": (Adam, {"amsgrad": True}),
-    "nesterov": (SGD, {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
-    "plain": (SGD, {"learning_rate": 0.1}),
-}
+RULES = {"amsgrad": (Adam, {"amsgrad": True}),
+         "nesterov": (SGD, {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
+         "plain": (SGD, {"learning_rate": 0.1})}
 RATES = {  # all of them 0.8 / (1 + t), where t counts updates from 0
     "everstep": lambda api: everstep.InverseTimeDecay(0.8, rate=1.0),
     "native": lambda api: api.schedule(),
@@ -258,27 +256,20 @@ RATES = {  # all of them 0.8 / (1 + t), where t counts updates from 0
         [0.0, 1.0, 2.0] if api.target == "optimizer_v2" else [0, 1, 2], [0.8, 0.4, 0.8 / 3, 0.2]
     ),
 }
-DEFINITIONS = {
-    "plain": lambda api: Adam(0.001, beta_1=0.8),
-    "wrapper": lambda api: everstep.accumulate(SGD(0.1), 2),
-    "everstep schedule": lambda api: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, rate=0.5)), 3),
-    "native schedule": lambda api: everstep.accumulate(Adam(api.schedule(0.5, 0.25, 2)), 3),
-    "schedule as another hyper": lambda api: SGD(0.1, momentum=api.schedule(0.5, 0.25, 2)),
-}
+DEFINITIONS = {"plain": lambda api: Adam(0.001, beta_1=0.8), "wrapper": lambda api: everstep.accumulate(SGD(0.1), 2),
+               "everstep schedule": lambda api: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, rate=0.5)), 3),
+               "native schedule": lambda api: everstep.accumulate(Adam(api.schedule(0.5, 0.25, 2)), 3),
+               "schedule as another hyper": lambda api: SGD(0.1, momentum=api.schedule(0.5, 0.25, 2))}
 SAVED = {  # slots of other shapes and dtypes, counters, touched rows of an open window, schedules, keywords of Keras
     "slots": lambda api: everstep.accumulate(AdagradDecay(0.1, decay_steps=1, sparse="rows", dense_ok=True), 4),
     "everstep schedule": lambda api: everstep.accumulate(Adam(everstep.InverseTimeDecay(0.1, rate=0.3)), 4),
     "native schedule": lambda api: Adam(api.schedule(0.1, 0.3), beta_1=api.schedule(0.9, 0.1)),
     "native keywords": lambda api: SGD(0.1, 0.9),
 }
-HYPER_FORMS = {
-    "tensor": lambda api: api.tensor(0.5),
-    "variable": lambda api: api.variable(0.5),
-    "callable": lambda api: lambda: 0.5,
-    "callable of a tensor": lambda api: lambda: api.tensor(0.5),
-    "everstep schedule": lambda api: everstep.InverseTimeDecay(0.5, rate=0.0),
-    "native schedule": lambda api: api.schedule(0.5, 0.0),
-}
+HYPER_FORMS = {"tensor": lambda api: api.tensor(0.5), "variable": lambda api: api.variable(0.5),
+               "callable": lambda api: lambda: 0.5, "callable of a tensor": lambda api: lambda: api.tensor(0.5),
+               "everstep schedule": lambda api: everstep.InverseTimeDecay(0.5, rate=0.0),
+               "native schedule": lambda api: api.schedule(0.5, 0.0)}
 BAD_NUMBERS = [float("nan"), -1.0, "0.1", None, [0.1], True, lambda: 0.1, everstep.InverseTimeDecay(0.1)]
 
 
@@ -842,11 +833,8 @@ class NewKerasTests(object):
     @pytest.mark.parametrize("way", ["deep copy", "pickle", "from_native"])
     def test_copies_keep_what_has_no_weight_decay(self, way, by):
         api = self.api
-        duplicate = {
-            "deep copy": copy.deepcopy,
-            "pickle": lambda optimizer: pickle.loads(pickle.dumps(optimizer, 2)),
-            "from_native": lambda optimizer: everstep.from_native(optimizer).bind(api.module),
-        }[way]
+        duplicate = {"deep copy": copy.deepcopy, "pickle": lambda optimizer: pickle.loads(pickle.dumps(optimizer, 2)),
+                     "from_native": lambda optimizer: everstep.from_native(optimizer).bind(api.module)}[way]
         definitions = [(AdamW(0.1, weight_decay=0.5), {}), (Adam(0.1), {"weight_decay": 0.5}), (DECAYING[-2], {})]
         for definition, native in harness.share(definitions, 2):
             for first in (0, 2) if way != "from_native" else (0,):  # before the first step and after it

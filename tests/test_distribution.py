@@ -245,9 +245,8 @@ def settled(read):
     return current
 
 
-@pytest.mark.skipif(
-    not TENSORFLOW or not Version("1.4") <= TENSORFLOW < Version("2.16"), reason="TF 2.16 has no tf.estimator any more"
-)
+@pytest.mark.skipif(not TENSORFLOW or not Version("1.4") <= TENSORFLOW < Version("2.16"),
+                    reason="TF 2.16 has no tf.estimator any more")
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.shared)])
 def test_estimators(tmp_path, replicas):
     """With a RunConfig: tf.train's API in one process, and OptimizerV2 on two devices."""

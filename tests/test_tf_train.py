@@ -15,6 +15,7 @@ import pytest
 
 import chain
 import everstep
+import harness
 import test_battery as battery
 from everstep.errors import GradientError, HyperValueError, SlotError, StateError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, AdagradDA, AdagradDecay, Adam, ProximalGradientDescent, Yogi
@@ -69,53 +70,34 @@ class Whole(everstep.Definition):
         return hyper.learning_rate * grad / ops.mean(ops.abs(grad)), {}
 
 
-class Graph(object):
-    """A new graph with one variable W, and the placeholders that feed its gradient."""
+class Graph(next(way.world for way in harness.all_ways() if way.target == "tf_train")):
+    """A new graph with one variable W, its loss, and the placeholders that feed its gradient."""
 
     def __init__(self, kind="ref", sparse=False, value=START, parts=2, **more):
-        self.graph, self.sparse, self.is_initialized = tf.Graph(), sparse, False
-        self.session = v1.Session(graph=self.graph)
-        with self.graph.as_default():
+        super(Graph, self).__init__(v1.train)
+        self.sparse = sparse
+        with self.inside():
             self.weight = make_variable("W", kind, value, parts, **more)
             self.variables = list(self.weight) if kind == "parts" else [self.weight]
             dtype = self.variables[0].dtype.base_dtype
             whole = tf.concat(self.variables, 0) if kind == "parts" else self.weight
             if sparse:
                 self.ids = v1.placeholder(tf.int32, [None])
-                self.given = v1.placeholder(dtype, [None] + list(value.shape[1:]))
-                looked_up = v1.nn.embedding_lookup(self.weight, self.ids, partition_strategy="div")
-                self.loss = tf.reduce_sum(looked_up * self.given)
-            else:
-                self.given = v1.placeholder(dtype, value.shape)
-                self.loss = tf.reduce_sum(whole * self.given)
-
-    def __enter__(self):
-        self.scope = self.graph.as_default()
-        self.scope.__enter__()
-        return self
-
-    def __exit__(self, *exc_info):
-        self.session.close()
-        self.scope.__exit__(*exc_info)
-
-    def initialize(self):
-        self.session.run(v1.global_variables_initializer())
-        self.is_initialized = True
+                whole = v1.nn.embedding_lookup(self.weight, self.ids, partition_strategy="div")
+            self.given = v1.placeholder(dtype, whole.shape)
+            self.loss = tf.reduce_sum(whole * self.given)
 
     def feed(self, step):
         return {self.given: VALUES[step], self.ids: IDS[step]} if self.sparse else {self.given: GRADS[step]}
 
     def train(self, train_op, steps, more=()):
-        """Runs the steps. The first of a session initializes its variables, if nothing has."""
-        if not self.is_initialized:
-            self.initialize()
         for step in steps:
             feed = self.feed(step)
             feed.update(more)
-            self.session.run(train_op, feed)
+            self.run(train_op, feed)
 
     def whole(self, variables=None):
-        return np.concatenate([np.atleast_1d(self.session.run(part)) for part in variables or self.variables])
+        return np.concatenate([np.atleast_1d(self.read(part)) for part in variables or self.variables])
 
 
 def make_variable(name, kind, value, parts=2, **more):
@@ -303,7 +285,7 @@ def test_global_step_counts_calls(kind, step_kind):
         train_op = optimizer.minimize(graph.loss, global_step=global_step)
         graph.train(train_op, range(10))
         counters = [global_step] + [optimizer.counter(name) for name in ("updates", "pending", "steps")]
-        assert graph.session.run(counters) == [10, 2, 2, 10]
+        assert graph.run(counters) == [10, 2, 2, 10]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -352,7 +334,7 @@ def test_none_gradients(kind):
 def test_constraints(kind, sparse):
     with Graph(kind, sparse, constraint=lambda value: tf.clip_by_value(value, 0.9, 1.1)) as graph:
         train_op = SGD(1.0).bind(v1.train).minimize(graph.loss)
-        graph.initialize()
+        graph.start()
         weights, arrays = START.copy(), SGD(1.0).bind(np)
         for step in range(5):
             graph.train(train_op, [step])
@@ -455,7 +437,7 @@ def test_saver_resumes_parts_bit_for_bit(definition, tmp_path):
             optimizer = definition.bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
             saver = v1.train.Saver()
-            graph.initialize()
+            graph.start()
             if restore:
                 saver.restore(graph.session, restore)
             graph.train(train_op, steps)
@@ -523,11 +505,11 @@ def test_object_checkpoint_in_a_graph(kind, tmp_path):
         pytest.skip("this TensorFlow has no Checkpoint")
 
     def run(steps, restore=None, save=None):
-        with Graph(kind) as graph, graph.session.as_default():
+        with Graph(kind) as graph:
             optimizer = everstep.accumulate(Adam(0.1), 3).bind(v1.train)
             train_op = optimizer.minimize(graph.loss)
             checkpoint = CHECKPOINT(optimizer=optimizer, weights=graph.weight)
-            graph.initialize()
+            graph.start()
             if restore:
                 checkpoint.restore(restore).assert_consumed().run_restore_ops()
             graph.train(train_op, steps)
@@ -558,7 +540,7 @@ def test_applied_twice_counts_twice(kind):
         with tf.control_dependencies([first]):
             second = optimizer.apply_gradients([(graph.given, other)])
         graph.train(second, range(1))  # both: t is 1 for the first and 2 for the second
-        assert graph.session.run(optimizer.counter("updates")) == 2
+        assert graph.run(optimizer.counter("updates")) == 2
         assert_same(graph.whole(), expected(Adam(0.1), range(1))[0])
         moments = 0.1 * GRADS[0], 0.001 * GRADS[0] ** 2
         rate = 0.1 * np.sqrt(1 - 0.999**2) / (1 - 0.9**2)
@@ -590,9 +572,9 @@ def test_a_train_op_in_control_flow(where, kind, definition):
                 build()
             return
         trained = build()
-        graph.initialize()
+        graph.start()
         for number in range(9) if where == "branch" else [0]:
-            assert graph.session.run(trained, {given: number}) == (number + 1 if where == "branch" else 8)
+            assert graph.run(trained, {given: number}) == (number + 1 if where == "branch" else 8)
         steps = [1, 2, 4, 5, 7, 8] if where == "branch" else range(8)
         assert_same(graph.whole(), expected(definition, steps)[0])
 
@@ -634,7 +616,7 @@ def test_hooks_called_by_a_wrapper(kind, sparse):
         global_step = v1.train.get_or_create_global_step()
         train_op = Delegating(inner).minimize(graph.loss + tf.reduce_sum(other), global_step)
         graph.train(train_op, range(8))
-        assert graph.session.run([inner.counter("updates"), global_step]) == [8, 8]
+        assert graph.run([inner.counter("updates"), global_step]) == [8, 8]
         assert_same(graph.whole(), expected(Adam(0.1), range(8), sparse)[0])
         with pytest.raises(UnsupportedError, match="one variable at a time"):
             Delegating(everstep.accumulate(Adam(0.1), 2).bind(v1.train)).minimize(graph.loss)
@@ -650,7 +632,7 @@ def test_hooks_of_a_subclass_are_called(kind):
         for step in range(8):
             arrays.apply_gradients([(2.0 * GRADS[step], weights)])
         assert_same(graph.whole(), weights)
-        assert graph.session.run(optimizer.counter("updates")) == 8
+        assert graph.run(optimizer.counter("updates")) == 8
 
 
 def test_hooks_replaced_on_an_optimizer_are_called():
@@ -681,14 +663,14 @@ def test_sync_replicas_optimizer(kind):
         optimizer = v1.train.SyncReplicasOptimizer(inner, replicas_to_aggregate=1, total_num_replicas=1)
         train_op = optimizer.minimize(graph.loss, global_step)
         update = optimizer.get_chief_queue_runner().enqueue_ops[0]
-        graph.initialize()
-        graph.session.run([v1.local_variables_initializer(), optimizer.chief_init_op])
+        graph.start()
+        graph.run([v1.local_variables_initializer(), optimizer.chief_init_op])
         for step in range(6):  # the worker's step waits for the chief's update
             worker = threading.Thread(target=graph.train, args=(train_op, [step]))
             worker.start()
-            graph.session.run(update)
+            graph.run(update)
             worker.join()
-        assert graph.session.run([inner.counter("updates"), global_step]) == [6, 6]
+        assert graph.run([inner.counter("updates"), global_step]) == [6, 6]
         assert_same(graph.whole(), expected(Adam(0.1), range(6))[0])
         assert optimizer.get_slot(graph.weight, "m") is inner.get_slot(graph.weight, "m")
 
@@ -778,21 +760,21 @@ def test_warm_start_from_a_stock_optimizer(kind, tmp_path):
         train_op = optimizer.minimize(graph.loss + tf.reduce_sum(other), global_step)
         with pytest.raises(tf.errors.NotFoundError):
             v1.train.Saver().restore(graph.session, path)
+        graph.start()
         start = everstep.warm_start(path)
         assert start.restored == ["W", "global_step"]
         assert sorted(start.new) == ["Slow/updates", "W/Slow/average", "other", "other/Slow/average"]
         assert set(start.new.values()) == {"not in the checkpoint"}
         assert "W/Slow/average: not in the checkpoint" in str(start)
         start.run(graph.session)
-        graph.is_initialized = True
         slots = [optimizer.get_slot(part, "average") for part in graph.variables]
         np.testing.assert_array_equal(graph.whole(), weights)
         # Slots start at the variable's restored value, or at its initial value if branches cannot read a ref variable.
         expected = START if refuses_ref_in_functions(graph.variables[0]) else weights
         np.testing.assert_array_equal(graph.whole(slots), expected)
-        assert graph.session.run([global_step, optimizer.counter("updates")]) == [5, 0]
+        assert graph.run([global_step, optimizer.counter("updates")]) == [5, 0]
         graph.train(train_op, range(3))
-        assert graph.session.run([global_step, optimizer.counter("updates")]) == [8, 3]
+        assert graph.run([global_step, optimizer.counter("updates")]) == [8, 3]
 
 
 def test_warm_start_in_a_scaffold_with_a_new_random_variable(tmp_path):
@@ -918,16 +900,16 @@ def eager_checkpoint():
     folder = tempfile.mkdtemp()
     try:
         # The others have a slot of one number for each row.
-        for definition in (everstep.accumulate(Adam(0.1), 3), AdagradDecay(0.1, decay_steps=4), Seen()):
+        for definition in (everstep.accumulate(Adam(0.1), 3), AdagradDecay(0.1, decay_steps=2), Seen()):
             optimizer, weights, checkpoint = build(definition)
-            step(optimizer, weights, range(10))
+            step(optimizer, weights, range(5))
             path = checkpoint.save(os.path.join(folder, "model"))
-            step(optimizer, weights, range(10, 20))
+            step(optimizer, weights, range(5, 10))
             for steps_before in (range(0), range(1)):
                 again, other, checkpoint = build(definition)
                 step(again, other, steps_before)
                 status = checkpoint.restore(path)
-                step(again, other, range(10, 20))
+                step(again, other, range(5, 10))
                 status.assert_consumed()
                 np.testing.assert_array_equal(other.numpy(), weights.numpy())
     finally:

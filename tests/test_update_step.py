@@ -151,10 +151,8 @@ def test_moving_averages_in_any_order():
         everstep.accumulate(SGD(), 2).bind(MODULE, use_ema=True)
 
 
-DECAYS = [
-    ("Adam", Adam(0.05), lambda **more: keras.optimizers.Adam(0.05, **more)),
-    ("SGD", SGD(0.05, 0.9), lambda **more: keras.optimizers.SGD(0.05, 0.9, **more)),
-]
+DECAYS = [("Adam", Adam(0.05), lambda **more: keras.optimizers.Adam(0.05, **more)),
+          ("SGD", SGD(0.05, 0.9), lambda **more: keras.optimizers.SGD(0.05, 0.9, **more))]
 
 
 @pytest.mark.parametrize("name, definition, stock", DECAYS, ids=[each[0] for each in DECAYS])
@@ -182,23 +180,17 @@ def test_constraints_once_an_update(kind):
         optimizer.apply_gradients([(grad, weight)])
     assert weight.numpy().tolist() == [[0.25], [0.5]]
     if kind == "dense":
-        as_stock(
-            lambda: SGD(0.1).bind(MODULE, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2),
-            lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2),
-            constraint=keras.constraints.UnitNorm(),
-            all_trained=True,
-        )
+        as_stock(lambda: SGD(0.1).bind(MODULE, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2),
+                 lambda: keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2),
+                 constraint=keras.constraints.UnitNorm(), all_trained=True)
 
 
 # Hypers.
 
 
 def test_weight_decay_follows_a_schedule_as_stock():
-    as_stock(
-        lambda: Adam(schedule(0.2, 0.5)).bind(MODULE, weight_decay=0.3),
-        lambda: keras.optimizers.Adam(schedule(0.2, 0.5), weight_decay=0.3),
-        traced=True,
-    )
+    as_stock(lambda: Adam(schedule(0.2, 0.5)).bind(MODULE, weight_decay=0.3),
+             lambda: keras.optimizers.Adam(schedule(0.2, 0.5), weight_decay=0.3), traced=True)
 
 
 # Optimizers of Keras that wrap ours.
@@ -376,12 +368,10 @@ def with_state(definition, *shapes, **native):
     return optimizer, {str(place): value for place, value in enumerate(optimizer_values(optimizer))}
 
 
-WRONG = [
-    ("another rule", lambda: with_state(SGD(0.1, 0.9), (2,), (3,))),
-    ("another order", lambda: with_state(Adam(), (3,), (2,))),
-    ("a variable less", lambda: with_state(Adam(), (2,))),
-    ("averages", lambda: with_state(Adam(), (2,), (3,), use_ema=True)),
-]
+WRONG = [("another rule", lambda: with_state(SGD(0.1, 0.9), (2,), (3,))),
+         ("another order", lambda: with_state(Adam(), (3,), (2,))),
+         ("a variable less", lambda: with_state(Adam(), (2,))),
+         ("averages", lambda: with_state(Adam(), (2,), (3,), use_ema=True))]
 
 
 @pytest.mark.parametrize("name, wrong", WRONG, ids=[each[0] for each in WRONG])
@@ -459,9 +449,8 @@ print("done")
 def test_graphs_of_tf_1():
     """Runs in a new process, because eager execution is disabled for good."""
     imports = "import tf_keras; module = tf_keras" if NAME == "tf_keras" else "module = tf.keras"
-    done = subprocess.Popen(
-        [sys.executable, "-c", IN_A_GRAPH.format(imports=imports)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    done = subprocess.Popen([sys.executable, "-c", IN_A_GRAPH.format(imports=imports)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
     out, said = done.communicate()
     assert out.decode().split() == ["done"], said.decode()[-2000:]
 
