@@ -121,7 +121,7 @@ class Api(object):
         for _ in range(count):
             model.train_on_batch(self.inputs(model)[:8], self.OUTPUTS[:8])
 
-    def check_windows(self, optimizer, dense):
+    def check_windows(self, optimizer, dense=False):
         """Asserts that `fit` updates with this optimizer at each fourth batch, as with the joined batches."""
         model, whole = self.compiled(optimizer, dense), self.compiled(Adam(0.05).bind(self.module), dense)
         seen = [model.get_weights()]
@@ -299,11 +299,11 @@ class SharedTests(object):
     api = None
 
     @pytest.mark.parametrize("rule", sorted(RULES))
-    @pytest.mark.parametrize("dense", [False, True], ids=["embedding", "dense"])
-    def test_fit_and_train_on_batch_as_stock(self, rule, dense):
+    def test_fit_and_train_on_batch_as_stock(self, rule):
+        """The model has an embedding and a dense layer."""
         api, weights = self.api, []
         for optimizer in api.ours_and_stock(rule):
-            model = api.compiled(optimizer, dense, **api.compile_options)
+            model = api.compiled(optimizer, **api.compile_options)
             start = model.get_weights()
             api.fit(model)
             api.train_on_batches(model)
@@ -499,6 +499,7 @@ class SharedTests(object):
         assert objects["Adam"] is objects["adam"] is Adam.native_class(self.api.module)
         assert objects["Accumulate"] is type(everstep.accumulate(SGD(), 2).bind(self.api.module))
 
+    @pytest.mark.shared
     @pytest.mark.parametrize("accumulated", [False, True])
     def test_backup_and_restore(self, tmpdir, accumulated):
         api, callbacks = self.api, self.api.keras.callbacks
@@ -508,7 +509,7 @@ class SharedTests(object):
         def run(*more, **how):
             definition = Adam(everstep.InverseTimeDecay(0.05, rate=0.5))
             definition = everstep.accumulate(definition, 3) if accumulated else definition
-            model = api.compiled(definition.bind(api.module), dense=True)
+            model = api.compiled(definition.bind(api.module), dense=True, traced=accumulated)
             models.append(model)
             backup = [callbacks.BackupAndRestore(str(tmpdir.join("backup")))] if len(models) > 1 else []
             api.fit(model, 16, epochs=4, callbacks=backup + list(more), **how)
@@ -547,13 +548,14 @@ class SharedTests(object):
         assert unknown is None or "Accumulate" in unknown  # Keras 2.12 returns the name of an unknown class
 
     @pytest.mark.shared
-    @pytest.mark.parametrize("kind", sorted(SAVED))
+    @pytest.mark.parametrize("kind", harness.share(sorted(SAVED), 2))
     def test_files_resume_bit_for_bit(self, kind, tmpdir):
         """In each format, saving and loading after 5 of 10 steps changes nothing."""
         api = self.api
         model = api.compiled(api.saved(kind), traced=False)
         api.train_on_batches(model, 5)
-        paths = {name: api.save(model, name, tmpdir) for name in api.names_of_formats()}
+        paths = {name: api.save(model, name, tmpdir) for name in api.names_of_formats()
+                 if (api.target, name) != ("optimizer_v2", "keras")}  # which has no state of a legacy optimizer
         api.train_on_batches(model, 5)
         config, expected = model.optimizer.get_config(), model.get_weights() + api.optimizer_values(model.optimizer)
         # Weights go into a model whose slots do not exist yet, and into one that has trained.
@@ -602,11 +604,9 @@ class SharedTests(object):
             with pytest.raises(SlotError, match="momentum"):
                 optimizer.get_slot(weight, "momentum")
 
-    @pytest.mark.shared
-    @pytest.mark.parametrize("dense", [True, False], ids=["dense", "embedding"])
-    def test_accumulation_in_fit(self, dense):
+    def test_accumulation_in_fit(self):
         optimizer = everstep.accumulate(Adam(0.05), 4).bind(self.api.module)
-        self.api.check_windows(optimizer, dense)
+        self.api.check_windows(optimizer)
         assert self.api.number(optimizer.iterations) == 4
 
     # Arguments of a step.

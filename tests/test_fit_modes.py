@@ -126,7 +126,7 @@ def trained(keras, module, definition, mode, path=None):
         return start, fit(model)
 
 
-def cases(per_cell=3):
+def cases(per_cell=2):
     """Returns this cell's cases: some of every rule in every mode of every Keras, in turn."""
     every = [(rule, mode, api) for api in kerases() for mode in api[3] for rule in rules(mode)]
     return every if harness.FULL else harness.share(every, max(1, len(every) // per_cell))

@@ -58,7 +58,9 @@ class Keras3(keras_suite.Api):
     def load(self, path):
         """Loads a model in a custom object scope: Keras 3.0 takes no custom_objects for HDF5 files."""
         with self.scope():
-            return keras.models.load_model(path)
+            model = keras.models.load_model(path)
+        model.run_eagerly = ON_TENSORFLOW  # which HDF5 files do not store
+        return model
 
     def inputs(self, model):
         """Returns the model's inputs: row numbers, or the same scaled to small numbers."""
