@@ -11,6 +11,7 @@ import sys
 import cells
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.targets import detect, native_classes
+from everstep.compat.ways import small_model  # noqa: F401
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
 from everstep.compat.ways.runs import (  # noqa: F401

@@ -42,13 +42,16 @@ LIST = ROOT / "tests" / "mutants.list"
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
+CALLS = " test_calls.py test_bad_input.py test_wrappers_accumulate.py"
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py "
-            "test_capture.py")
-GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
+            "test_capture.py" + CALLS)
+GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py "
+               "test_callbacks.py" + CALLS)
 EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
-OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py")
-OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py")
-NEW_STYLE = "test_verbs.py test_copies.py test_bad_input.py test_members.py"
+OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py" + CALLS)
+OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py "
+                "test_callbacks.py" + CALLS)
+NEW_STYLE = "test_verbs.py test_copies.py test_members.py test_callbacks.py" + CALLS
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
 KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py test_periods.py " + NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")

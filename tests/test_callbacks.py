@@ -7,9 +7,9 @@ import pytest
 import everstep
 import harness
 import small_model
-from everstep.compat.targets import detect
 from everstep.errors import EverstepError, HyperValueError
 from everstep.optimizers import SGD, Adam
+from harness import detect
 
 NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
 KERASES = sorted(harness.kerases())
@@ -20,23 +20,16 @@ INPUTS = np.tile(np.random.RandomState(0).randn(4, 3).astype("float32"), (2, 1))
 OUTPUTS = np.tile(np.random.RandomState(1).randn(4, 2).astype("float32"), (2, 1))
 RATE = 0.05
 # All of them train as the rule alone. So does `accumulate` if each half of a batch of stock's is a step.
-DEFINITIONS = {
-    "plain": lambda rule: rule,
-    "accumulate": lambda rule: everstep.accumulate(rule, 2),
-    "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
-    "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
-    "clip": lambda rule: everstep.clip(rule, global_norm=1e6),
-}
+DEFINITIONS = {"plain": lambda rule: rule, "accumulate": lambda rule: everstep.accumulate(rule, 2),
+               "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
+               "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
+               "clip": lambda rule: everstep.clip(rule, global_norm=1e6)}
 RATES = [name for name in sorted(DEFINITIONS) if name != "partition"]  # it has two, see below
 kerases = pytest.mark.parametrize("name", KERASES if harness.FULL else [KERASES[harness.TURN % len(KERASES)]])
 kinds = pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "ReduceLROnPlateau"], 2))
 definitions = pytest.mark.parametrize("definition", harness.share(sorted(DEFINITIONS), 5))
 
 pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")]
-
-
-class Interruption(Exception):
-    """Simulates the end of the process."""
 
 
 def started(name):
@@ -204,33 +197,6 @@ def test_model_checkpoint(name, definition, whole, tmpdir):
         resumed = build(keras, bound(keras, definition))
         resumed.load_weights(path)
     for one, other in zip(model.get_weights(), resumed.get_weights()):
-        np.testing.assert_array_equal(one, other)
-
-
-@kerases
-@definitions
-def test_backup_and_restore(name, definition, tmpdir):
-    keras = started(name)
-    callbacks = keras.callbacks
-    make = getattr(callbacks, "BackupAndRestore", None)
-    if make is None or not harness.FULL and detect.find(keras).target.name != "optimizer_v2":
-        pytest.skip("this Keras has none, or keras_suite.py tests it")
-    old = hasattr(keras, "ops") and not hasattr(keras.optimizers.SGD(), "_iterations")  # Keras 3.0 forgets the epoch
-
-    def run(*more, **how):
-        models.append(build(keras, bound(keras, definition)))
-        fit(models[-1], more, 4, batch_of(definition), **how)
-
-    def interrupt(epoch, logs=None):
-        if epoch == 2:
-            raise Interruption()
-
-    models, directory = [], str(tmpdir.join("backup"))
-    run()
-    with pytest.raises(Interruption):
-        run(make(directory), callbacks.LambdaCallback(on_epoch_begin=interrupt))
-    run(make(directory), **({"initial_epoch": 2} if old else {}))
-    for one, other in zip(models[0].get_weights(), models[2].get_weights()):
         np.testing.assert_array_equal(one, other)
 
 
