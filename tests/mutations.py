@@ -354,8 +354,7 @@ def change_attribute(chance, owner, name):
         ("dots", lambda: np.array([b".", b"..", b"/", b"//"])), ("bad names", lambda: np.array([b"\xff", b"a"])),
         ("many names", lambda: np.array([("%d" % number).encode("ascii") for number in range(5000)])),
         ("complex", lambda: np.complex64(1j)), ("void", lambda: np.void(b"abc")),
-        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u"")))),
-    ])
+        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u""))))])
     action = chance.choice(list(actions))
     try:
         value = actions[action]()
@@ -382,8 +381,8 @@ def change_object(chance, file, name, names):
         ("vlen text", dict(data=u"x", dtype=h5py.special_dtype(vlen=type(u"")))),
         ("references", dict(shape=shape, dtype=h5py.special_dtype(ref=h5py.Reference))),
         ("enum", dict(shape=shape, dtype=h5py.special_dtype(enum=("i4", {"a": 1})))),
-        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))),
-        ("scalar", zeros("f4", ())), ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
+        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))), ("scalar", zeros("f4", ())),
+        ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
         ("other shape", zeros("f4", shape[::-1])), ("more axes", zeros("f4", shape + (1,))),
         ("many axes", zeros("f4", (1,) * 32)), ("null", dict(data=h5py.Empty("f4"))),
         ("NaN", dict(data=np.full(shape, np.nan, "f4"))), ("infinite", dict(data=np.full(shape, np.inf, "f4"))),
@@ -396,15 +395,13 @@ def change_object(chance, file, name, names):
         ("shuffle, Fletcher", dict(data=np.zeros(shape or (1,), "f4"), shuffle=True, fletcher32=True)),
         ("scaleoffset", dict(data=np.zeros(shape or (1,), "i4"), scaleoffset=3)),
         ("resizable", dict(data=np.zeros(shape or (1,), "f4"), maxshape=(None,) * max(1, len(shape)))),
-        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)])),
-    ])
+        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)]))])
     others = OrderedDict([
         ("delete", None), ("group", lambda: file.create_group(name)), ("hard link", lambda: file[chance.choice(names)]),
         ("root", lambda: file["/"]), ("soft link", lambda: h5py.SoftLink("/" + chance.choice(names))),
         ("broken link", lambda: h5py.SoftLink("/nothing")), ("type", lambda: np.dtype("f4")),
         ("external link", lambda: h5py.ExternalLink("/etc/hostname", "/")), ("rename", None), ("add", None),
-        ("virtual", None),
-    ])
+        ("virtual", None)])
     action = chance.choice(list(arrays) + list(others) + ["delete", "rename", "add"])
     try:
         if action == "rename":
@@ -594,15 +591,11 @@ def mutate_folder(chance, source, path):
 
 # name: (function, the library that it needs, name of the mutated file)
 MUTATORS = OrderedDict([
-    ("npz", (mutate_npz, None, "run.npz")),
-    ("h5", (mutate_h5, "h5py", "model.h5")),
-    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")),
-    ("keras", (mutate_keras, "h5py", "model.keras")),
+    ("npz", (mutate_npz, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_keras, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
-    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")),
-    ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
-    ("folder", (mutate_folder, "tensorflow", "folder")),
-])
+    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")), ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
+    ("folder", (mutate_folder, "tensorflow", "folder"))])
 _INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": tensorflow is not None}
 _SOURCES = {}
 

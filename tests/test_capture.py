@@ -115,8 +115,7 @@ class Closed(object):
 
 def ways(condition=lambda way: True):
     return pytest.mark.parametrize(
-        "way", [way for way in WAYS if condition(way)], ids=lambda way: getattr(way, "name", None)
-    )
+        "way", [way for way in WAYS if condition(way)], ids=lambda way: getattr(way, "name", None))
 
 
 def check_second_half(run, expected, exact):
@@ -269,16 +268,14 @@ def in_graphs(way):
 
 # Failures
 
-BROKEN = {
-    "a slot less": lambda state: state.slots["dense"].pop("v"),
-    "another shape in the last variable": lambda state: state.slots["table"].update(v=np.zeros((6, 4))),
-    "another variable": lambda state: state.slots.update(other=state.slots.pop("bias")),
-    "a count less": lambda state: vars(state).update(steps=None),
-    "numbers that float32 has not": lambda state: state.slots["table"].update(v=np.full((6, 3), 0.1)),
-    "of another optimizer": lambda state: state.definition["inner"].update(definition="AdamW"),
-    "no hypers": lambda state: state.definition["inner"].pop("beta_1"),
-    "weights of another shape": lambda state: state.variables.update(table=np.zeros((5, 3))),
-}
+BROKEN = {"a slot less": lambda state: state.slots["dense"].pop("v"),
+          "another shape in the last variable": lambda state: state.slots["table"].update(v=np.zeros((6, 4))),
+          "another variable": lambda state: state.slots.update(other=state.slots.pop("bias")),
+          "a count less": lambda state: vars(state).update(steps=None),
+          "numbers that float32 has not": lambda state: state.slots["table"].update(v=np.full((6, 3), 0.1)),
+          "of another optimizer": lambda state: state.definition["inner"].update(definition="AdamW"),
+          "no hypers": lambda state: state.definition["inner"].pop("beta_1"),
+          "weights of another shape": lambda state: state.variables.update(table=np.zeros((5, 3)))}
 
 
 @quick()
@@ -690,9 +687,7 @@ def test_a_keras_model_goes_on(way, first, tmpdir):
     other.compile(Adam(0.05).bind(way.module), "mse")
     if first == "trained":
         train(other, 2)
-    everstep.restore(
-        other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True
-    )
+    everstep.restore(other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True)
     train(other, 5)
     for actual, weight in zip(other.get_weights(), expected):
         assert actual.tobytes() == weight.tobytes()

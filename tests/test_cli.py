@@ -20,12 +20,8 @@ from everstep.recipes import recipes
 def run(*arguments, **options):
     """Returns (exit code, stdout, stderr)."""
     environment = dict(os.environ, **options.get("environment", {}))  # conftest.py takes COLUMNS out
-    process = subprocess.Popen(
-        [sys.executable, "-m", "everstep"] + list(arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
+    process = subprocess.Popen([sys.executable, "-m", "everstep"] + list(arguments), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment)
     output, complaint = process.communicate()
     return process.returncode, output.decode(), complaint.decode()
 
@@ -35,8 +31,7 @@ def table(output, first):
     lines = iter(output.splitlines())
     header = next(line for line in lines if line.startswith(first))
     starts = [
-        place for place in range(len(header)) if header[place] != " " and (place == 0 or header[place - 1] == " ")
-    ]
+        place for place in range(len(header)) if header[place] != " " and (place == 0 or header[place - 1] == " ")]
     rows = []
     for line in lines:
         if not line:
@@ -57,8 +52,7 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
         except ImportError:
             assert installed[name] == "not installed"
     assert installed.get("keras runs on") == (
-        None if installed["keras"] == "not installed" else __import__("keras").backend.backend()
-    )
+        None if installed["keras"] == "not installed" else __import__("keras").backend.backend())
     rows = {module: (target, why) for module, target, why in table(output, "MODULE")}
     assert rows["numpy"][0] == "arrays"
     here = {name: module for name, module in detect.known_modules() if module is not None}
@@ -164,8 +158,7 @@ def test_what_makes_no_sense_ends_with_2():
     ("AdamOptimizer", "AdamOptimizer of tf.train is everstep's Adam, with epsilon=1e-08, beta_1 for its beta1"),
     ("momentum", "rate_in_velocity=False, sparse='rows', nesterov for its use_nesterov.\n\nSGD\n"),
     ("recipes", "everstep show WORD"), ("BERT", "bias_correction=False"),
-    ("adam_weight_decay", "everstep.get('adam_weight_decay', learning_rate=0.001"),
-])
+    ("adam_weight_decay", "everstep.get('adam_weight_decay', learning_rate=0.001")])
 def test_show_finds_what_get_finds_and_more(name, expected, capsys, shipped_only):
     assert cli.main(["show", name]) == 0
     assert expected in capsys.readouterr()[0]
@@ -291,13 +284,9 @@ def test_colours_in_a_terminal_only():
 
 
 # The shells that are installed complete the line before each colon to the words after it.
-LINES = {
-    "everstep sh": {"show"},
-    "everstep show Adama": {"Adamax"},
-    "everstep convert a b --to keras-": {"keras-h5", "keras-weights-h5"},
-    "everstep verify --j": {"--json"},
-    "everstep completion z": {"zsh"},
-}
+LINES = {"everstep sh": {"show"}, "everstep show Adama": {"Adamax"},
+         "everstep convert a b --to keras-": {"keras-h5", "keras-weights-h5"}, "everstep verify --j": {"--json"},
+         "everstep completion z": {"zsh"}}
 BASH = """
 eval "$SCRIPT"
 COMP_WORDS=($LINE)

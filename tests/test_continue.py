@@ -32,14 +32,12 @@ except ImportError:
 
 pytestmark = pytest.mark.shared
 BOUND = 5e-6
-TRAIN = [
-    ("adam", "AdamOptimizer", {"learning_rate": 0.1}),
-    ("momentum", "MomentumOptimizer", {"learning_rate": 0.1, "momentum": 0.9}),
-    ("rmsprop", "RMSPropOptimizer", {"learning_rate": 0.1, "momentum": 0.5, "epsilon": 1e-3}),
-    ("rmsprop_centered", "RMSPropOptimizer", {"learning_rate": 0.1, "centered": True, "epsilon": 1e-3}),
-    ("adagrad", "AdagradOptimizer", {"learning_rate": 1.0}),
-    ("ftrl", "FtrlOptimizer", {"learning_rate": 1.0, "l1_regularization_strength": 0.01}),
-]
+TRAIN = [("adam", "AdamOptimizer", {"learning_rate": 0.1}),
+         ("momentum", "MomentumOptimizer", {"learning_rate": 0.1, "momentum": 0.9}),
+         ("rmsprop", "RMSPropOptimizer", {"learning_rate": 0.1, "momentum": 0.5, "epsilon": 1e-3}),
+         ("rmsprop_centered", "RMSPropOptimizer", {"learning_rate": 0.1, "centered": True, "epsilon": 1e-3}),
+         ("adagrad", "AdagradOptimizer", {"learning_rate": 1.0}),
+         ("ftrl", "FtrlOptimizer", {"learning_rate": 1.0, "l1_regularization_strength": 0.01})]
 DEFAULTS = [  # the other arguments are stock's defaults: epsilon is 1e-8 and 1e-10
     ("adam_defaults", "AdamOptimizer", {"learning_rate": 0.1}),
     ("rmsprop_defaults", "RMSPropOptimizer", {"learning_rate": 0.01, "momentum": 0.5}),
@@ -47,13 +45,9 @@ DEFAULTS = [  # the other arguments are stock's defaults: epsilon is 1e-8 and 1e
 KERAS = [
     ("momentum", "SGD", {"learning_rate": 0.1, "momentum": 0.9}),
     ("nesterov", "SGD", {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}),
-    ("rmsprop", "RMSprop", {"learning_rate": 0.1, "epsilon": 1e-3}),
-    ("adagrad", "Adagrad", {"learning_rate": 1.0}),
-    ("adadelta", "Adadelta", {"learning_rate": 3.0, "epsilon": 1e-3}),
-    ("adam", "Adam", {"learning_rate": 0.1}),
-    ("amsgrad", "Adam", {"learning_rate": 0.1, "amsgrad": True}),
-    ("adamax", "Adamax", {"learning_rate": 0.1}),
-]
+    ("rmsprop", "RMSprop", {"learning_rate": 0.1, "epsilon": 1e-3}), ("adagrad", "Adagrad", {"learning_rate": 1.0}),
+    ("adadelta", "Adadelta", {"learning_rate": 3.0, "epsilon": 1e-3}), ("adam", "Adam", {"learning_rate": 0.1}),
+    ("amsgrad", "Adam", {"learning_rate": 0.1, "amsgrad": True}), ("adamax", "Adamax", {"learning_rate": 0.1})]
 RACE = ("keras2.3", ("Adam", "Adamax"))
 NAMES = {"dense/kernel": "dense", "dense/bias": "bias", "unique/embeddings": "unique"}  # in files of Keras
 RESULTS = {}  # (file, way) -> distance
@@ -109,12 +103,10 @@ def final_weights(way, name, state):
         batches, rename = keras_batches(), list(NAMES.items())
     # Start from other values, so that the file's values must be restored.
     run = way.run(
-        lambda: definition.bind(way.module), {each: start()[each] + 1 for each in names}, {n: KINDS[n] for n in names}
-    )
+        lambda: definition.bind(way.module), {each: start()[each] + 1 for each in names}, {n: KINDS[n] for n in names})
     try:
         everstep.restore(
-            run.optimizer, state, run.variables, session=getattr(run, "session", None), rename=rename, weights=True
-        )
+            run.optimizer, state, run.variables, session=getattr(run, "session", None), rename=rename, weights=True)
         for batch in batches[HALF:]:
             run.step({each: batch[each] for each in names})
         return run.weights()

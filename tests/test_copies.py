@@ -203,8 +203,7 @@ def test_trained_and_deep_copied(way, rule):
             assert np.array_equal(state.slots[name][slot], slots.slots[name][slot])
             assert np.array_equal(state.slots[name][slot], again.slots[name][slot])
     assert state.scalars == again.scalars or all(
-        np.array_equal(state.scalars[key], again.scalars[key]) for key in state.scalars
-    )
+        np.array_equal(state.scalars[key], again.scalars[key]) for key in state.scalars)
 
 
 @rules
@@ -448,11 +447,9 @@ def test_files_in_another_process(name, suffix, tmpdir):
     package, _, inside = name.partition(".")
     for before, expected in [
         (["everstep.optimizers.Adam(1.0).bind(module)"], ["LOADED"]),
-        (["None", "everstep.register(module)"], ["REFUSED", "LOADED"]),
-    ]:
+        (["None", "everstep.register(module)"], ["REFUSED", "LOADED"])]:
         script = textwrap.dedent(LOADER).format(
-            package=package, path=inside.split(".") if inside else [], before=before, file=path
-        )
+            package=package, path=inside.split(".") if inside else [], before=before, file=path)
         output = subprocess.check_output([sys.executable, "-c", script, json.dumps(sys.path)], stderr=subprocess.STDOUT)
         output = output.decode("utf-8")
         said = [line for line in output.splitlines() if line.startswith(("LOADED", "REFUSED"))]

@@ -51,8 +51,7 @@ def test_convert_to_our_own_format(tmp_path):
     assert matched == [["embedding", "embedding/embeddings"], ["output", "output/kernel"]]
     state, expected = everstep.State.load(path), everstep.read_checkpoint(KERAS)
     np.testing.assert_array_equal(
-        np.asarray(state.slots["output"]["velocity"]), np.asarray(expected.slots["output/kernel"]["velocity"])
-    )
+        np.asarray(state.slots["output"]["velocity"]), np.asarray(expected.slots["output/kernel"]["velocity"]))
     code, output, _ = run("inspect", path)
     assert code == 0 and dict(table(output, "FIELD"))["format"] == "everstep"
 
@@ -82,12 +81,10 @@ def test_convert_rescales_momentum(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, word", [
-    (["inspect", "nothing"], "there is no file"),
-    (["convert", KERAS, "out.h5", "--to", "keras-h5"], "--template"),
+    (["inspect", "nothing"], "there is no file"), (["convert", KERAS, "out.h5", "--to", "keras-h5"], "--template"),
     (["convert", KERAS, "out", "--to", "tf-object"], "everstep.restore"),
     (["convert", KERAS, "out.npz", "--to", "npz"], "there is no format"),
-    (["convert", KERAS, "out.npz", "--to", "everstep", "--rename", "none=x"], "no variable is called"),
-])
+    (["convert", KERAS, "out.npz", "--to", "everstep", "--rename", "none=x"], "no variable is called")])
 def test_what_makes_no_sense(arguments, word):
     code, output, complaint = run(*arguments)
     assert (code, output) == (2, "") and word in complaint and "Traceback" not in complaint

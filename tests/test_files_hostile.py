@@ -18,26 +18,8 @@ import numpy as np
 import pytest
 
 import everstep
-from crafted_files import (
-    ARRAYS,
-    FILES,
-    HEADER,
-    LENGTH,
-    block,
-    bomb,
-    crc32c,
-    deep,
-    entry,
-    message,
-    npz_with,
-    table,
-    values,
-    varint,
-    write,
-    write_hdf5,
-    write_index,
-    writers,
-)
+from crafted_files import (ARRAYS, FILES, HEADER, LENGTH, block, bomb, crc32c, deep, entry, message, npz_with, table,
+                           values, varint, write, write_hdf5, write_index, writers)
 from everstep import cli
 from everstep.compat.state import bundle, bundle_index, by_place, files, keras_h5, keras_zip, native_file, npz
 from everstep.errors import FileError, StateError
@@ -150,8 +132,7 @@ def test_a_file_that_is_overwritten_in_place(kind, tmp_path):
 
 @pytest.mark.parametrize("make", [
     lambda path: path, lambda path: path.encode("utf-8"), lambda path: path.encode("utf-8").decode("utf-8"),
-    lambda path: PathLike(path),
-], ids=["str", "bytes", "text", "PathLike"])
+    lambda path: PathLike(path)], ids=["str", "bytes", "text", "PathLike"])
 def test_paths_of_every_type(make, tmp_path):
     name = b"w\xc3\xa4\xe6\x9d\x83.npz"
     text = os.path.join(str(tmp_path), name if str is bytes else name.decode("utf-8"))

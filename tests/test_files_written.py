@@ -85,8 +85,7 @@ def stock_or_ours(fixture, train):
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    "name", ["tfkeras2.10/momentum.h5", "keras3.15-jax/momentum.keras", "keras2.1-tf1.4/momentum.h5"]
-)
+    "name", ["tfkeras2.10/momentum.h5", "keras3.15-jax/momentum.keras", "keras2.1-tf1.4/momentum.h5"])
 def test_keras_goes_on_in_tf_train(name, tmp_path):
     fixture, path = BY_NAME[name], str(tmp_path / "model")
     state = state_of(fixture)
@@ -164,13 +163,8 @@ def targets():
 
 TARGETS = list(targets())
 FORMAT = {".h5": "keras-h5", ".keras": "keras", ".weights.h5": "keras-weights-h5"}
-SOURCES = [
-    "keras2.1-tf1.4/amsgrad.h5",
-    "tfkeras2.15/amsgrad.keras",
-    "keras3.15-jax/amsgrad.keras",
-    "tf1.4/momentum.ckpt",
-    "tfkeras1.15/nadam.h5",
-]
+SOURCES = ["keras2.1-tf1.4/amsgrad.h5", "tfkeras2.15/amsgrad.keras", "keras3.15-jax/amsgrad.keras",
+           "tf1.4/momentum.ckpt", "tfkeras1.15/nadam.h5"]
 
 PAIRS = [  # one half in a cell, the other half in the next
     (source, target)
@@ -265,8 +259,7 @@ def test_keras_formats_need_a_template(tmp_path):
     ("keras2.1-tf1.4/amsgrad.h5", "tfkeras2.10/momentum.h5", "is of SGD"),
     ("tfkeras2.10/our_accumulated.h5", "tfkeras2.10/momentum.h5", "accumulate/sum"),
     ("keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/amsgrad.weights.h5", "by_order"),
-    ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity"),
-])
+    ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity")])
 def test_what_does_not_fit_writes_nothing(source, template, word, tmp_path):
     template = BY_NAME[template]
     with pytest.raises(StateError) as info:
@@ -295,8 +288,7 @@ KEPT = [everstep.accumulate(everstep.optimizers.SGD(0.1), 2), everstep.optimizer
 def same_slots(actual, expected, names):
     assert (actual.updates, actual.steps, actual.pending) == (expected.updates, expected.steps, expected.pending)
     assert {names[name]: set(slots) for name, slots in actual.slots.items()} == {
-        name: set(slots) for name, slots in expected.slots.items()
-    }
+        name: set(slots) for name, slots in expected.slots.items()}
     for name, slots in actual.slots.items():
         for slot, handle in slots.items():
             np.testing.assert_array_equal(np.asarray(handle), expected.slots[names[name]][slot], err_msg=slot)
@@ -331,8 +323,7 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
 
 @needs_tensorflow
 @pytest.mark.parametrize(
-    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
-)
+    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids)
 @pytest.mark.parametrize("definition", KEPT, ids=lambda definition: definition._short())
 def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
     graph = issubclass(way.run, harness.GraphRun)

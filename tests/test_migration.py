@@ -41,10 +41,8 @@ CASES = {
     "RMSprop": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3),
     "RMSprop, centered": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3, momentum=0.9, centered=True),
     "momentum, the rate cut to a tenth": case("MomentumOptimizer", "SGD", 0.1, {50: 0.01}, momentum=0.9),
-    "Nadam": case("NadamOptimizer", "Nadam", 0.1, epsilon=1e-3),
-    "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
-    "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001),
-}
+    "Nadam": case("NadamOptimizer", "Nadam", 0.1, epsilon=1e-3), "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
+    "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001)}
 DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # tf.train and every Keras differ in these
 
 

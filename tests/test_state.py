@@ -176,9 +176,7 @@ BAD_STATES = {
     "a config of arrays": (lambda state: state.definition.update(rate=np.ones(1)), "something that JSON cannot hold"),
     "a number as a name": (lambda state: state.slots.update({3: {}}), "cannot be written"),
     "a name that is no Unicode": (
-        lambda state: state.slots.update({b"\xff" if str is bytes else "\udcff": {}}),
-        "cannot be written",
-    ),
+        lambda state: state.slots.update({b"\xff" if str is bytes else "\udcff": {}}), "cannot be written"),
     "a slot that is none": (lambda state: state.slots.update(bias=3), "cannot be written"),
     "a scalar of text": (lambda state: state.scalars.update(momentum_product="one"), "cannot be written"),
 }
@@ -207,13 +205,8 @@ class Breaking(object):
 @pytest.mark.parametrize("where", ["in the middle", "no folder", "a folder", "no name", "half a name"])
 def test_a_save_that_fails_leaves_nothing(where, tmpdir):
     slots = {"w": {"a": np.ones(1000), "b": Breaking() if where == "in the middle" else np.ones(10)}}
-    path = {
-        "in the middle": str(tmpdir.join("state")),
-        "no folder": str(tmpdir.join("no", "state")),
-        "a folder": str(tmpdir),
-        "no name": None,
-        "half a name": "a\0b",
-    }[where]
+    path = {"in the middle": str(tmpdir.join("state")), "no folder": str(tmpdir.join("no", "state")),
+            "a folder": str(tmpdir), "no name": None, "half a name": "a\0b"}[where]
     with pytest.raises(errors.StateError, match="damaged" if where == "in the middle" else "cannot be written"):
         everstep.State(slots=slots).save(path)
     assert tmpdir.listdir() == []
@@ -266,8 +259,7 @@ HEADERS = {
     "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "another shape or dtype"),
     "a narrower dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<f4"), "bytes; needed are"),
     "the wrong byte order": (lambda h: h["slots"]["bias"]["m"].update(dtype=">f8"), "a file holds"),
-    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "not text|is in"),
-}
+    "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "not text|is in")}
 
 TEXTS = {
     "no JSON": (b"{", "JSON"),
@@ -395,16 +387,12 @@ WHOLE_FILES = {
     "NumPy's own": lambda content, random: saved_by_numpy(m=np.ones(3)),
     "objects of NumPy": lambda content, random: saved_by_numpy(m=np.array([Trap(), Trap()])),
     "objects under our names": lambda content, random: archived(
-        ["everstep.json", "array_0.npy"], [archive_header(content), pickle.dumps(Trap(), 2)]
-    ),
+        ["everstep.json", "array_0.npy"], [archive_header(content), pickle.dumps(Trap(), 2)]),
     "compressed": rewritten(zipfile.ZIP_DEFLATED),
     "stored by others": rewritten(zipfile.ZIP_STORED),
-    "a bomb of zeros": lambda content, random: archived(
-        ["everstep.json"], [b"\0" * 50000000], zipfile.ZIP_DEFLATED
-    ),
+    "a bomb of zeros": lambda content, random: archived(["everstep.json"], [b"\0" * 50000000], zipfile.ZIP_DEFLATED),
     "a header of 2**60 bytes": lambda content, random: npz_archive._local(
-        npz_archive._Member(npz_archive.HEADER_NAME, 0, 1 << 60, 0), 0
-    )
+        npz_archive._Member(npz_archive.HEADER_NAME, 0, 1 << 60, 0), 0)
     + content,
     "a header larger than what is read": lambda content, random: forged(content, b" " * (npz_archive.MAX_HEADER + 1)),
     "two in one file": lambda content, random: content + content,
@@ -440,23 +428,17 @@ STATES = {
     "an axis more": (lambda state: state.slots["bias"].update(v=np.ones((1, 3))), r"\(1, 3\); needed is \(3,\)"),
     "one for all": (lambda state: state.slots["bias"].update(v=np.ones(())), r"shape \(\); needed"),
     "variables exchanged": (
-        lambda state: state.slots.update(bias=state.slots["single"], single=state.slots["bias"]),
-        "needed is",
-    ),
+        lambda state: state.slots.update(bias=state.slots["single"], single=state.slots["bias"]), "needed is"),
     "no steps": (lambda state: vars(state).update(steps=None), "needs a count"),
     "no updates": (lambda state: vars(state).update(updates=None), "needs a count"),
     "no scalar": (lambda state: state.scalars.clear(), "scalars none"),
     "a scalar more": (lambda state: state.scalars.update(more=1.0), "scalars .*more; "),
     "another definition": (lambda state: state.definition.update(definition="Lookahead"), "is of Lookahead"),
-    "another definition inside": (
-        lambda state: state.definition["inner"].update(definition="Adam"),
-        "the state is of Adam, this optimizer is Nadam",
-    ),
+    "another definition inside": (lambda state: state.definition["inner"].update(definition="Adam"),
+                                  "the state is of Adam, this optimizer is Nadam"),
     "another option": (lambda state: state.definition.update(steps=5), "Accumulate with steps=5"),
     "another option inside": (
-        lambda state: state.definition["inner"].update(momentum_schedule=False),
-        "Nadam with momentum_schedule=False",
-    ),
+        lambda state: state.definition["inner"].update(momentum_schedule=False), "Nadam with momentum_schedule=False"),
     "no definition inside": (lambda state: state.definition.pop("inner"), "this optimizer is Nadam"),
     "a definition without a name": (lambda state: state.definition.pop("definition"), "this optimizer is Accumulate"),
     "of another optimizer": (lambda state: vars(state).update(vars(Training(AdamW()).capture())), "is of AdamW"),
@@ -588,11 +570,8 @@ KILLED = """
 @pytest.mark.shared
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
-    done = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmpdir.join("run.npz"))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    done = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), str(tmpdir.join("run.npz"))],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, complaint = done.communicate()
     assert done.returncode == 0, complaint.decode("utf-8")
     seen, left = json.loads(output.decode("utf-8"))
@@ -617,25 +596,17 @@ def test_matches_by_name_pattern_and_order():
     assert matching.names == {"a": "a", "new/1": "old/k1", "new/2": "old/k2", "x": "rest"}
     assert list(matching.names) == list(trained)
     assert repr(matching) == "\n".join(
-        [
-            "VARIABLE  IN THE STATE  MATCHED BY",
-            "x         rest          order",
-            r"new/2     old/k2        old/k(\d)=new/\1",
-            "a         a             name",
-            r"new/1     old/k1        old/k(\d)=new/\1",
-        ]
+        ["VARIABLE  IN THE STATE  MATCHED BY", "x         rest          order",
+         r"new/2     old/k2        old/k(\d)=new/\1", "a         a             name",
+         r"new/1     old/k1        old/k(\d)=new/\1"]
     )
     assert matching.to_dict()[0] == {"wanted": "x", "found": "rest", "how": "order"}
 
 
 @pytest.mark.parametrize(
     "rename",
-    [
-        ["model/(.*)=\\1"],
-        [("model/(?P<rest>.*)", "\\g<rest>")],
-        ["model/w=w", "model/b=b"],
-        ["model/(?=w)(.*)=\\1", "model/b=b"],
-    ],
+    [["model/(.*)=\\1"], [("model/(?P<rest>.*)", "\\g<rest>")], ["model/w=w", "model/b=b"],
+     ["model/(?=w)(.*)=\\1", "model/b=b"]],
 )
 def test_patterns(rename):
     assert match(names("model/w", "model/b"), names("b", "w"), rename).names == {"w": "model/w", "b": "model/b"}
@@ -664,8 +635,7 @@ BAD_MATCHES = {
     "other shapes by order": ((shapes(a=(1,)), shapes(b=(2,)), (), True), r"m \(1,\), the other m \(2,\)"),
     "equal names of one": ((names("w#0", "w#1"), names("w")), "Several are called w"),
     "equal names of the other": ((names("w"), names("w#0", "w#1")), "Several are called w"),
-    "another number of equal names": ((names("w#0", "w#1"), names("w#0", "w#1", "w#2")), "Several are called w"),
-}
+    "another number of equal names": ((names("w#0", "w#1"), names("w#0", "w#1", "w#2")), "Several are called w")}
 
 
 @pytest.mark.parametrize("name", sorted(BAD_MATCHES))
@@ -701,15 +671,11 @@ def test_restore_by_pattern_and_by_order():
 @pytest.mark.filterwarnings("ignore:Creating an ndarray from ragged")  # NumPy 1.19 to 1.23 warns
 @pytest.mark.parametrize(
     "breaks",
-    [
-        lambda state: state.slots.update(bias=3),
-        lambda state: state.slots.update({3: {}}),
-        lambda state: vars(state).update(definition="Adam"),
-        lambda state: state.slots["bias"].update(m=[[1.0], [2.0, 3.0]]),
-        lambda state: state.slots["bias"].update(m=None),
-        lambda state: state.slots["bias"].update(m=Breaking()),
-        lambda state: state.scalars.update({name: None for name in state.scalars}),
-    ],
+    [lambda state: state.slots.update(bias=3), lambda state: state.slots.update({3: {}}),
+     lambda state: vars(state).update(definition="Adam"),
+     lambda state: state.slots["bias"].update(m=[[1.0], [2.0, 3.0]]), lambda state: state.slots["bias"].update(m=None),
+     lambda state: state.slots["bias"].update(m=Breaking()),
+     lambda state: state.scalars.update({name: None for name in state.scalars})],
 )
 def test_a_state_that_was_broken_by_hand(breaks):
     training, state = Training(seed=1), Training().capture()
@@ -757,10 +723,8 @@ BAD_HYPERS = {
     "one left out": (lambda state: state.definition.pop("beta_1"), "beta_1 of the state cannot be set"),
     "out of range": (lambda state: state.definition.update(beta_1=2.0), "beta_1 of the state cannot be set"),
     "text": (lambda state: state.definition.update(learning_rate="1"), "learning_rate of the state cannot be set"),
-    "a schedule": (
-        lambda state: state.definition.update(learning_rate=everstep.ExponentialDecay().get_config()),
-        "learning_rate of the state cannot be set",
-    ),
+    "a schedule": (lambda state: state.definition.update(learning_rate=everstep.ExponentialDecay().get_config()),
+                   "learning_rate of the state cannot be set"),
 }
 
 
@@ -818,11 +782,9 @@ def test_some_of_the_variables_are_not_enough():
 
 BAD_VARIABLES = {
     "one array": (lambda array: array, "a list of arrays or variables"),
-    "no array": (lambda array: [3], "NumPy arrays"),
-    "a number as a name": (lambda array: {3: array}, "called by text"),
+    "no array": (lambda array: [3], "NumPy arrays"), "a number as a name": (lambda array: {3: array}, "called by text"),
     "an array twice": (lambda array: [array, array[:]], "given twice"),
-    "read-only": (lambda array: [np.broadcast_to(array, (2, 3))], "writable"),
-}
+    "read-only": (lambda array: [np.broadcast_to(array, (2, 3))], "writable")}
 
 
 @pytest.mark.parametrize("name", sorted(BAD_VARIABLES))

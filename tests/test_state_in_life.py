@@ -200,8 +200,7 @@ def largest(weights, others):
 @pytest.mark.parametrize("name, keras, extension", harness.share(MIXED, max(1, len(MIXED))), ids=ids)
 def test_mixed_precision_of_stock_continued_by_ours_and_back(name, keras, extension, tmp_path):
     first, second, third = [str(tmp_path / (each + extension)) for each in ("first", "second", "third")]
-    stock_model = mixed_model(keras, lambda: small_model.stock_optimizer(
-        keras.optimizers, "SGD", RATES))
+    stock_model = mixed_model(keras, lambda: small_model.stock_optimizer(keras.optimizers, "SGD", RATES))
     assert "LossScaleOptimizer" in type(stock_model.optimizer).__name__
     fit(stock_model)
     state = everstep.capture(stock_model.optimizer, stock_model.trainable_weights, weights=True)
@@ -343,9 +342,8 @@ def shapes(*pairs):
 
 A, B, C = (3, 3), (3, 2), (2,)
 LIKE = {
-    "instance numbers": (
-        [("sequential_5/dense_9/kernel", A), ("sequential_5/dense_9/bias", C)],
-        [("sequential_6/dense_12/kernel", A), ("sequential_6/dense_12/bias", C)]),
+    "instance numbers": ([("sequential_5/dense_9/kernel", A), ("sequential_5/dense_9/bias", C)],
+                         [("sequential_6/dense_12/kernel", A), ("sequential_6/dense_12/bias", C)]),
     "the same layers again": (
         [("dense/kernel", A), ("dense_1/kernel", A)], [("dense_2/kernel", A), ("dense_3/kernel", A)]),
     "numbers above nine": (
@@ -353,9 +351,8 @@ LIKE = {
     "a prefix dropped": ([("model/a/w", A), ("model/b/w", A)], [("a/w", A), ("b/w", A)]),
     "a prefix added": ([("a/w", A), ("b/w", A)], [("model/a/w", A), ("model/b/w", A)]),
     "another prefix": ([("model/a/w", A), ("model/b/w", A)], [("net/a/w", A), ("net/b/w", A)]),
-    "shapes tell": (
-        [("dense_5/kernel", A), ("dense_5/bias", C), ("dense_1/kernel", B), ("dense_1/bias", C)],
-        [("dense_2/kernel", A), ("dense_2/bias", C), ("dense_3/kernel", B), ("dense_3/bias", C)]),
+    "shapes tell": ([("dense_5/kernel", A), ("dense_5/bias", C), ("dense_1/kernel", B), ("dense_1/bias", C)],
+                    [("dense_2/kernel", A), ("dense_2/bias", C), ("dense_3/kernel", B), ("dense_3/bias", C)]),
     "others keep their names": (
         [("dense_4/kernel", A), ("output/kernel", A)], [("dense_7/kernel", A), ("output/kernel", A)]),
 }

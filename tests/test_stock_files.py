@@ -26,9 +26,7 @@ from test_battery import ids
 from test_files_written import FORMAT, keras_modules, tensorflow
 
 pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning"),
-]
+    pytest.mark.shared, pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")]
 STEPS, AVERAGE = 5, "moving_average/average"
 INPUTS = np.array([[0.5, -1.0, 0.3], [0.2, 0.4, -0.6], [-0.7, 0.1, 0.9], [1.0, 0.8, -0.2]], np.float32)
 OUTPUTS = np.array([[1.0, -1.0], [0.5, 2.0], [-1.5, 0.25], [0.75, -0.5]], np.float32)
@@ -208,11 +206,9 @@ class Both(object):
                         self.of_bias.apply_gradients(grads_and_vars[1:]))
 
 
-PAIRS = [
-    (("AdagradOptimizer", 0.1, {}), ("FtrlOptimizer", 0.1, {})),
-    (("AdamOptimizer", 0.1, {"epsilon": 1e-3}), ("AdamOptimizer", 0.01, {"epsilon": 1e-3})),
-    (("MomentumOptimizer", 0.1, {"momentum": 0.9}), ("GradientDescentOptimizer", 0.1, {})),
-]
+PAIRS = [(("AdagradOptimizer", 0.1, {}), ("FtrlOptimizer", 0.1, {})),
+         (("AdamOptimizer", 0.1, {"epsilon": 1e-3}), ("AdamOptimizer", 0.01, {"epsilon": 1e-3})),
+         (("MomentumOptimizer", 0.1, {"momentum": 0.9}), ("GradientDescentOptimizer", 0.1, {}))]
 
 
 @pytest.mark.parametrize("pair", PAIRS if tensorflow is not None else [], ids=ids)
@@ -368,8 +364,7 @@ def made_by(module, name, rate, arguments):
 
 
 @pytest.mark.parametrize(
-    "label, module, way, name, rate, arguments, extension", harness.share(list(keras_cases()), 2), ids=ids
-)
+    "label, module, way, name, rate, arguments, extension", harness.share(list(keras_cases()), 2), ids=ids)
 def test_keras(label, module, way, name, rate, arguments, extension, tmp_path):
     path, template, again = [str(tmp_path / (kind + extension)) for kind in ("model", "template", "again")]
     harness.clear_session(module)
@@ -436,8 +431,7 @@ def test_slots_that_go_by_name(label, module, whose, exclude, extension, tmp_pat
     save(model, path)
     live = everstep.capture(optimizer, model.trainable_weights)
     assert [sorted(slots) for slots in live.slots.values()] == [
-        ["m", "v"], ["m"], ["m", "v"], ["m", "v"] if exclude else ["m"], ["m", "v"],
-    ]
+        ["m", "v"], ["m"], ["m", "v"], ["m", "v"] if exclude else ["m"], ["m", "v"]]
     how = {}
     if extension == ".weights.h5":  # it has neither a config nor the order of the layers
         how["variables"] = ["embedding/0", "dense/0", "dense/1", "dense_1/0", "dense_1/1"]
