@@ -131,6 +131,15 @@ def pytest_collection_finish():
     gc.set_threshold(20000, 10, 10)
 
 
+@pytest.fixture(autouse=True)
+def close_runs():
+    """Closes the runs of harness.new_run."""
+    yield
+    harness = sys.modules.get("harness")
+    while harness is not None and harness.open_runs:
+        harness.open_runs.pop().close()
+
+
 @pytest.fixture
 def shipped_only(monkeypatch):
     """Hides the definitions that other tests declare from look-ups by name."""

@@ -37,7 +37,7 @@ import numpy as np
 
 import everstep
 import mutations
-from crafted_files import loaded_number, tensorflow, writers
+from crafted_files import loaded_number, read_bytes, tf1, write_bytes, writers
 from everstep import cli
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import Definition
@@ -118,23 +118,22 @@ def saved(state, arrays, path):
 
 def used_as_template(mutant, format, path):
     """Writes the whole file's state into a copy of the damaged one."""
-    before, state = mutations.read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
+    before, state = read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
     try:
         everstep.write_checkpoint(state, path, format, template=mutant.path, learning_rate=0.1)
         mutations.state_of(path, mutant.how)
     finally:
-        if mutations.read_bytes(mutant.path) != before:
+        if read_bytes(mutant.path) != before:
             raise Wrong("the template was changed")
 
 
 def warm_started(path, arrays):
     """Prepares a graph to start from a checkpoint."""
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
-    with tf.Graph().as_default():
+    with tf1.Graph().as_default():
         for name, array in arrays.items():
             if name[0] == "variable" and array.ndim:
-                tf.get_variable(name[1].replace(" ", "_"), array.shape)
-        tf.get_variable("new", (2,))
+                tf1.get_variable(name[1].replace(" ", "_"), array.shape)
+        tf1.get_variable("new", (2,))
         everstep.warm_start(path)
 
 
@@ -307,7 +306,7 @@ class Worker(object):
         """Returns the answer for a process that ended. The first frame in the log is where it was."""
         _, status = os.waitpid(self.process, 0)
         self.process = None
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
+        text = read_bytes(self.log).decode("utf-8", "replace")
         frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
         library = mutations.MUTATORS[self.task[0]][1]
         outside = ("json", "numpy", "npz", "restore", "arrays.py", "cli.py")
@@ -326,7 +325,7 @@ class Worker(object):
         os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
         time.sleep(0.5)
         self.end()
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
+        text = read_bytes(self.log).decode("utf-8", "replace")
         frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
         inside = any(library in frame for library in ("h5py", "tensorflow"))
         return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
@@ -369,13 +368,13 @@ class Report(object):
         if answer["kind"] in GOOD:
             return
         note = os.path.join(folder, "files", "note.txt")
-        what = mutations.read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
+        what = read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
         self.problems.append((answer["kind"], format, number, what + answer["problem"]))
         if self.keep:
             kept = os.path.join(self.keep, "{}-{}-{}".format(answer["kind"].replace(" ", "-"), format, number))
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(os.path.join(folder, "files"), kept)
-            mutations.write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
+            write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
 
     def failures(self):
         return [problem for problem in self.problems if problem[0] not in HARMLESS]
@@ -569,17 +568,17 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             def count_lines():
                 with lines_traced(lambda number: None) as count:
                     save(path, 1)  # noqa: B023
-                mutations.write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
+                write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
 
             start = time.time()
             assert not in_child(count_lines), name
-            seconds, lines = time.time() - start, int(mutations.read_bytes(count_file))
+            seconds, lines = time.time() - start, int(read_bytes(count_file))
             size = max(os.path.getsize(os.path.join(folder, each)) for each in os.listdir(folder))
-            old = mutations.read_bytes(path) if before else None
+            old = read_bytes(path) if before else None
 
             def prepare(path=path, old=old):
                 if old is not None:
-                    mutations.write_bytes(path, old)
+                    write_bytes(path, old)
 
             remove_all(folder)
             places = range(1, lines + 1) if moments is None else sorted(chance.sample(range(1, lines + 1), moments))

@@ -16,8 +16,7 @@ import harness
 import stock
 from everstep.testing import oracle
 from everstep.testing.training import KINDS, make_batches
-from stock import (BOUND, KIND_OF, accepts_arguments, allowed, cases, counted, kinds_for, make_stock, migrate, run,
-                   stock_class, takes_sparse)
+from stock import BOUND, KIND_OF, accepts_arguments, allowed, cases, kinds_for, make_stock, migrate, run, stock_class
 from test_battery import ids, start_values
 
 pytestmark = pytest.mark.shared
@@ -44,7 +43,7 @@ def test_follows_stock(way, name, rate, arguments):
 
 
 DENSE_ONLY = {
-    (way.name, name): (way, name, rate, more) for way, name, rate, more in cases() if not takes_sparse(way, name)}
+    (way.name, name): (way, name, rate, more) for way, name, rate, more in cases() if not stock.takes_sparse(way, name)}
 
 
 @pytest.mark.parametrize("way, name, rate, arguments", list(DENSE_ONLY.values()), ids=ids)
@@ -74,7 +73,7 @@ def test_to_native_config_round_trip(way, name, rate, arguments):
     def make():
         definitions.append(migrate(make_stock(way, name, rate, arguments)))
         config = definitions[0].to_native_config(way.module)
-        definitions.append(migrate(counted(stock_class(way, config["class_name"]), **config["config"])))
+        definitions.append(migrate(stock.counted(stock_class(way, config["class_name"]), **config["config"])))
         return definitions[1].bind(way.module)
 
     way.run(make, start_values("float32"), KINDS).close()
