@@ -215,12 +215,12 @@ def bomb(tmp_path, how):
 # Crafted .npz
 
 
-def write_members(path, contents):
-    """Writes a zip as `State.save` does, with right places and checksums, of members of any contents."""
+def npz_of(contents):
+    """Returns a file as `State.save` writes it, with right places and checksums, of members of any contents."""
     members, end = npz_archive._layout([len(each) for each in contents])
     crcs = [binascii.crc32(each) & 0xFFFFFFFF for each in contents]
     data = b"".join(npz_archive._local(*item) + each for item, each in zip(zip(members, crcs), contents))
-    write_bytes(path, data + npz_archive._directory(members, crcs, end))
+    return data + npz_archive._directory(members, crcs, end)
 
 
 def npz_with(tmp_path, change):

@@ -244,7 +244,7 @@ def mutate_npz(chance, source, path):
     if action == "zip" or chance.random() < 0.05:
         write_zip_of(chance, path, members)
     else:
-        crafted.write_members(path, [contents for _, contents in members])
+        write_bytes(path, crafted.npz_of([contents for _, contents in members]))
     return what, False
 
 

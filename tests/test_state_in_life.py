@@ -13,10 +13,10 @@ import harness
 import small_model
 import stock
 from everstep import errors
-from everstep.compat.state.matching import match
 from everstep.testing import oracle
 from test_battery import ids
 from test_files_written import keras_modules, tensorflow
+from test_state import match
 
 pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")]
 WAYS = harness.all_ways()
@@ -336,10 +336,6 @@ def test_what_is_not_captured():
 # Names
 
 
-def shapes(*pairs):
-    return OrderedDict((name, {"m": shape}) for name, shape in pairs)
-
-
 A, B, C = (3, 3), (3, 2), (2,)
 LIKE = {
     "instance numbers": ([("sequential_5/dense_9/kernel", A), ("sequential_5/dense_9/bias", C)],
@@ -364,7 +360,7 @@ def test_names_that_differ_by_a_prefix_or_numbers(case):
     olds, news = LIKE[case]
     pairs = TRUE_PAIRS.get(case, [(new, old) for (new, _), (old, _) in zip(news, olds)])
     for ordered in (True, False):
-        matching = match(shapes(*olds), shapes(*reversed(news)), ordered=ordered)
+        matching = match(olds, news[::-1], ordered=ordered)
         assert sorted(matching.names.items()) == sorted(pairs), matching
         assert not matching.missing and not matching.unused
 
@@ -384,7 +380,7 @@ UNLIKE = {
 
 @pytest.mark.parametrize("case", sorted(UNLIKE))
 def test_names_that_leave_two_ways_are_listed(case):
-    olds, news = map(lambda pairs: shapes(*pairs), UNLIKE[case])
+    olds, news = UNLIKE[case]
     with pytest.raises(errors.StateError, match="Not matched: .* with "):
         match(olds, news)
     if case.startswith(("one name", "the same")):
@@ -394,16 +390,15 @@ def test_names_that_leave_two_ways_are_listed(case):
 
 def test_no_order_where_a_state_has_none():
     """tf.train.Saver stores names alphabetically: query, key, value come as key, query, value."""
-    saved = shapes(("key", A), ("query", A), ("value", A))
-    given = shapes(("q", A), ("k", A), ("v", A))
+    saved = [("key", A), ("query", A), ("value", A)]
+    given = [("q", A), ("k", A), ("v", A)]
     assert match(saved, given, by_order=True).names == {"q": "key", "k": "query", "v": "value"}
     with pytest.raises(errors.StateError, match="key with q or k or v.*by_order cannot help") as raised:
         match(saved, given, by_order=True, ordered=False)
     with pytest.raises(errors.StateError) as advised:
         match(saved, given, ordered=False)
     assert "by_order=True" not in str(advised.value) + str(raised.value)
-    assert match(shapes(("a", A), ("b", B)), shapes(("x", B), ("y", A)), by_order=True, ordered=False).names == {
-        "x": "b", "y": "a"}
+    assert match([("a", A), ("b", B)], [("x", B), ("y", A)], by_order=True, ordered=False).names == {"x": "b", "y": "a"}
 
 
 # A part of a model
@@ -460,10 +455,10 @@ def test_a_part_with_nothing_in_common_is_an_error():
         with pytest.raises(errors.StateError, match="nothing to restore|exclude each other"):
             everstep.restore(optimizer, state, arrays, partial=True, **options)
     # A head that was replaced: `dense_2` is not `dense_1`, but a prefix of all is undone.
-    matching = match(shapes(("m/body/w", A), ("m/dense_1/w", A)), shapes(("body/w", A), ("dense_2/w", A)), partial=True)
+    matching = match([("m/body/w", A), ("m/dense_1/w", A)], [("body/w", A), ("dense_2/w", A)], partial=True)
     assert matching.names == {"body/w": "m/body/w"}
     with pytest.raises(errors.StateError, match="nothing to restore"):
-        match(shapes(("encoder/dense/w", A)), shapes(("head/dense/w", A)), partial=True)
+        match([("encoder/dense/w", A)], [("head/dense/w", A)], partial=True)
 
 
 # Copies, paths
