@@ -1,4 +1,4 @@
-"""Stock optimizers, how to train with one, and where everstep does not follow it: for the tests of `from_native`."""
+"""Stock optimizers, how to train with one, and where everstep does not follow it; for tests, the stock table too."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -6,6 +6,10 @@ import warnings
 
 import everstep
 import harness
+from crafted_files import tensorflow, tf1
+from everstep.compat.stock.lookup import FRAMEWORKS, entry_for, entry_named, entry_of_class  # noqa: F401
+from everstep.compat.stock.registry import find_name, spelled  # noqa: F401
+from everstep.compat.stock.table import STOCK, UNSUPPORTED  # noqa: F401
 from everstep.testing.training import KINDS, make_batches
 from test_battery import start_values
 
@@ -84,11 +88,7 @@ EARLY = [
 
 
 def is_tf_train(way, *versions):
-    if way.target != "tf_train":
-        return False
-    import tensorflow as tf
-
-    return tf.__version__.startswith(versions)
+    return way.target == "tf_train" and tensorflow.__version__.startswith(versions)
 
 
 def is_before_1_13(way):
@@ -108,9 +108,7 @@ def allowed(way, name, kind):
 
 def stock_class(way, name):
     if name in [each[0] for each in CONTRIB]:
-        import tensorflow as tf
-
-        return getattr(getattr(getattr(tf, "contrib", None), "opt", None), name, None)
+        return getattr(getattr(getattr(tensorflow, "contrib", None), "opt", None), name, None)
     return getattr(way.stock, name, None)
 
 
@@ -158,10 +156,7 @@ def counted(stock, **arguments):
     """Creates a stock optimizer. One that counts by global_step also moves it, in each step."""
     if getattr(stock, "__name__", None) not in BY_GLOBAL_STEP:
         return stock(**arguments)
-    import tensorflow as tf
-
-    train = getattr(getattr(tf, "compat", None), "v1", tf).train
-    optimizer = stock(global_step=train.get_or_create_global_step(), **arguments)
+    optimizer = stock(global_step=tf1.train.get_or_create_global_step(), **arguments)
     apply_gradients, step = optimizer.apply_gradients, optimizer._global_step
     optimizer.apply_gradients = lambda pairs, global_step=None, name=None: apply_gradients(pairs, step, name)
     return optimizer
@@ -195,13 +190,10 @@ def kinds_for(way, name):
 
 
 def run(way, make_optimizer, steps=100, kinds=KINDS):
-    trained = way.run(make_optimizer, start_values("float32"), kinds)
-    try:
-        for batch in make_batches("float32", steps, kinds=kinds):
-            trained.step(batch)
-        return trained.weights()
-    finally:
-        trained.close()
+    trained = harness.new_run(way, make_optimizer, start_values("float32"), kinds)
+    for batch in make_batches("float32", steps, kinds=kinds):
+        trained.step(batch)
+    return trained.weights()
 
 
 def migrate(*stock_and_api):
@@ -218,5 +210,5 @@ def accepts_arguments(way, name, rate, arguments):
         optimizers.append(make_stock(way, name, rate, arguments))
         return everstep.optimizers.SGD(0.1).bind(way.module)
 
-    way.run(make, start_values("float32"), KINDS).close()
+    harness.new_run(way, make, start_values("float32"), KINDS)
     return optimizers[0] is not None
