@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from everstep.compat.targets import detect, native_classes
-from everstep.compat.ways.keras_runs import GetUpdatesRun, KerasJitRun, clear_session  # noqa: F401
+from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
 from everstep.compat.ways.runs import (  # noqa: F401
     DENSE,
@@ -20,7 +20,9 @@ from everstep.compat.ways.runs import (  # noqa: F401
     ArraysRun,
     EagerRun,
     FunctionRun,
+    GetUpdatesRun,
     GraphRun,
+    KerasJitRun,
     TrainRefRun,
     TrainResourceRun,
     V2SessionRun,

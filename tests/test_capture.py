@@ -2,7 +2,6 @@
 
 from __future__ import absolute_import, division, print_function
 
-import contextlib
 import importlib
 import sys
 
@@ -98,25 +97,10 @@ def trained(way, definition, steps=3, **native):
 
 
 def unbuilt(way, definition):
-    """Returns a run with a new optimizer that has no variables yet; `finish` completes it."""
+    """Returns a run with a new optimizer that has no variables yet; `begin` completes it."""
     run = new_run(way, definition)
     run.optimizer = run.make()
     return run
-
-
-def finish(run):
-    """Builds the training op or function of an optimizer that was put into a run."""
-    if isinstance(run, harness.GetUpdatesRun):
-        K = run.keras.backend
-        getattr(K, "symbolic", lambda function: function)(run.make_function)(K)
-    if isinstance(run, harness.GraphRun):
-        run.train_op = run.apply([(run.placeholder(name), run.variables[name]) for name in run.names])
-
-
-def graph_of(run):
-    if isinstance(run, harness.GraphRun):
-        return run.graph.as_default()
-    return contextlib.closing(run)  # this closes nothing
 
 
 def ways(condition=lambda way: True):
@@ -155,15 +139,15 @@ def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
         check_second_half(run, expected, exact=source is way)
 
 
-@ways(lambda way: way.run not in (harness.TrainRefRun, harness.TrainResourceRun))
+@ways(lambda way: way.name not in ("tf_train ref", "tf_train resource"))
 def test_a_restore_before_anything_is_built(way):
     state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
-    with graph_of(run):
+    with run.inside():
         first = run.captured()
         assert (first.updates, first.pending) == (0, 0) and not np.any(first.slots["dense"]["m"])
         run.restored(state, weights=True)
-        finish(run)
+        run.begin()
     check_second_half(run, expected, exact=True)
 
 

@@ -60,7 +60,7 @@ def test_minimize_takes_them(way):
     tf, seen = tensorflow(way), []
     if issubclass(way.run, harness.GraphRun):
         with tf.Graph().as_default(), tf.Session() as session:
-            make = lambda name: tf.get_variable(name, initializer=FIRST[name], use_resource=way.run.resource)  # noqa: E731
+            make = lambda name: tf.get_variable(name, initializer=FIRST[name], use_resource=way.world.resource)  # noqa: E731
             variables = [make(name) for name in ("w", "table")]
             optimizer = RULE.bind(way.module, gradients=written_out(tf, seen))
             loss = tf.reduce_sum(variables[0])
@@ -101,7 +101,7 @@ def test_a_loss_beside_the_step_is_that_of_before(way):
     """The loss fetched beside the step is that before the step, although no gradient depends on it."""
     tf = tensorflow(way)
     with tf.Graph().as_default(), tf.Session() as session:
-        variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.run.resource)
+        variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.world.resource)
         late = tf.py_func(lambda: time.sleep(0.1), [], [])
         with tf.control_dependencies([late] if isinstance(late, tf.Operation) else late):
             loss = tf.reduce_sum(variable.read_value())

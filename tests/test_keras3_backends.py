@@ -532,8 +532,9 @@ def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
 
 def whole_tables(definition, **native):
     """Returns the types of all operations of a step, branches included, whose output has the whole table's shape."""
-    run = table_run(lambda: definition.bind(keras, **native), function=True)
-    graph = run.function.get_concrete_function(run.tensors(table_batches(1)[0])).graph
+    run = table_run(lambda: definition.bind(keras, **native))
+    step = tf.function(lambda grad: run.optimizer.apply([grad], [run.variables["table"]]))
+    graph = step.get_concrete_function(run.world.gradient(table_batches(1)[0]["table"], TABLE)).graph
     return {
         operation.type
         for part in [graph] + list(_inner_graphs(graph))

@@ -18,7 +18,7 @@ try:
 except ImportError:
     tf = None
 
-GRAPHS = [way for way in harness.all_ways() if way.run in (harness.TrainRefRun, harness.TrainResourceRun)]
+GRAPHS = [way for way in harness.all_ways() if way.name in ("tf_train ref", "tf_train resource")]
 KERAS = [way for way in harness.quickest() if way.target in ("optimizer_v2", "update_step", "keras3") and way.sparse]
 CHANCES = 1 / np.arange(1.0, 21) ** 1.5
 
@@ -41,7 +41,7 @@ def test_in_graphs(way):
     def run(sparse, lazy):
         tf1 = getattr(getattr(tf, "compat", None), "v1", None) or tf
         with tf1.Graph().as_default():
-            with tf1.variable_scope("scope", use_resource=way.run is harness.TrainResourceRun):
+            with tf1.variable_scope("scope", use_resource=way.world.resource):
                 table = tf1.get_variable("table", initializer=start())
             rows = [tf1.placeholder(tf.int64, [size]) for size in (3, 2)]
             read = [tf.nn.embedding_lookup(table, each) for each in rows]

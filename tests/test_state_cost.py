@@ -161,7 +161,7 @@ def test_variables_with_one_initial_value(way):
     tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
     with tf.Graph().as_default():
         initial = tf.constant([1.0, 2.0])
-        resource = way.run is harness.TrainResourceRun
+        resource = way.world.resource
         variables = [tf.get_variable(name, initializer=initial, use_resource=resource) for name in "abc"]
         assert variables[0].initializer.inputs[1] is variables[1].initializer.inputs[1]  # else this tests nothing
         optimizer = Adam(0.1).bind(way.module)

@@ -214,6 +214,11 @@ def test_learns(train, target):
     assert target.target == "arrays"
     assert trained.weights[0].shape == (5, 3)
 
+def test_steps(world):
+    weights, ones = world.variable(np.ones(2, "float32")), np.ones(2, "float32")
+    world.step(SGD(0.5).bind(world.module), [(ones, weights)])
+    assert world.read(weights).tolist() == [0.5, 0.5]
+
 def test_oracle(oracle):
     weights, slots = oracle(SGD(0.5), {"w": np.ones(2)}, [{"w": np.ones(2)}])
     assert weights["w"].tolist() == [0.5, 0.5]
@@ -245,7 +250,7 @@ def test_the_plugin(tmpdir):
         cwd=str(tmpdir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(everstep.__file__)), PYTEST_ADDOPTS=""))
     output = process.communicate()[0].decode()
-    assert "3 passed, 3 skipped" in output, output
+    assert "4 passed, 3 skipped" in output, output
     for text in ("nosuch>=2, which is not installed", "needs numpy>=99; here is", "the target nosuch; here are arrays"):
         assert text in output
 

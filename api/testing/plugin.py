@@ -26,7 +26,7 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    """Runs a test that uses `target`, or `train`, once for each target. Frameworks are imported here, if at all."""
+    """Runs a test of `target`, `world` or `train` once for each target. Frameworks are imported here, if at all."""
     fixtures = getattr(metafunc, "_arg2fixturedefs", {}).get("target")
     if fixtures and fixtures[-1].func.__module__ == __name__:  # and not a fixture of the user's own
         ways = quickest()
@@ -49,6 +49,13 @@ def target(request):
     """Each target that is installed, in its fastest mode: `target.module` is what `bind` takes, `target.target` its
     name, and `target.sparse` whether gradients can be sparse."""
     return request.param
+
+
+@pytest.fixture
+def world(target):
+    """The `everstep.testing.World` of `target`: variables, gradients and steps, called the same on every API."""
+    with target.world(target.module) as world:
+        yield world
 
 
 @pytest.fixture

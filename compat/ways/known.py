@@ -7,18 +7,29 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.compat.targets import detect
-from everstep.compat.ways.keras_runs import GetUpdatesRun, KerasFunctionRun, KerasJitRun, KerasRun
-from everstep.compat.ways.runs import ArraysRun, EagerRun, FunctionRun, TrainRefRun, TrainResourceRun, V2SessionRun
+from everstep.compat.ways.runs import (
+    ArraysRun,
+    EagerRun,
+    FunctionRun,
+    GetUpdatesRun,
+    KerasFunctionRun,
+    KerasJitRun,
+    KerasRun,
+    TrainRefRun,
+    TrainResourceRun,
+    V2SessionRun,
+)
 from everstep.errors import TargetError
 
-# name: of the mode; target: of everstep; module: to bind to; run: the class that trains; stock: the module or namespace
-# with the native classes; sparse: whether gradients may be sparse
-Way = namedtuple("Way", "name target module run stock sparse")
+# name: of the mode; target: of everstep; module: to bind to; world: the class of its World, made with the module;
+# run: the class that trains; stock: the module or namespace of native classes; sparse: whether gradients may be sparse
+Way = namedtuple("Way", "name target module world run stock sparse")
 _ways = []  # type: list[Way]
 
 
 def _way(name, api, run, stock, sparse=True):
-    return Way(name, api.target.name, api.module, run, stock, sparse)
+    run = type(run.__name__, (run,), {"module": api.module})
+    return Way(name, api.target.name, api.module, run.makes_world, run, stock, sparse)
 
 
 def all_ways():
@@ -88,22 +99,17 @@ def _ways_of_api(name, api):
             _way("update_step eager", api, EagerRun, stock),
             _way("update_step function", api, FunctionRun, stock),
         ]
-    run = type(str("GetUpdatesRun"), (GetUpdatesRun,), {"keras": module})
-    return [_way("get_updates " + name.replace("tensorflow", "tf"), api, run, stock)]
+    return [_way("get_updates " + name.replace("tensorflow", "tf"), api, GetUpdatesRun, stock)]
 
 
 def _ways_of_keras3(api, stock):
     import keras
 
     backend = keras.backend.backend()
-    of_keras = {"keras": keras, "sparse": backend == "tensorflow"}
     runs = [("eager", KerasRun)]
     runs += [("function", KerasFunctionRun)] if backend == "tensorflow" else []
     runs += [("jit", KerasJitRun)] if backend == "jax" else []
-    return [
-        _way("keras3 %s %s" % (backend, how), api, type(run.__name__, (run,), of_keras), stock, of_keras["sparse"])
-        for how, run in runs
-    ]
+    return [_way("keras3 %s %s" % (backend, how), api, run, stock, backend == "tensorflow") for how, run in runs]
 
 
 # The fastest first: eager mode is slow.

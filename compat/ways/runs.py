@@ -1,6 +1,6 @@
-"""Trains an optimizer of NumPy or TensorFlow: `Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
+"""Trains an optimizer of any API on gradients that are passed in, so that every API gets the same ones.
 
-Gradients are passed in, so that every API gets the same ones.
+`Run(make, start, kinds)`, then `step`, `weights`, `slot`, `resumed`.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -9,25 +9,17 @@ import shutil
 import tempfile
 from collections import OrderedDict
 
-import numpy as np
-
-from everstep.compat.backends.on_numpy import IndexedSlices
-from everstep.compat.backends.on_tensorflow import with_names_of_tf1
 from everstep.compat.state.capture import capture
 from everstep.compat.state.restore import restore
+from everstep.compat.ways.keras_worlds import GetUpdates, Keras3, Keras3Function, Keras3Jit
+from everstep.compat.ways.worlds import Arrays, Eager, Function, Graph, RefGraph, World
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
 DENSE, SPARSE, NONE = "dense", "sparse", "none"
-
-
-def graph_mode_tensorflow():
-    """Returns TensorFlow with the names of TF 1."""
-    import tensorflow
-
-    return with_names_of_tf1(tensorflow)
+_KINDS = {DENSE: object, SPARSE: tuple, NONE: None}
 
 
 class Run(object):
@@ -39,60 +31,84 @@ class Run(object):
         kinds: {name: DENSE, SPARSE or NONE}, the kinds of their gradients.
     """
 
+    module = None  # type: Any  # what `bind` takes
+    makes_world = World
     optimizer = None  # type: Any
-    variables = None  # type: Any
 
     def __init__(self, make, start, kinds):
         self.make, self.kinds, self.names = make, kinds, sorted(start)
-        self.start = start
+        self.start, self._catching_up = start, {}
+        self.world = self.makes_world(self.module)
         self.build()
 
     def build(self):
-        """Creates the variables and the optimizer."""
-        raise NotImplementedError
+        """Creates the variables, the optimizer, and what takes a step."""
+        with self.inside():
+            self.variables = {name: self.world.variable(self.start[name], name=name) for name in self.names}
+        with self.inside():
+            self.optimizer = self.make()
+        self.begin()
+
+    def begin(self):
+        """Builds what takes a step with `optimizer`."""
+        variables, kinds = [self.variables[name] for name in self.names], [_KINDS[self.kinds[n]] for n in self.names]
+        with self.inside():
+            self._step = self.world.stepper(self.optimizer, variables, kinds)
+
+    def inside(self):
+        """Returns a context in which the graph and the session of the run, if it has any, are the default ones."""
+        return self.world.inside()
 
     def trained(self):
         return [name for name in self.names if self.kinds[name] != NONE]
 
+    def step(self, grads):
+        self._step([grads[name] for name in self.names])
+
     def flush(self):
         """Applies all deferred updates of all rows."""
-        self.optimizer.flush()
+        with self.inside():
+            self.world.run(self.optimizer.flush())
 
     def catch_up(self, name, rows):
         """Applies the deferred updates of the rows that are read next."""
-        self.optimizer.catch_up(self.variables[name], rows)
+        if self.world.session is None:
+            self.optimizer.catch_up(self.variables[name], rows)
+            return
+        if name not in self._catching_up:
+            with self.inside():
+                holder = self.world.tf.placeholder("int64")
+                self._catching_up[name] = holder, self.optimizer.catch_up(self.variables[name], holder)
+        holder, operation = self._catching_up[name]
+        self.world.run(operation, {holder: rows})
+
+    def weights(self):
+        return {name: self.world.read(value) for name, value in self.variables.items()}
+
+    def slot(self, name, slot):
+        with self.inside():
+            return self.world.read(self.optimizer.get_slot(self.variables[name], slot))
+
+    def set_rate(self, rate):
+        self.world.set_hyper(self.optimizer, "learning_rate", rate)
 
     def captured(self, **more):
         """Returns the `everstep.State` of the optimizer."""
-        return capture(self.optimizer, self.variables, session=getattr(self, "session", None), **more)
+        return capture(self.optimizer, self.variables, session=self.world.session, **more)
 
     def restored(self, state, **more):
-        return restore(self.optimizer, state, self.variables, session=getattr(self, "session", None), **more)
+        return restore(self.optimizer, state, self.variables, session=self.world.session, **more)
+
+    def resumed(self):
+        """Returns a new run that goes on with all that this one has learned, by the API's own means."""
+        raise NotImplementedError
 
     def close(self):
-        pass
+        self.world.close()
 
 
 class ArraysRun(Run):
-    def build(self):
-        self.variables = {name: np.array(value) for name, value in self.start.items()}
-        self.optimizer = self.make()
-
-    def step(self, grads):
-        pairs = []
-        for name in self.names:
-            grad = grads[name]
-            pairs.append((IndexedSlices(*grad) if isinstance(grad, tuple) else grad, self.variables[name]))
-        self.optimizer.apply_gradients(pairs)
-
-    def weights(self):
-        return {name: value.copy() for name, value in self.variables.items()}
-
-    def slot(self, name, slot):
-        return self.optimizer.get_slot(self.variables[name], slot).copy()
-
-    def set_rate(self, rate):
-        self.optimizer.learning_rate = rate
+    makes_world = Arrays
 
     def in_order(self):
         """Returns the trained variables in order: a state names arrays by the order in which steps first saw them."""
@@ -100,7 +116,7 @@ class ArraysRun(Run):
 
     def resumed(self):
         state = capture(self.optimizer, self.in_order())
-        other = ArraysRun(self.make, self.weights(), self.kinds)
+        other = type(self)(self.make, self.weights(), self.kinds)
         restore(other.optimizer, state, other.in_order())
         return other
 
@@ -108,83 +124,31 @@ class ArraysRun(Run):
 class GraphRun(Run):
     """A TF 1 graph and its session."""
 
-    resource = True
-
-    def apply(self, pairs):
-        """Returns the train operation of (gradient, variable) pairs."""
-        return self.optimizer.apply_gradients(pairs)
+    makes_world = Graph
 
     def build(self):
-        self.tf = tf = graph_mode_tensorflow()
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            self.variables = {
-                name: tf.get_variable(name, initializer=tf.constant(self.start[name]), use_resource=self.resource)
-                for name in self.names
-            }
-            self.feeds, pairs = {}, []
-            for name in self.names:
-                pairs.append((self.placeholder(name), self.variables[name]))
-            self.rate = tf.placeholder_with_default(np.float32(0), [])
-            self.optimizer = self.make()
-            self.train_op = self.apply(pairs)
-            self.saver = tf.train.Saver(max_to_keep=None)
-            self.session = tf.Session(graph=self.graph)
-            self.session.run(tf.global_variables_initializer())
+        self.tf, self.graph, self.session = self.world.tf, self.world.graph, self.world.session
+        super(GraphRun, self).build()
 
-    def placeholder(self, name):
-        tf, value = self.tf, self.start[name]
-        if self.kinds[name] == NONE:
-            return None
-        dtype = tf.as_dtype(value.dtype)
-        if self.kinds[name] == DENSE:
-            self.feeds[name] = (tf.placeholder(dtype, value.shape),)
-            return self.feeds[name][0]
-        self.feeds[name] = tf.placeholder(dtype, (None,) + value.shape[1:]), tf.placeholder(tf.int64, (None,))
-        return tf.IndexedSlices(*self.feeds[name], dense_shape=tf.constant(value.shape))
-
-    def feed(self, grads):
-        fed = {}
-        for name, holders in self.feeds.items():
-            grad = grads[name] if isinstance(grads[name], tuple) else (grads[name],)
-            fed.update(zip(holders, grad))
-        return fed
-
-    def step(self, grads):
-        self.session.run(self.train_op, self.feed(grads))
-
-    def flush(self):
-        with self.graph.as_default():
-            self.session.run(self.optimizer.flush())
-
-    def catch_up(self, name, rows):
-        if not hasattr(self, "catching_up"):
-            with self.graph.as_default():
-                holder = self.tf.placeholder(self.tf.int64)
-                self.catching_up = holder, self.optimizer.catch_up(self.variables[name], holder)
-        self.session.run(self.catching_up[1], {self.catching_up[0]: rows})
+    def begin(self):
+        super(GraphRun, self).begin()
+        with self.inside():
+            self.saver = self.tf.train.Saver(max_to_keep=None)
 
     def weights(self):
-        return self.session.run(self.variables)
-
-    def slot(self, name, slot):
-        with self.graph.as_default():
-            return self.session.run(self.optimizer.get_slot(self.variables[name], slot))
+        return self.world.read(self.variables)
 
     def resumed(self):
         folder = tempfile.mkdtemp()
         try:
-            with self.graph.as_default():
+            with self.inside():
                 path = self.saver.save(self.session, os.path.join(folder, "model"), write_meta_graph=False)
             other = type(self)(self.make, self.start, self.kinds)
-            with other.graph.as_default():
+            with other.inside():
                 other.saver.restore(other.session, path)
         finally:
             shutil.rmtree(folder)
         return other
-
-    def close(self):
-        self.session.close()
 
 
 class TrainResourceRun(GraphRun):
@@ -192,51 +156,22 @@ class TrainResourceRun(GraphRun):
 
 
 class TrainRefRun(TrainResourceRun):
-    resource = False
+    makes_world = RefGraph
 
 
 class V2SessionRun(GraphRun):
-    def set_rate(self, rate):
-        # Set a graph variable in its own session: K.set_value uses another one.
-        initializer = self.optimizer.learning_rate.initializer
-        self.session.run(initializer, {initializer.inputs[1]: rate})
+    pass
 
 
 class EagerRun(Run):
     """TF 2 in eager mode."""
 
+    makes_world = Eager
     folder = None
 
     def build(self):
-        import tensorflow as tf
-
-        self.tf = tf
-        self.variables = {name: tf.Variable(self.start[name], name=name) for name in self.names}
-        self.optimizer = self.make()
-
-    def pairs(self, grads):
-        pairs = []
-        for name in self.names:
-            grad = grads[name]
-            if isinstance(grad, tuple):
-                values, indices = map(self.tf.convert_to_tensor, grad)
-                grad = self.tf.IndexedSlices(values, indices, self.tf.constant(self.start[name].shape, "int64"))
-            elif grad is not None:
-                grad = self.tf.convert_to_tensor(grad)
-            pairs.append((grad, self.variables[name]))
-        return pairs
-
-    def step(self, grads):
-        self.optimizer.apply_gradients(self.pairs(grads))
-
-    def weights(self):
-        return {name: value.numpy() for name, value in self.variables.items()}
-
-    def slot(self, name, slot):
-        return self.optimizer.get_slot(self.variables[name], slot).numpy()
-
-    def set_rate(self, rate):
-        self.optimizer.learning_rate = rate
+        self.tf = self.world.tf
+        super(EagerRun, self).build()
 
     def resumed(self):
         # Slots are restored when they are created, so the file has to stay until the run is closed.
@@ -256,15 +191,43 @@ class EagerRun(Run):
 
 
 class FunctionRun(EagerRun):
-    def build(self):
-        super(FunctionRun, self).build()
-        self.function = self.tf.function(lambda grads: EagerRun.step(self, grads))
+    makes_world = Function
 
-    def step(self, grads):
-        tensors = {}
-        for name, grad in grads.items():
-            if isinstance(grad, tuple):
-                tensors[name] = tuple(self.tf.convert_to_tensor(part) for part in grad)
-            elif grad is not None:
-                tensors[name] = self.tf.convert_to_tensor(grad)
-        self.function(dict(tensors, **{name: None for name in grads if name not in tensors}))
+
+class GetUpdatesRun(Run):
+    makes_world = GetUpdates
+
+    def build(self):
+        self.keras = self.module
+        super(GetUpdatesRun, self).build()
+
+    def resumed(self):
+        weights, state = self.weights(), self.optimizer.get_weights()
+        other = type(self)(self.make, weights, self.kinds)
+        other.optimizer.set_weights(state)
+        return other
+
+
+class KerasRun(Run):
+    """Keras 3 on any backend, in eager mode."""
+
+    makes_world = Keras3
+
+    def build(self):
+        self.keras = self.world.keras
+        super(KerasRun, self).build()
+
+    def resumed(self):
+        store = {}
+        self.optimizer.save_own_variables(store)
+        other = type(self)(self.make, self.weights(), self.kinds)
+        other.optimizer.load_own_variables(store)
+        return other
+
+
+class KerasFunctionRun(KerasRun):
+    makes_world = Keras3Function
+
+
+class KerasJitRun(KerasRun):
+    makes_world = Keras3Jit

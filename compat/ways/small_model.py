@@ -7,8 +7,8 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.targets import detect
-from everstep.compat.ways.keras_runs import clear_session
-from everstep.compat.ways.runs import graph_mode_tensorflow
+from everstep.compat.ways.keras_worlds import clear_session
+from everstep.compat.ways.worlds import graph_mode_tensorflow
 
 # losses: the mean squared error before each step; weights: [embeddings, kernel] at the end
 Trained = namedtuple("Trained", "losses weights optimizer")
