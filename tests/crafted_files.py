@@ -42,6 +42,11 @@ LENGTH, ARRAYS = 3000, 8
 # Files of real frameworks
 
 
+def spelled(name, arguments):
+    """Returns a call of an optimizer's class as text, such as "Adam(learning_rate=0.1)"."""
+    return "{}({})".format(name, ", ".join("{}={!r}".format(str(key), arguments[key]) for key in sorted(arguments)))
+
+
 class Fixture(object):
     def __init__(self, name):
         self.name, self.path = name, os.path.join(FILES, name)
@@ -57,8 +62,7 @@ class Fixture(object):
             return {}
         if self.definition:
             return {"definition": everstep.Definition.from_config(self.definition)}
-        arguments = ", ".join("{}={!r}".format(str(name), value) for name, value in sorted(self.arguments.items()))
-        return {"optimizer": "{}({})".format(self.optimizer, arguments)}
+        return {"optimizer": spelled(self.optimizer, self.arguments)}
 
     def read(self):
         return everstep.read_checkpoint(self.path, **self.how())

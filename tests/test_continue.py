@@ -57,10 +57,6 @@ def start():
     return start_values("float32", SHAPES)
 
 
-def spelled(optimizer, arguments):
-    return "{}({})".format(optimizer, ", ".join("{}={!r}".format(*item) for item in sorted(arguments.items())))
-
-
 def keras_batches():
     """Returns the batches as a Keras layer sees them: with a mean loss, the bias gets the mean of 4 rows."""
     return [dict(batch, bias=batch["dense"].mean(0, dtype="float32")) for batch in BATCHES]

@@ -198,6 +198,7 @@ def test_arrays_are_copied_with_what_trains_them(rule):
     both = copy.deepcopy({"optimizer": run.optimizer, "variables": run.variables})
     twin = trained(harness.NUMPY, lambda: both["optimizer"], 0)
     twin.variables = both["variables"]
+    twin.begin()
     for each in (run, twin):
         each.step(grads(10))
         each.step(grads(11))
