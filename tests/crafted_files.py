@@ -227,22 +227,6 @@ def npz_of(contents):
     return data + npz_archive._directory(members, crcs, end)
 
 
-def npz_with(tmp_path, change):
-    """Returns the path of a file without arrays of numbers, whose header was changed."""
-    path = str(tmp_path / "run.npz")
-    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
-                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
-    shapes = change(header) or []
-    if shapes:
-        header["slots"] = {"w": OrderedDict(
-            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
-            for n, shape in enumerate(shapes)
-        )}
-    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
-    npz_archive.write(path, json.dumps(header).encode("ascii"), arrays)
-    return path
-
-
 def deep(depth):
     config = {}
     for _ in range(depth):

@@ -46,10 +46,6 @@ try:
     import faulthandler
 except ImportError:  # on Python 2
     faulthandler = None
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
 
 MEGABYTE = 1 << 20
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
@@ -401,7 +397,7 @@ class Report(object):
                 print(text.encode("ascii", "backslashreplace").decode("ascii"))
 
 
-def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, progress=None):
+def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, tell=lambda report: None):
     """Makes and reads files until the time is over, or until there were so many files of each format.
 
     Returns:
@@ -431,8 +427,7 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
                 if answer is None:
                     continue
                 report.add(worker.task[0], worker.task[1], answer, worker.folder)
-                if progress is not None:
-                    progress(report)
+                tell(report)
                 worker.task = None
                 if worker.process is None:
                     if not answer["kind"].startswith("hang"):
@@ -446,27 +441,10 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def progress_bar(seconds, total):
-    """Returns a function that shows how far a run is: a bar if tqdm is installed, else a line every 10 seconds."""
-    start = last = time.time()
-    if tqdm is not None:
-        bar = tqdm(total=total or int(seconds), unit="file" if total else "s", miniters=1)
-
-        def show(report):
-            place = report.total() if total else min(int(time.time() - start), int(seconds))
-            bar.set_postfix(files=report.total(), faults=len(report.failures()), refresh=False)
-            bar.update(place - bar.n)
-
-        return show
-    last = [start]
-
-    def write(report):
-        if time.time() - last[0] > 10:
-            last[0] = time.time()
-            print("{} files, {} faults, {:.0f} s".format(
-                report.total(), len(report.failures()), last[0] - start), file=sys.stderr)
-
-    return write
+def progress(report):
+    """Prints how far a run is, now and then."""
+    if report.total() % 100 == 0:
+        print("{} files, {} faults".format(report.total(), len(report.failures())), file=sys.stderr)
 
 
 # Killing writers
@@ -667,7 +645,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both print what was found so far
     signal.signal(signal.SIGINT, signal.default_int_handler)
     report = run(formats, options.seed, options.seconds, options.files, options.workers, options.limit, options.keep,
-                 progress_bar(options.seconds, options.files and options.files * len(formats)))
+                 progress)
     report.print()
     return 1 if report.failures() else 0
 

@@ -16,19 +16,11 @@ import pytest
 
 import everstep
 import harness
+from crafted_files import TENSORFLOW, h5py, tensorflow
 from everstep.optimizers import SGD
 from everstep.testing import oracle
 from test_battery import ids, start_values
 from test_grid import BATCHES, HALF, KINDS, SHAPES, STATES
-
-try:
-    import h5py
-except ImportError:
-    h5py = None
-try:
-    import tensorflow
-except ImportError:
-    tensorflow = None
 
 pytestmark = pytest.mark.shared
 BOUND = 5e-6
@@ -98,16 +90,12 @@ def final_weights(way, name, state):
     if "keras" in name:
         batches, rename = keras_batches(), list(NAMES.items())
     # Start from other values, so that the file's values must be restored.
-    run = way.run(
-        lambda: definition.bind(way.module), {each: start()[each] + 1 for each in names}, {n: KINDS[n] for n in names})
-    try:
-        everstep.restore(
-            run.optimizer, state, run.variables, session=getattr(run, "session", None), rename=rename, weights=True)
-        for batch in batches[HALF:]:
-            run.step({each: batch[each] for each in names})
-        return run.weights()
-    finally:
-        run.close()
+    values, kinds = {each: start()[each] + 1 for each in names}, {each: KINDS[each] for each in names}
+    run = harness.new_run(way, definition, values, kinds)
+    run.restored(state, rename=rename, weights=True)
+    for batch in batches[HALF:]:
+        run.step({each: batch[each] for each in names})
+    return run.weights()
 
 
 def expected_weights(name, state):
@@ -154,7 +142,7 @@ def test_what_nobody_said_is_stock_s_own():
         assert read("tf_train-tf1.15/{}_defaults".format(name)).definition["epsilon"] == epsilon
 
 
-@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+@TENSORFLOW
 @pytest.mark.parametrize("way", harness.quickest(), ids=ids)
 def test_momentum_goes_on_in_the_form_of_keras(way):
     """tf.train accumulates gradients in the velocity, Keras accumulates gradients times -rate."""
@@ -164,7 +152,7 @@ def test_momentum_goes_on_in_the_form_of_keras(way):
     check("tf_train-tf1.4/momentum", way, state, "tf_train-tf1.4/momentum, rescaled")
 
 
-@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
+@TENSORFLOW
 @pytest.mark.parametrize("name", [name for name in sorted(FILES) if "keras" not in name])
 def test_conversion_equals_reading(name):
     how = {}

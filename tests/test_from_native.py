@@ -68,16 +68,11 @@ def test_to_native_config_round_trip(way, name, rate, arguments):
     """The config of `to_native_config` creates a stock optimizer that converts to the same definition."""
     if not accepts_arguments(way, name, rate, arguments):
         return  # only other versions have the argument
-    definitions = []
-
-    def make():
-        definitions.append(migrate(make_stock(way, name, rate, arguments)))
-        config = definitions[0].to_native_config(way.module)
-        definitions.append(migrate(stock.counted(stock_class(way, config["class_name"]), **config["config"])))
-        return definitions[1].bind(way.module)
-
-    way.run(make, start_values("float32"), KINDS).close()
-    assert definitions[0] == definitions[1]
+    with way.world(way.module):
+        definition = migrate(make_stock(way, name, rate, arguments))
+        config = definition.to_native_config(way.module)
+        again = migrate(stock.counted(stock_class(way, config["class_name"]), **config["config"]))
+        assert again == definition and again.bind(way.module).definition == definition
 
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)

@@ -139,16 +139,13 @@ def test_follows(way, name, writer, left):
     def layer(layer_name):  # arrays have no names
         return layer_name if way.target != "arrays" else lambda variable: variable.shape == START[layer_name].shape
 
-    run = way.run(lambda: CASES[name][2](layer).bind(way.module), START, KINDS)
-    try:
-        for batch in batches():
-            run.step(batch)
-        weights = run.weights()
-        for variable in START:
-            assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6
-            if "slots" in left:
-                slots = run.optimizer.slot_names(run.variables[variable])
-                slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))
-                assert oracle.distance(run.slot(variable, slot), np.array(left["slots"][variable])) <= 4e-6
-    finally:
-        run.close()
+    run = harness.new_run(way, CASES[name][2](layer), START, KINDS)
+    for batch in batches():
+        run.step(batch)
+    weights = run.weights()
+    for variable in START:
+        assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6
+        if "slots" in left:
+            slots = run.optimizer.slot_names(run.variables[variable])
+            slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))
+            assert oracle.distance(run.slot(variable, slot), np.array(left["slots"][variable])) <= 4e-6

@@ -8,9 +8,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
-import textwrap
 import zipfile
 from collections import OrderedDict
 from random import Random
@@ -19,7 +16,7 @@ import numpy as np
 import pytest
 
 import everstep
-from crafted_files import npz_of
+from crafted_files import deep, npz_of
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, Nadam
 from harness import arrays_of
@@ -257,6 +254,14 @@ HEADERS = {
     "another dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<i8"), "another shape or dtype"),
     "a narrower dtype": (lambda h: h["slots"]["bias"]["m"].update(dtype="<f4"), "bytes; needed are"),
     "the wrong byte order": (lambda h: h["slots"]["bias"]["m"].update(dtype=">f8"), "a file holds"),
+    "a very long name": (lambda h: h.update({u"a\x1b[31m" + u"b" * 7000000: 1}), "the header has"),
+    "half a pair at the top": (lambda h: h.update({u"\ud800": 1}), "not text|needed are"),
+    "half a pair in a config": (lambda h: h["definition"].update({u"a\ud800": 1}), "not text|is of|left"),
+    "half a pair in a value": (lambda h: h["definition"].update(steps=u"\udfff"), "not text|is of"),
+    "a deep config": (lambda h: h.update(definition=deep(500)), "levels"),
+    "long and empty": (lambda h: h["slots"]["bias"]["m"].update(shape=[0, 10**19]), "no array can have"),
+    "wide and empty": (lambda h: h["slots"]["bias"]["m"].update(shape=[10**19, 0]), "no array can have"),
+    "long, empty, wide": (lambda h: h["slots"]["bias"]["m"].update(shape=[1 << 40, 0, 1 << 40]), "no array can have"),
     "half a surrogate pair": (lambda h: h["slots"].update({u"\ud800": h["slots"].pop("bias")}), "not text|is in")}
 
 TEXTS = {
@@ -442,7 +447,7 @@ def test_damage_is_an_error_that_changes_nothing(number, whole, other, tmpdir):
     assert os.times()[0] - start < 20  # CPU seconds, so that other processes do not count
     if resource:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300000  # kB
-    assert type(raised.value) in (errors.StateError, errors.FileError) and str(raised.value)
+    assert type(raised.value) in (errors.StateError, errors.FileError) and 0 < len(str(raised.value)) < 21000
     assert not sprung
     assert numbers(other.capture(weights=True)) == before
     assert path.read_binary() == content and tmpdir.listdir() == [path]
@@ -474,58 +479,6 @@ def test_a_state_keeps_its_file_when_another_takes_its_place(tmpdir):
     assert numbers(everstep.State.load(path)) == numbers(second)
 
 
-KILLED = """
-    import os, random, signal, sys, time
-    import numpy as np
-    import everstep
-
-    path, random = sys.argv[1], random.Random(3)
-
-    def state(number):
-        slots = {"w%d" % place: {"m": np.full((250, 100), number)} for place in range(4)}
-        return everstep.State({"definition": "Adam"}, number, slots=slots)
-
-    states = [state(float(number)) for number in range(3)]
-    for number, each in enumerate(states):
-        each.updates = number
-    states[0].save(path)
-    started = time.time()
-    states[1].save(path)
-    took, seen, left = time.time() - started, set(), 0
-    for _ in range(200):
-        number = random.randrange(3)
-        child = os.fork()
-        if not child:
-            while True:
-                states[number % 3].save(path)
-                number += 1
-        time.sleep(random.uniform(0, 3 * took))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        loaded = everstep.State.load(path)
-        values = [np.asarray(slots["m"]) for slots in loaded.slots.values()]
-        assert len(values) == 4 and all((value == loaded.updates).all() for value in values), loaded.updates
-        seen.add(loaded.updates)
-        others = [name for name in os.listdir(os.path.dirname(path)) if name != os.path.basename(path)]
-        assert len(others) <= 1, others  # the next save deletes what a killed one left
-        left += len(others)
-    states[0].save(path)
-    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
-    print([sorted(seen), left])
-"""
-
-
-@pytest.mark.shared
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_process_that_is_killed_leaves_the_old_file_or_the_new(tmpdir):
-    done = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), str(tmpdir.join("run.npz"))],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    output, complaint = done.communicate()
-    assert done.returncode == 0, complaint.decode("utf-8")
-    seen, left = json.loads(output.decode("utf-8"))
-    assert len(seen) > 1 and left > 20, output  # so some kills came in the middle of a save, and some after one
-
-
 # Names
 
 
@@ -548,10 +501,9 @@ def test_matches_by_name_pattern_and_order():
     matching = match(saved, trained, [r"old/k(\d)=new/\1"], by_order=True)
     assert matching.names == {"a": "a", "new/1": "old/k1", "new/2": "old/k2", "x": "rest"}
     assert list(matching.names) == [name for name, _ in trained]
-    assert repr(matching).splitlines() == [
-        "VARIABLE  IN THE STATE  MATCHED BY", "x         rest          order",
-        r"new/2     old/k2        old/k(\d)=new/\1", "a         a             name",
-        r"new/1     old/k1        old/k(\d)=new/\1"]
+    assert repr(matching).splitlines() == ["VARIABLE  IN THE STATE  MATCHED BY", "x         rest          order",
+                                           r"new/2     old/k2        old/k(\d)=new/\1", "a         a             name",
+                                           r"new/1     old/k1        old/k(\d)=new/\1"]
     assert matching.to_dict()[0] == {"wanted": "x", "found": "rest", "how": "order"}
 
 
