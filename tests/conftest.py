@@ -138,10 +138,12 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def runs_are_closed():
+def close_runs():
+    """Closes the runs of harness.new_run."""
     yield
-    if "runs" in sys.modules:
-        sys.modules["runs"].close_all()
+    harness = sys.modules.get("harness")
+    while harness is not None and harness.open_runs:
+        harness.open_runs.pop().close()
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ import numpy as np
 
 import everstep
 import mutations
-from crafted_files import loaded_number, tensorflow, writers
+from crafted_files import loaded_number, read_bytes, tf1, write_bytes, writers
 from everstep import cli
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import Definition
@@ -46,10 +46,6 @@ try:
     import faulthandler
 except ImportError:  # on Python 2
     faulthandler = None
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
 
 MEGABYTE = 1 << 20
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
@@ -118,23 +114,22 @@ def saved(state, arrays, path):
 
 def used_as_template(mutant, format, path):
     """Writes the whole file's state into a copy of the damaged one."""
-    before, state = mutations.read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
+    before, state = read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
     try:
         everstep.write_checkpoint(state, path, format, template=mutant.path, learning_rate=0.1)
         mutations.state_of(path, mutant.how)
     finally:
-        if mutations.read_bytes(mutant.path) != before:
+        if read_bytes(mutant.path) != before:
             raise Wrong("the template was changed")
 
 
 def warm_started(path, arrays):
     """Prepares a graph to start from a checkpoint."""
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
-    with tf.Graph().as_default():
+    with tf1.Graph().as_default():
         for name, array in arrays.items():
             if name[0] == "variable" and array.ndim:
-                tf.get_variable(name[1].replace(" ", "_"), array.shape)
-        tf.get_variable("new", (2,))
+                tf1.get_variable(name[1].replace(" ", "_"), array.shape)
+        tf1.get_variable("new", (2,))
         everstep.warm_start(path)
 
 
@@ -307,7 +302,7 @@ class Worker(object):
         """Returns the answer for a process that ended. The first frame in the log is where it was."""
         _, status = os.waitpid(self.process, 0)
         self.process = None
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
+        text = read_bytes(self.log).decode("utf-8", "replace")
         frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
         library = mutations.MUTATORS[self.task[0]][1]
         outside = ("json", "numpy", "npz", "restore", "arrays.py", "cli.py")
@@ -326,7 +321,7 @@ class Worker(object):
         os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
         time.sleep(0.5)
         self.end()
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
+        text = read_bytes(self.log).decode("utf-8", "replace")
         frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
         inside = any(library in frame for library in ("h5py", "tensorflow"))
         return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
@@ -369,13 +364,13 @@ class Report(object):
         if answer["kind"] in GOOD:
             return
         note = os.path.join(folder, "files", "note.txt")
-        what = mutations.read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
+        what = read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
         self.problems.append((answer["kind"], format, number, what + answer["problem"]))
         if self.keep:
             kept = os.path.join(self.keep, "{}-{}-{}".format(answer["kind"].replace(" ", "-"), format, number))
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(os.path.join(folder, "files"), kept)
-            mutations.write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
+            write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
 
     def failures(self):
         return [problem for problem in self.problems if problem[0] not in HARMLESS]
@@ -402,7 +397,7 @@ class Report(object):
                 print(text.encode("ascii", "backslashreplace").decode("ascii"))
 
 
-def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, progress=None):
+def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, tell=lambda report: None):
     """Makes and reads files until the time is over, or until there were so many files of each format.
 
     Returns:
@@ -432,8 +427,7 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
                 if answer is None:
                     continue
                 report.add(worker.task[0], worker.task[1], answer, worker.folder)
-                if progress is not None:
-                    progress(report)
+                tell(report)
                 worker.task = None
                 if worker.process is None:
                     if not answer["kind"].startswith("hang"):
@@ -447,27 +441,10 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def progress_bar(seconds, total):
-    """Returns a function that shows how far a run is: a bar if tqdm is installed, else a line every 10 seconds."""
-    start = last = time.time()
-    if tqdm is not None:
-        bar = tqdm(total=total or int(seconds), unit="file" if total else "s", miniters=1)
-
-        def show(report):
-            place = report.total() if total else min(int(time.time() - start), int(seconds))
-            bar.set_postfix(files=report.total(), faults=len(report.failures()), refresh=False)
-            bar.update(place - bar.n)
-
-        return show
-    last = [start]
-
-    def write(report):
-        if time.time() - last[0] > 10:
-            last[0] = time.time()
-            print("{} files, {} faults, {:.0f} s".format(
-                report.total(), len(report.failures()), last[0] - start), file=sys.stderr)
-
-    return write
+def progress(report):
+    """Prints how far a run is, now and then."""
+    if report.total() % 100 == 0:
+        print("{} files, {} faults".format(report.total(), len(report.failures())), file=sys.stderr)
 
 
 # Killing writers
@@ -569,17 +546,17 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             def count_lines():
                 with lines_traced(lambda number: None) as count:
                     save(path, 1)  # noqa: B023
-                mutations.write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
+                write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
 
             start = time.time()
             assert not in_child(count_lines), name
-            seconds, lines = time.time() - start, int(mutations.read_bytes(count_file))
+            seconds, lines = time.time() - start, int(read_bytes(count_file))
             size = max(os.path.getsize(os.path.join(folder, each)) for each in os.listdir(folder))
-            old = mutations.read_bytes(path) if before else None
+            old = read_bytes(path) if before else None
 
             def prepare(path=path, old=old):
                 if old is not None:
-                    mutations.write_bytes(path, old)
+                    write_bytes(path, old)
 
             remove_all(folder)
             places = range(1, lines + 1) if moments is None else sorted(chance.sample(range(1, lines + 1), moments))
@@ -668,7 +645,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both print what was found so far
     signal.signal(signal.SIGINT, signal.default_int_handler)
     report = run(formats, options.seed, options.seconds, options.files, options.workers, options.limit, options.keep,
-                 progress_bar(options.seconds, options.files and options.files * len(formats)))
+                 progress)
     report.print()
     return 1 if report.failures() else 0
 

@@ -8,6 +8,8 @@ import logging
 import os
 import sys
 
+import numpy as np
+
 import cells
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.targets import detect, native_classes
@@ -140,3 +142,30 @@ def shrink(monkeypatch, **sizes):
 
 
 NUMPY = next(way for way in all_ways() if way.target == "arrays")
+find, known_modules, TARGETS = detect.find, detect.known_modules, detect.TARGETS
+open_runs = []  # closed by conftest.py at the end of each test
+
+
+def opened(run):
+    """Returns a run, which is closed at the end of the test."""
+    open_runs.append(run)
+    return run
+
+
+def new_run(way, make, start, kinds):
+    """Returns a run that is closed at the end of the test; `make` is a function or a definition."""
+    return opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
+
+
+def arrays_of(state):
+    """Returns {(variable, slot): array} of a state; the slot of a variable's own value is None."""
+    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
+    return {key: np.asarray(handle) for key, handle in named + [((n, None), v) for n, v in state.variables.items()]}
+
+
+def assert_same_arrays(actual, expected):
+    """Compares {key: array}, or all arrays of two states."""
+    actual, expected = (each if isinstance(each, dict) else arrays_of(each) for each in (actual, expected))
+    assert set(actual) == set(expected)
+    for key in expected:
+        np.testing.assert_array_equal(actual[key], expected[key], err_msg=str(key))

@@ -4,9 +4,7 @@
 """
 from __future__ import absolute_import, division, print_function
 
-import binascii
 import copy
-import io
 import json
 import os
 import random
@@ -18,10 +16,9 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+import crafted_files as crafted
 import everstep
-from crafted_files import BUNDLES, block, crc32c, deep, fixtures, h5py, table, tensorflow, varint
-from everstep.compat.state import bundle_index, npz_archive, object_graph
-from everstep.compat.state.open_file import OpenFile
+from crafted_files import BUNDLES, block, copy_bundle, fixtures, h5py, read_bytes, table, varint, write_bytes
 
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 
@@ -40,7 +37,8 @@ VALUES = NUMBERS + TEXTS + [
     {"class_name": "everstep>Adam", "config": {"everstep": {}}}, {"module": "builtins", "class_name": "lambda",
                                                                   "config": {"value": "x"}, "registered_name": None},
     {"class_name": "ExponentialDecay", "config": {"initial_learning_rate": 0.1, "decay_steps": 0, "decay_rate": 2}},
-    {"definition": "Adam"}, {"schedule": "PolynomialDecay"}, {"__tuple__": []}, [1] * 1000, deep(50), deep(300),
+    {"definition": "Adam"}, {"schedule": "PolynomialDecay"}, {"__tuple__": []}, [1] * 1000, crafted.deep(50),
+    crafted.deep(300),
 ]
 
 
@@ -136,16 +134,6 @@ def mutate_bytes(chance, data):
     return bytes(data), "bytes: " + ", ".join(what)
 
 
-def read_bytes(path):
-    with io.open(path, "rb") as file:
-        return file.read()
-
-
-def write_bytes(path, data):
-    with io.open(path, "wb") as file:
-        file.write(data)
-
-
 # Protobuf messages
 
 
@@ -154,15 +142,15 @@ def parsed(data):
     data, position, result = bytearray(data), 0, []
     try:
         while position < len(data):
-            tag, position = bundle_index.read_varint(data, position)
+            tag, position = crafted.read_varint(data, position)
             if not 8 <= tag < 1 << 16:
                 return None
             if tag & 7 == 0:
-                value, position = bundle_index.read_varint(data, position)
+                value, position = crafted.read_varint(data, position)
             else:
                 length = {1: 8, 5: 4}.get(tag & 7)
                 if tag & 7 == 2:
-                    length, position = bundle_index.read_varint(data, position)
+                    length, position = crafted.read_varint(data, position)
                 if length is None or length > len(data) - position:
                     return None
                 value = bytes(data[position : position + length])
@@ -256,16 +244,8 @@ def mutate_npz(chance, source, path):
     if action == "zip" or chance.random() < 0.05:
         write_zip_of(chance, path, members)
     else:
-        write_members(path, [contents for _, contents in members])
+        write_bytes(path, crafted.npz_of([contents for _, contents in members]))
     return what, False
-
-
-def write_members(path, contents):
-    """Writes a zip as `State.save` does, with right checksums, of members of any contents."""
-    members, end = npz_archive._layout([len(each) for each in contents])
-    crcs = [binascii.crc32(each) & 0xFFFFFFFF for each in contents]
-    data = b"".join(npz_archive._local(*item) + each for item, each in zip(zip(members, crcs), contents))
-    write_bytes(path, data + npz_archive._directory(members, crcs, end))
 
 
 def write_zip_of(chance, path, members):
@@ -354,8 +334,7 @@ def change_attribute(chance, owner, name):
         ("dots", lambda: np.array([b".", b"..", b"/", b"//"])), ("bad names", lambda: np.array([b"\xff", b"a"])),
         ("many names", lambda: np.array([("%d" % number).encode("ascii") for number in range(5000)])),
         ("complex", lambda: np.complex64(1j)), ("void", lambda: np.void(b"abc")),
-        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u"")))),
-    ])
+        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u""))))])
     action = chance.choice(list(actions))
     try:
         value = actions[action]()
@@ -382,8 +361,8 @@ def change_object(chance, file, name, names):
         ("vlen text", dict(data=u"x", dtype=h5py.special_dtype(vlen=type(u"")))),
         ("references", dict(shape=shape, dtype=h5py.special_dtype(ref=h5py.Reference))),
         ("enum", dict(shape=shape, dtype=h5py.special_dtype(enum=("i4", {"a": 1})))),
-        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))),
-        ("scalar", zeros("f4", ())), ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
+        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))), ("scalar", zeros("f4", ())),
+        ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
         ("other shape", zeros("f4", shape[::-1])), ("more axes", zeros("f4", shape + (1,))),
         ("many axes", zeros("f4", (1,) * 32)), ("null", dict(data=h5py.Empty("f4"))),
         ("NaN", dict(data=np.full(shape, np.nan, "f4"))), ("infinite", dict(data=np.full(shape, np.inf, "f4"))),
@@ -396,15 +375,13 @@ def change_object(chance, file, name, names):
         ("shuffle, Fletcher", dict(data=np.zeros(shape or (1,), "f4"), shuffle=True, fletcher32=True)),
         ("scaleoffset", dict(data=np.zeros(shape or (1,), "i4"), scaleoffset=3)),
         ("resizable", dict(data=np.zeros(shape or (1,), "f4"), maxshape=(None,) * max(1, len(shape)))),
-        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)])),
-    ])
+        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)]))])
     others = OrderedDict([
         ("delete", None), ("group", lambda: file.create_group(name)), ("hard link", lambda: file[chance.choice(names)]),
         ("root", lambda: file["/"]), ("soft link", lambda: h5py.SoftLink("/" + chance.choice(names))),
         ("broken link", lambda: h5py.SoftLink("/nothing")), ("type", lambda: np.dtype("f4")),
         ("external link", lambda: h5py.ExternalLink("/etc/hostname", "/")), ("rename", None), ("add", None),
-        ("virtual", None),
-    ])
+        ("virtual", None)])
     action = chance.choice(list(arrays) + list(others) + ["delete", "rename", "add"])
     try:
         if action == "rename":
@@ -497,10 +474,8 @@ def mutate_bundle(chance, source, path):
         data, what = mutate_bytes(chance, read_bytes(name))
         write_bytes(name, data)
         return "{} {}".format(os.path.basename(name), what), True
-    opened = OpenFile(index)
-    entries = [[key, bytes(value)] for key, value in bundle_index._entries_of_table(opened)]
-    opened.close()
-    graph = next((entry for entry in entries if entry[0] == object_graph.GRAPH.encode("ascii")), None)
+    entries = crafted.index_entries(index)
+    graph = next((entry for entry in entries if entry[0] == crafted.GRAPH.encode("ascii")), None)
     if action == "graph" and graph is not None:
         what = mutate_graph(chance, path, graph)
     elif action == "block":
@@ -513,13 +488,6 @@ def mutate_bundle(chance, source, path):
         what = mutate_entries(chance, entries)
     write_bytes(index, table(block(entries)))
     return what, False
-
-
-def copy_bundle(source, path):
-    folder, name = os.path.split(source)
-    for other in os.listdir(folder):
-        if (other == name or other.startswith(name + ".")) and not other.endswith(".json"):
-            shutil.copyfile(os.path.join(folder, other), path + other[len(name) :])
 
 
 def mutate_entries(chance, entries):
@@ -560,15 +528,15 @@ def mutate_graph(chance, path, entry):
     shards = [name for name in os.listdir(os.path.dirname(path)) if name.startswith(os.path.basename(path) + ".data")]
     data_file = path + ".data-{:05d}-of-{:05d}".format(place.get(3, 0), len(shards))
     data, offset, size = read_bytes(data_file), place.get(4, 0), place[5]
-    length, start = bundle_index.read_varint(bytearray(data[offset : offset + size]), 0)
+    length, start = crafted.read_varint(bytearray(data[offset : offset + size]), 0)
     graph, what = mutate_message(chance, data[offset + start + 4 : offset + size])
     lengths = struct.pack("<I", len(graph))
-    text = varint(len(graph)) + struct.pack("<I", crc32c(lengths)) + graph
+    checksum = struct.pack("<I", crafted.crc32c(lengths))
+    text = varint(len(graph)) + checksum + graph
     write_bytes(data_file, data + text)
     changed = {4: len(data), 5: len(text)}
     entry[1] = packed([[field, kind, changed.get(field, value)] for field, kind, value in fields if field not in (4, 6)]
-                      + [[4, 0, len(data)],
-                         [6, 5, struct.pack("<I", crc32c(lengths + struct.pack("<I", crc32c(lengths)) + graph))]])
+                      + [[4, 0, len(data)], [6, 5, struct.pack("<I", crafted.crc32c(lengths + checksum + graph))]])
     return "graph: " + what
 
 
@@ -594,16 +562,12 @@ def mutate_folder(chance, source, path):
 
 # name: (function, the library that it needs, name of the mutated file)
 MUTATORS = OrderedDict([
-    ("npz", (mutate_npz, None, "run.npz")),
-    ("h5", (mutate_h5, "h5py", "model.h5")),
-    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")),
-    ("keras", (mutate_keras, "h5py", "model.keras")),
+    ("npz", (mutate_npz, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_keras, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
-    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")),
-    ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
-    ("folder", (mutate_folder, "tensorflow", "folder")),
-])
-_INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": tensorflow is not None}
+    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")), ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
+    ("folder", (mutate_folder, "tensorflow", "folder"))])
+_INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": crafted.tensorflow is not None}
 _SOURCES = {}
 
 

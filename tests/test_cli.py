@@ -12,20 +12,15 @@ import pytest
 import everstep
 from everstep import cli, completion, terminal
 from everstep.cli import slot_patterns
-from everstep.compat.engine.lowering import STRATEGIES
-from everstep.compat.targets import detect, doctor
 from everstep.recipes import recipes
+from harness import find, known_modules
 
 
 def run(*arguments, **options):
     """Returns (exit code, stdout, stderr)."""
     environment = dict(os.environ, **options.get("environment", {}))  # conftest.py takes COLUMNS out
-    process = subprocess.Popen(
-        [sys.executable, "-m", "everstep"] + list(arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
+    process = subprocess.Popen([sys.executable, "-m", "everstep"] + list(arguments), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=environment)
     output, complaint = process.communicate()
     return process.returncode, output.decode(), complaint.decode()
 
@@ -35,8 +30,7 @@ def table(output, first):
     lines = iter(output.splitlines())
     header = next(line for line in lines if line.startswith(first))
     starts = [
-        place for place in range(len(header)) if header[place] != " " and (place == 0 or header[place - 1] == " ")
-    ]
+        place for place in range(len(header)) if header[place] != " " and (place == 0 or header[place - 1] == " ")]
     rows = []
     for line in lines:
         if not line:
@@ -57,15 +51,14 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
         except ImportError:
             assert installed[name] == "not installed"
     assert installed.get("keras runs on") == (
-        None if installed["keras"] == "not installed" else __import__("keras").backend.backend()
-    )
+        None if installed["keras"] == "not installed" else __import__("keras").backend.backend())
     rows = {module: (target, why) for module, target, why in table(output, "MODULE")}
     assert rows["numpy"][0] == "arrays"
-    here = {name: module for name, module in detect.known_modules() if module is not None}
+    here = {name: module for name, module in known_modules() if module is not None}
     assert set(rows) == set(here)
     for name, (target, why) in rows.items():
         try:
-            api = detect.find(here[name])
+            api = find(here[name])
         except everstep.errors.TargetError:
             assert target == "none" and why
         else:
@@ -76,7 +69,8 @@ def test_doctor_says_what_is_installed_and_what_it_speaks():
     if installed["tensorflow"] == "not installed":
         assert list(strategies) == ["plain"] and kernels == [["none", "", "", ""]]
     else:
-        assert set(strategies) == set(STRATEGIES) and strategies["kernel"] == "yes"
+        assert set(strategies) == {"kernel", "flattened", "compiled", "chunks", "in_place"}
+        assert strategies["kernel"] == "yes"
         assert ["SGD", "apply_momentum", "resource, ref", "resource, ref"] in kernels
         keras_momentum = [row[2:] for row in kernels if row[:2] == ["SGD", "apply_keras_momentum"]]
         assert keras_momentum in ([["resource", "resource"]], [["none", "none"]])  # none in old versions
@@ -94,7 +88,7 @@ def test_doctor_reports_a_broken_framework(tmp_path):
 
 
 def test_doctor_reports_a_keras_without_its_backend():
-    keras, tensorflow = (dict(detect.known_modules()).get(name) for name in ("keras", "tensorflow.keras"))
+    keras, tensorflow = (dict(known_modules()).get(name) for name in ("keras", "tensorflow.keras"))
     if keras is None or tensorflow is not None:
         pytest.skip("Keras 3 without TensorFlow is not in this environment")
     code, output, _ = run("doctor", environment={"KERAS_BACKEND": "tensorflow"})
@@ -164,8 +158,7 @@ def test_what_makes_no_sense_ends_with_2():
     ("AdamOptimizer", "AdamOptimizer of tf.train is everstep's Adam, with epsilon=1e-08, beta_1 for its beta1"),
     ("momentum", "rate_in_velocity=False, sparse='rows', nesterov for its use_nesterov.\n\nSGD\n"),
     ("recipes", "everstep show WORD"), ("BERT", "bias_correction=False"),
-    ("adam_weight_decay", "everstep.get('adam_weight_decay', learning_rate=0.001"),
-])
+    ("adam_weight_decay", "everstep.get('adam_weight_decay', learning_rate=0.001")])
 def test_show_finds_what_get_finds_and_more(name, expected, capsys, shipped_only):
     assert cli.main(["show", name]) == 0
     assert expected in capsys.readouterr()[0]
@@ -212,7 +205,7 @@ def test_json_for_programs():
     assert packages["numpy"]["version"] and packages["numpy"]["broken"] is None
     assert {row["module"]: row["target"] for row in facts["modules"]}["numpy"] == "arrays"
     assert {row["module"] for row in facts["modules"]} == {
-        name for name, module in detect.known_modules() if module is not None}
+        name for name, module in known_modules() if module is not None}
     assert (len(facts["kernels"]) > 0) == (packages["tensorflow"]["version"] is not None)
     names = [row["name"] for row in json.loads(run("list", "--json")[1])]
     assert set(everstep.optimizers.__all__) <= set(names) and len(names) == len(set(names))
@@ -291,13 +284,9 @@ def test_colours_in_a_terminal_only():
 
 
 # The shells that are installed complete the line before each colon to the words after it.
-LINES = {
-    "everstep sh": {"show"},
-    "everstep show Adama": {"Adamax"},
-    "everstep convert a b --to keras-": {"keras-h5", "keras-weights-h5"},
-    "everstep verify --j": {"--json"},
-    "everstep completion z": {"zsh"},
-}
+LINES = {"everstep sh": {"show"}, "everstep show Adama": {"Adamax"},
+         "everstep convert a b --to keras-": {"keras-h5", "keras-weights-h5"}, "everstep verify --j": {"--json"},
+         "everstep completion z": {"zsh"}}
 BASH = """
 eval "$SCRIPT"
 COMP_WORDS=($LINE)
@@ -340,8 +329,3 @@ def test_completion(shell, program):
 def test_the_name_of_a_slot_may_have_an_equals_sign():
     assert slot_patterns(["m={var}/a=b", "v={var}/v"]) == {"m": "{var}/a=b", "v": "{var}/v"}
     assert slot_patterns([]) is None
-
-
-def test_kinds_of_variables_that_a_kernel_takes():
-    kinds = [doctor._kinds(operations) for operations in ((None, None), ("Op", None), (None, "Op"), ("Op", "Op"))]
-    assert kinds == ["none", "resource", "ref", "resource, ref"]

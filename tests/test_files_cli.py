@@ -10,10 +10,11 @@ import pytest
 
 import blocks
 import everstep
+from crafted_files import FORMATS, TENSORFLOW
 from everstep import cli, terminal
-from everstep.compat.state import by_pattern, files
+from harness import assert_same_arrays
 from test_cli import run, table
-from test_files import BY_NAME, tensorflow
+from test_files import BY_NAME
 
 KERAS = BY_NAME["keras3.15-jax/momentum.keras"].path
 
@@ -51,8 +52,7 @@ def test_convert_to_our_own_format(tmp_path):
     assert matched == [["embedding", "embedding/embeddings"], ["output", "output/kernel"]]
     state, expected = everstep.State.load(path), everstep.read_checkpoint(KERAS)
     np.testing.assert_array_equal(
-        np.asarray(state.slots["output"]["velocity"]), np.asarray(expected.slots["output/kernel"]["velocity"])
-    )
+        np.asarray(state.slots["output"]["velocity"]), np.asarray(expected.slots["output/kernel"]["velocity"]))
     code, output, _ = run("inspect", path)
     assert code == 0 and dict(table(output, "FIELD"))["format"] == "everstep"
 
@@ -63,13 +63,10 @@ def test_convert_into_a_template(tmp_path):
     code, output, complaint = run("convert", source, path, "--to", "keras", "--template", KERAS)
     assert code == 0, complaint
     assert table(output, "VARIABLE") == [[name, name, "name"] for name in ("embedding/embeddings", "output/kernel")]
-    actual, expected = everstep.read_checkpoint(path), everstep.State.load(source)
-    for name, slots in expected.slots.items():
-        np.testing.assert_array_equal(np.asarray(actual.slots[name]["velocity"]), np.asarray(slots["velocity"]))
-        np.testing.assert_array_equal(np.asarray(actual.variables[name]), np.asarray(expected.variables[name]))
+    assert_same_arrays(everstep.read_checkpoint(path), everstep.State.load(source))
 
 
-@pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads and writes its checkpoints")
+@TENSORFLOW
 def test_convert_rescales_momentum(tmp_path):
     fixture, path = BY_NAME["tf1.4/momentum.ckpt"], str(tmp_path / "new.keras")
     arguments = ["convert", fixture.path, path, "--to", "keras", "--template", KERAS, "--by-order", "--optimizer",
@@ -82,12 +79,10 @@ def test_convert_rescales_momentum(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, word", [
-    (["inspect", "nothing"], "there is no file"),
-    (["convert", KERAS, "out.h5", "--to", "keras-h5"], "--template"),
+    (["inspect", "nothing"], "there is no file"), (["convert", KERAS, "out.h5", "--to", "keras-h5"], "--template"),
     (["convert", KERAS, "out", "--to", "tf-object"], "everstep.restore"),
     (["convert", KERAS, "out.npz", "--to", "npz"], "there is no format"),
-    (["convert", KERAS, "out.npz", "--to", "everstep", "--rename", "none=x"], "no variable is called"),
-])
+    (["convert", KERAS, "out.npz", "--to", "everstep", "--rename", "none=x"], "no variable is called")])
 def test_what_makes_no_sense(arguments, word):
     code, output, complaint = run(*arguments)
     assert (code, output) == (2, "") and word in complaint and "Traceback" not in complaint
@@ -110,14 +105,7 @@ def test_progress_is_told_on_large_files(capsys):
 def test_all_formats_are_shown():
     """tests/test_blocks.py compares what these commands print."""
     shown = "".join(block.code for block in blocks.blocks() if block.language == "console")
-    for format in files.FORMATS:
+    for format in FORMATS:
         assert re.search(r"\nformat +{}\n".format(format), shown), format
     for format in cli.WRITTEN:
         assert re.search(r" --to {}\s".format(format), shown), format
-
-
-def test_names_near_a_pattern():
-    """They are those whose last part is like the pattern's."""
-    names = ["model/dense/kernel/adam_m", "model/dense/kernel/adam_v", "model/dense/kernel"]
-    assert by_pattern.near("{var}/adm_m", names) == names[:2]
-    assert by_pattern.near("{var}/xyz", names) == sorted(names)

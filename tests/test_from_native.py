@@ -16,27 +16,12 @@ import harness
 import stock
 from everstep.testing import oracle
 from everstep.testing.training import KINDS, make_batches
-from stock import (
-    BOUND,
-    KIND_OF,
-    accepts_arguments,
-    allowed,
-    cases,
-    counted,
-    kinds_for,
-    make_stock,
-    migrate,
-    run,
-    stock_class,
-    takes_sparse,
-)
+from stock import BOUND, KIND_OF, accepts_arguments, allowed, cases, kinds_for, make_stock, migrate, run, stock_class
 from test_battery import ids, start_values
 
 pytestmark = pytest.mark.shared
-HALVED = {
-    "class_name": "ExponentialDecay",
-    "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False},
-}
+HALVED = {"class_name": "ExponentialDecay",
+          "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False}}
 RESULTS = {}  # (stock optimizer and arguments, way, kind of gradient) -> distance after 100 steps
 
 
@@ -58,8 +43,7 @@ def test_follows_stock(way, name, rate, arguments):
 
 
 DENSE_ONLY = {
-    (way.name, name): (way, name, rate, more) for way, name, rate, more in cases() if not takes_sparse(way, name)
-}
+    (way.name, name): (way, name, rate, more) for way, name, rate, more in cases() if not stock.takes_sparse(way, name)}
 
 
 @pytest.mark.parametrize("way, name, rate, arguments", list(DENSE_ONLY.values()), ids=ids)
@@ -84,16 +68,11 @@ def test_to_native_config_round_trip(way, name, rate, arguments):
     """The config of `to_native_config` creates a stock optimizer that converts to the same definition."""
     if not accepts_arguments(way, name, rate, arguments):
         return  # only other versions have the argument
-    definitions = []
-
-    def make():
-        definitions.append(migrate(make_stock(way, name, rate, arguments)))
-        config = definitions[0].to_native_config(way.module)
-        definitions.append(migrate(counted(stock_class(way, config["class_name"]), **config["config"])))
-        return definitions[1].bind(way.module)
-
-    way.run(make, start_values("float32"), KINDS).close()
-    assert definitions[0] == definitions[1]
+    with way.world(way.module):
+        definition = migrate(make_stock(way, name, rate, arguments))
+        config = definition.to_native_config(way.module)
+        again = migrate(stock.counted(stock_class(way, config["class_name"]), **config["config"]))
+        assert again == definition and again.bind(way.module).definition == definition
 
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)
@@ -124,10 +103,8 @@ def test_what_is_no_stock_optimizer():
 @pytest.mark.parametrize(
     "config, words",
     [
-        (
-            {"use_ema": True, "ema_momentum": 0.9, "gradient_accumulation_steps": 4},
-            "use_ema with gradient_accumulation_steps",
-        ),
+        ({"use_ema": True, "ema_momentum": 0.9, "gradient_accumulation_steps": 4},
+         "use_ema with gradient_accumulation_steps"),
         ({"gradient_accumulation_steps": 4, "learning_rate": HALVED}, "gradient_accumulation_steps with a schedule"),
         ({"decay": 0.1, "learning_rate": HALVED}, "decay=0.1 of a learning rate that is no number"),
         ({"adaptive_epsilon": True}, "adaptive_epsilon: epsilon is then times"),
@@ -209,25 +186,20 @@ def test_arguments_that_are_not_given_are_stock_s_own():
 def test_warns_once(monkeypatch):
     monkeypatch.setattr("everstep.compat.stock.from_native._warned", set())
     for target, name, words in (
-        ("update_step", "Nadam", "momentum product"),
-        ("keras3", "Adam", "equal rows"),
-        ("keras3", "ScheduleFreeAdamW", "except on JAX"),
-        ("get_updates", "Adam", "at random"),
-        ("tf_train", "LARSOptimizer", "before TF 1.15 its ratio is outside of the velocity"),
-    ):
+        ("update_step", "Nadam", "momentum product"), ("keras3", "Adam", "equal rows"),
+        ("keras3", "ScheduleFreeAdamW", "except on JAX"), ("get_updates", "Adam", "at random"),
+        ("tf_train", "LARSOptimizer", "before TF 1.15 its ratio is outside of the velocity")):
         config = {"class_name": name, "config": {"learning_rate": 0.1}}
         with pytest.warns(UserWarning, match=words):
             first = everstep.from_native(config, target)
         assert everstep.from_native(config, target) == first  # a second warning would be an error
 
 
-WRAPPED = [
-    everstep.clip(everstep.optimizers.Lion(0.1), norm=0.5),
-    everstep.clip(everstep.decoupled_weight_decay(everstep.optimizers.SGD(0.1), 0.01), global_norm=0.5),
-    everstep.decoupled_weight_decay(everstep.optimizers.Adafactor(0.1), 0.01),
-    everstep.accumulate(everstep.decoupled_weight_decay(everstep.optimizers.Ftrl(0.1), 0.01), 4),
-    everstep.accumulate(everstep.clip(everstep.optimizers.Adam(0.1), norm=0.5), 4),
-]
+WRAPPED = [everstep.clip(everstep.optimizers.Lion(0.1), norm=0.5),
+           everstep.clip(everstep.decoupled_weight_decay(everstep.optimizers.SGD(0.1), 0.01), global_norm=0.5),
+           everstep.decoupled_weight_decay(everstep.optimizers.Adafactor(0.1), 0.01),
+           everstep.accumulate(everstep.decoupled_weight_decay(everstep.optimizers.Ftrl(0.1), 0.01), 4),
+           everstep.accumulate(everstep.clip(everstep.optimizers.Adam(0.1), norm=0.5), 4)]
 
 
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way.stock is not None], ids=ids)

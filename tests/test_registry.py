@@ -10,11 +10,10 @@ import pytest
 import everstep
 import stock
 from block_setups import every_keras
-from everstep.compat.stock.registry import find_name, spelled
-from everstep.compat.stock.table import STOCK, UNSUPPORTED
 from everstep.errors import ConfigError, DefinitionError, UnsupportedError
 from everstep.optimizers import SGD, Adam, Adamax, AdamW, RAdam, RMSprop
 from everstep.optimizers.contract.declared import inspect_arguments
+from stock import STOCK, UNSUPPORTED, find_name, spelled
 
 # The same everywhere, and without the definitions of other tests.
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("shipped_only")]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import everstep
+from crafted_files import tf1 as tf
 from everstep import cli, errors
 from everstep.testing import oracle
 
 tensorflow = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.shared
-tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
 START = OrderedDict((name, np.linspace(-1, 1, 6).reshape(3, 2).astype("float32") * scale)
                     for scale, name in enumerate(("net/query", "net/key", "net/value"), 1))
 GRADS = {name: np.cos(np.arange(6)).reshape(3, 2).astype("float32") * (place + 1) for place, name in enumerate(START)}
@@ -74,16 +74,15 @@ def test_slots_of_an_optimizer_written_by_hand(saved, updates):
 def test_what_is_wrong_with_slot_names(saved):
     path, _ = saved
     for options, words in (
-        ({"slots": {"m": "{var}/adam_mm", "v": "{var}/adam_v"}}, "near names are net/key/adam_m"),
+        ({"slots": {"m": "{var}/adm_m", "v": "{var}/adam_v"}},
+         "near names are net/key/adam_m, net/key/adam_v, net/query/adam_m"),
+        ({"slots": {"m": "{var}/xyz", "v": "{var}/adam_v"}}, "near names are global_step, net/key, net/key/adam_m"),
         ({"slots": {"m": "{var}/adam_m"}}, "the slots m, v of Adam"),
         ({"slots": {"m": "{var}/adam_m", "v": "adam_v"}}, "{var} once"),
-        ({"slots": {"m": "{var}/adam_m", "v": 3}}, "{var} once"),
-        ({"slots": ["m"]}, "the slots m, v of Adam"),
+        ({"slots": {"m": "{var}/adam_m", "v": 3}}, "{var} once"), ({"slots": ["m"]}, "the slots m, v of Adam"),
         ({"slots": SLOTS, "updates": "globalstep"}, "near names are global_step"),
         ({"slots": SLOTS, "updates": "net/key"}, "not a number of updates"),
-        ({"slots": SLOTS, "updates": 1.5}, "updates is a number"),
-        ({}, "written by hand, give slots="),
-    ):
+        ({"slots": SLOTS, "updates": 1.5}, "updates is a number"), ({}, "written by hand, give slots=")):
         with pytest.raises(errors.StateError) as raised:
             everstep.read_checkpoint(path, ADAM, **options)
         assert words in str(raised.value), raised.value
