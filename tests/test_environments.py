@@ -90,17 +90,20 @@ def test_without_uv_pip_installs(tmpdir):
 
 
 def test_an_environment_is_kept_while_it_is_whole_and_its_pins_stay(tmpdir):
+    log = tmpdir.join("logs", "a.log").ensure()
+
     def made(name, kilobytes=4, is_whole=True, pins="1"):
         """Returns whether it had to be made."""
         kept.begin(name, pins)
         path = tmpdir.join(name, "file")
         is_new = not path.check()
         path.write("x" * 1000 * kilobytes, ensure=True)
-        kept.end(name, pins, is_whole)
+        log.write("a: install_deps> uv\n" + "a: commands[0]> pytest\n" * is_whole)
+        kept.end(name, pins, str(log))
         return is_new
 
     def there():
-        return sorted(path.basename for path in tmpdir.listdir() if path.basename != "kept")
+        return sorted(path.basename for path in tmpdir.listdir() if path.basename not in ("kept", "logs"))
 
     kept = environments.Kept(str(tmpdir), 1e-5)  # 10 kB
     tmpdir.join("a", "file").write("of who knows", ensure=True)

@@ -11,6 +11,7 @@ import argparse
 import ast
 import compileall
 import hashlib
+import io
 import json
 import os
 import py_compile
@@ -174,8 +175,10 @@ class Kept(object):
             self._delete(name)
         self._write(name, "")
 
-    def end(self, name, pins, is_whole):
-        """Keeps an environment if all is installed; then drops the oldest ones above the budget."""
+    def end(self, name, pins, log):
+        """Keeps an environment if tox's log shows that all was installed; then drops the oldest above the budget."""
+        with io.open(log, encoding="utf-8", errors="replace") as file:
+            is_whole = u" commands[0]> " in file.read()
         if is_whole:
             files = (os.path.join(path, each) for path, _, names in os.walk(os.path.join(self.folder, name))
                      for each in names)
