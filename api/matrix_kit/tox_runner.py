@@ -17,7 +17,7 @@ import threading
 import time
 import xml.etree.ElementTree
 
-if __package__:
+if __name__.startswith("everstep."):
     from everstep.matrix_kit import environments
 else:  # matrix/ has this folder on sys.path
     import environments  # type: ignore[import-not-found, no-redef]
