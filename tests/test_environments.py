@@ -1,6 +1,7 @@
 """What installs the packages of cells, and which environments are kept."""
 from __future__ import absolute_import, division, print_function
 
+import argparse
 import json
 import os
 import re
@@ -56,14 +57,30 @@ def test_an_index_that_is_silent_is_left_out_and_pip_is_the_last_resort(tmpdir, 
     tmpdir.join("pip").write(UV)
     tmpdir.join("settings").write(json.dumps([sys.executable, {"UV_INDEX": "https://a"}]))
     by_pip = []
+    monkeypatch.setattr(environments.compileall, "compile_dir", lambda folder, quiet: None)
     monkeypatch.setattr(environments.subprocess, "call", lambda command: by_pip.append(command) or 3)
     arguments = ["--no-deps", "--extra-index-url", "https://silent/simple", package]
     code = environments.install("settings", arguments)
     calls = [json.loads(line) for line in tmpdir.join("calls").readlines()]
     assert [each[1] for each in calls] + ["pip"] * len(by_pip) == indexes
-    assert all(each[0] == ["install", "--python", sys.executable, "--no-deps", package] for each in calls)
+    assert all(each[0][:3] + each[0][-2:] == ["install", "--python", sys.executable, "--no-deps", package]
+               for each in calls)
     assert code == (3 if by_pip else 0)
     assert all(command[2:] == ["-m", "pip", "install"] + arguments for command in by_pip)
+
+
+@pytest.mark.parametrize("uv_can", [True, False])
+def test_what_uv_cannot_compile_is_compiled(tmpdir, monkeypatch, uv_can):
+    monkeypatch.chdir(tmpdir)
+    tmpdir.join("pip").write(UV)
+    tmpdir.join("settings").write(json.dumps([sys.executable, {}]))
+    folders = []
+    monkeypatch.setattr(environments, "py_compile", argparse.Namespace(**{"PycInvalidationMode": 1} if uv_can else {}))
+    monkeypatch.setattr(environments.compileall, "compile_dir", lambda folder, quiet: folders.append(folder))
+    assert environments.install("settings", ["six"]) == 0
+    arguments, _ = json.loads(tmpdir.join("calls").read())
+    assert arguments[3:] == ["--compile-bytecode"] * uv_can + ["six"]
+    assert folders == [environments.sysconfig.get_paths()["purelib"]] * (not uv_can)
 
 
 def test_without_uv_pip_installs(tmpdir):
@@ -73,17 +90,20 @@ def test_without_uv_pip_installs(tmpdir):
 
 
 def test_an_environment_is_kept_while_it_is_whole_and_its_pins_stay(tmpdir):
+    log = tmpdir.join("logs", "a.log").ensure()
+
     def made(name, kilobytes=4, is_whole=True, pins="1"):
         """Returns whether it had to be made."""
         kept.begin(name, pins)
         path = tmpdir.join(name, "file")
         is_new = not path.check()
         path.write("x" * 1000 * kilobytes, ensure=True)
-        kept.end(name, pins, is_whole)
+        log.write("a: install_deps> uv\n" + "a: commands[0]> pytest\n" * is_whole)
+        kept.end(name, pins, str(log))
         return is_new
 
     def there():
-        return sorted(path.basename for path in tmpdir.listdir() if path.basename != "kept")
+        return sorted(path.basename for path in tmpdir.listdir() if path.basename not in ("kept", "logs"))
 
     kept = environments.Kept(str(tmpdir), 1e-5)  # 10 kB
     tmpdir.join("a", "file").write("of who knows", ensure=True)

@@ -9,13 +9,17 @@ from __future__ import absolute_import, division, print_function
 
 import argparse
 import ast
+import compileall
 import hashlib
+import io
 import json
 import os
+import py_compile
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 
 try:
@@ -44,7 +48,6 @@ NAMES = {
 LIKE_PIP = {
     "UV_NO_CONFIG": "1",  # the pyproject.toml of a project could say otherwise than pip does
     "UV_INDEX_STRATEGY": "unsafe-best-match",  # the best version of all indexes
-    "UV_COMPILE_BYTECODE": "1",  # cells write none: each process would compile TensorFlow anew
     "UV_NO_PROGRESS": "1",
 }
 
@@ -108,13 +111,17 @@ def install(settings, arguments):
     parser.add_argument("--extra-index-url", action="append", default=[])
     more, rest = parser.parse_known_args(arguments)
     indexes = variables.get("UV_INDEX", "").split() + more.extra_index_url
+    # Cells write no bytecode, so that each process would compile TensorFlow anew. uv cannot compile for Python 3.6.
+    compiles = hasattr(py_compile, "PycInvalidationMode")
+    command = [uv, "pip", "install", "--python", sys.executable] + ["--compile-bytecode"] * compiles + rest
     while True:
-        process = subprocess.Popen([uv, "pip", "install", "--python", sys.executable] + rest, stderr=subprocess.PIPE,
-                                   universal_newlines=True,
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, universal_newlines=True,
                                    env=dict(os.environ, **dict(variables, UV_INDEX=" ".join(indexes))))
         said = process.communicate()[1]
         sys.stderr.write(said)
         if process.returncode == 0:
+            if not compiles:
+                compileall.compile_dir(sysconfig.get_paths()["purelib"], quiet=2)
             return 0
         silent = [index for index in indexes if re.search("Failed to fetch: `?" + re.escape(index), said)]
         if not silent:
@@ -168,8 +175,10 @@ class Kept(object):
             self._delete(name)
         self._write(name, "")
 
-    def end(self, name, pins, is_whole):
-        """Keeps an environment if all is installed; then drops the oldest ones above the budget."""
+    def end(self, name, pins, log):
+        """Keeps an environment if tox's log shows that all was installed; then drops the oldest above the budget."""
+        with io.open(log, encoding="utf-8", errors="replace") as file:
+            is_whole = u" commands[0]> " in file.read()
         if is_whole:
             files = (os.path.join(path, each) for path, _, names in os.walk(os.path.join(self.folder, name))
                      for each in names)

@@ -20,7 +20,7 @@ import threading
 import time
 import xml.etree.ElementTree
 
-if __package__:
+if __name__.startswith("everstep."):
     from everstep.matrix_kit import environments
 else:  # matrix/ has this folder on sys.path
     import environments  # type: ignore[import-not-found, no-redef]
@@ -271,12 +271,10 @@ class Matrix(object):
                                               ": %d passed, %d failed, %d skipped" % result[3:6]))
         if result.status == FAILED:
             self.screen.write(self._tail(log))
-        with open(log, errors="replace") as file:
-            is_whole = " commands[0]> " in file.read()  # tox has installed all before
         if self._stopped:
-            self._left.append((cell.name, pins, is_whole))  # the table comes first: a deletion can take a minute
+            self._left.append((cell.name, pins, log))  # the table comes first: a deletion can take a minute
         else:
-            self._kept.end(cell.name, pins, is_whole)
+            self._kept.end(cell.name, pins, log)
 
     def _limit(self, cell, start):
         """Returns the seconds that a cell may take, and why."""
