@@ -267,7 +267,7 @@ each(wrong, "clipvalue is {}", KERAS, keyword("clipvalue"), BAD_BOUNDS)
 each(wrong, "global_clipnorm is {}", "optimizer_v2 " + NEW_STYLE, keyword("global_clipnorm"), BAD_BOUNDS[:3])
 wrong("two clip bounds", NEW_STYLE, keywords(clipnorm=1.0, clipvalue=1.0))
 wrong("two norms", NEW_STYLE, keywords(clipnorm=1.0, global_clipnorm=1.0), "global_clipnorm", DefinitionError)
-wrong("clipnorm on tf.train", "tf_train", keywords(clipnorm=1.0))
+wrong("clipnorm on tf.train", "tf_train", keywords(clipnorm=1.0), "clipnorm", DefinitionError)
 wrong("clipnorm on NumPy", "numpy", keywords(clipnorm=1.0))
 each(wrong, "decay is {}", "optimizer_v2 get_updates", keyword("decay"), [("negative", -1.0), ("a text", "1")])
 each(wrong, "weight_decay is {}", NEW_STYLE, keyword("weight_decay"), [
@@ -1313,6 +1313,11 @@ ours("setting a rate that is a tensor", KERAS, lambda w: sets("lr", 0.1, lambda:
 ours("learning_rate = 0.1 in a graph", "tf_train", sets("learning_rate", 0.1), "constant of the graph", HyperValueError)
 ours("momentum = 0.9 where there is no slot", SETTABLE, sets("momentum", 0.9), "without the slot velocity",
      HyperValueError)  # fmt: skip
+# Old code says `decay=0.0`.
+own("decay off", "optimizer_v2 get_updates", lambda w: setattr(w.bind(SGD(0.1), decay=0.0), "decay", 0.0))
+ours("decay set", "optimizer_v2 get_updates", sets("decay", 0.5), "decay", DefinitionError)
+own("clipnorm off on tf.train", "tf_train", lambda w: setattr(w.bind(SGD(0.1), clipnorm=0.0), "clipnorm", 0.0))
+ours("clipnorm set on tf.train", "tf_train", sets("clipnorm", 0.5), "clipnorm", DefinitionError)
 ours("set_weights before build", "update_step",  # Keras 3 stores them until then: its HDF5 loader sets them first
      lambda w: w.bind(SGD()).set_weights([]), "call build", SlotError)  # fmt: skip
 

@@ -8,6 +8,7 @@ import everstep
 from everstep import errors
 from everstep.optimizers import SGD, AdagradDecay, Adam
 
+pytestmark = pytest.mark.shared
 DEFINITIONS = [
     SGD(0.1), SGD(0.1, momentum=0.9, nesterov=True), Adam(0.1, amsgrad=True),
     Adam(everstep.InverseTimeDecay(0.1, rate=0.5), sparse="rows"), AdagradDecay(0.1, decay_steps=3),

@@ -11,22 +11,12 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 from everstep.errors import GradientError, VariableError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam, NovoGrad
-from harness import (
-    DENSE,
-    SPARSE,
-    GetUpdatesRun,
-    GraphRun,
-    all_ways,
-    framework_ways,
-    one_of_each_target,
-    rotate,
-    share,
-    way_name,
-)  # fmt: skip
 
 pytestmark = pytest.mark.shared
+WAYS = harness.all_ways()
 
 START = {"a": np.arange(6, dtype="float32").reshape(3, 2) + 1, "b": np.arange(10, dtype="float32").reshape(5, 2) + 1}
 G = {name: np.ones_like(value) for name, value in START.items()}
@@ -34,7 +24,7 @@ SPARSE_FORMS = [
     SGD, Adam, lambda: Adam(sparse="rows"), lambda: Adam(sparse="catch_up"), lambda: Adam(sparse="variable_rows"),
     lambda: everstep.accumulate(SGD(), 2), lambda: everstep.clip(Adam(), global_norm=1.0),
 ]  # fmt: skip
-SPARSE_WAYS = [way for way in all_ways() if way.sparse]
+SPARSE_WAYS = [way for way in WAYS if way.sparse]
 ROWS = {"a": (np.ones((2, 2), "float32"), np.array([0, 2])), "b": (np.ones((2, 2), "float32"), np.array([1, 4]))}
 
 
@@ -56,18 +46,18 @@ def failing_step(run, grads):
     with pytest.raises(Exception) as caught:
         run.step(grads)
     expected = GradientError, getattr(getattr(getattr(run, "tf", None), "errors", None), "OpError", ())
-    if not isinstance(run, GetUpdatesRun) and not hasattr(run, "keras"):
+    if not isinstance(run, harness.GetUpdatesRun) and not hasattr(run, "keras"):
         assert isinstance(caught.value, expected)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [-1, 5])
 @pytest.mark.parametrize(
-    "definition, way", rotate(SPARSE_FORMS, SPARSE_WAYS), ids=lambda each: getattr(each, "name", None)
+    "definition, way", harness.rotate(SPARSE_FORMS, SPARSE_WAYS), ids=lambda each: getattr(each, "name", None)
 )
 def test_a_row_that_does_not_exist_fails_the_whole_step(definition, way, bad):
     """TensorFlow would drop it without a word, or fail after it wrote other variables."""
-    run = new_run(way, definition, SPARSE)
+    run = new_run(way, definition, harness.SPARSE)
     try:
         run.step(ROWS)
         before = learned(run)
@@ -84,10 +74,10 @@ def test_a_row_that_does_not_exist_fails_the_whole_step(definition, way, bad):
         run.close()
 
 
-@pytest.mark.parametrize("way", [way for way in all_ways() if issubclass(way.run, GraphRun)], ids=way_name)
+@pytest.mark.parametrize("way", [way for way in WAYS if issubclass(way.run, harness.GraphRun)], ids=harness.way_name)
 def test_a_graph_checks_shapes_that_it_learns_late(way):
     """A gradient of one row would broadcast, and one that cannot be computed would leave other variables written."""
-    run = new_run(way, Adam, DENSE)
+    run = new_run(way, Adam, harness.DENSE)
     tf = run.tf
     try:
         with run.inside():
@@ -109,7 +99,7 @@ def test_a_graph_checks_shapes_that_it_learns_late(way):
 
 def test_catch_up_of_a_row_that_does_not_exist():
     for way in [way for way in SPARSE_WAYS if way.target != "arrays"]:
-        run = new_run(way, lambda: Adam(sparse="catch_up"), SPARSE)
+        run = new_run(way, lambda: Adam(sparse="catch_up"), harness.SPARSE)
         run.step(ROWS)
         run.step(ROWS)
         before = learned(run)
@@ -129,9 +119,9 @@ class Folded(everstep.Definition):
         return hyper.learning_rate * ops.reshape(ops.reshape(grad, (2, -1)), (-1, 2)), {}
 
 
-@pytest.mark.parametrize("way", one_of_each_target(framework_ways()), ids=way_name)
+@pytest.mark.parametrize("way", harness.one_of_each_target(harness.framework_ways()), ids=harness.way_name)
 def test_a_size_that_is_left_open_is_known_before_a_step(way):
-    run = new_run(way, Folded, DENSE)
+    run = new_run(way, Folded, harness.DENSE)
     try:
         run.step(START)
         for name, value in run.weights().items():
@@ -143,8 +133,9 @@ def test_a_size_that_is_left_open_is_known_before_a_step(way):
 # Variables of an unknown shape.
 
 UNKNOWN = [None, (None, 2)]
-UNKNOWN_WAYS = [(shape, way) for way in all_ways() for shape in UNKNOWN if way.name.startswith("tf_train")]
-UNKNOWN_WAYS += share(rotate(UNKNOWN, [way for way in all_ways() if way.target in ("optimizer_v2", "update_step")]), 2)
+UNKNOWN_WAYS = [(shape, way) for way in WAYS for shape in UNKNOWN if way.name.startswith("tf_train")]
+KERAS = [way for way in WAYS if way.target in ("optimizer_v2", "update_step")]
+UNKNOWN_WAYS += harness.share(harness.rotate(UNKNOWN, KERAS), 2)
 
 
 def unknown(way, definition, shape, sparse, steps=3):
@@ -185,7 +176,7 @@ def test_variables_of_an_unknown_shape(way, shape):
     if way.name == "tf_train resource" and not resource_takes_unknown_shapes():
         pytest.skip("tf.Variable has no use_resource here")
     several = [SGD, Adam, lambda: everstep.accumulate(Adam(), 2), lambda: LAMB(0.1)]
-    for definition in share(several, 2) + [NovoGrad]:  # which has a slot of the shape ()
+    for definition in harness.share(several, 2) + [NovoGrad]:  # which has a slot of the shape ()
         for sparse in (False, True) if definition is not NovoGrad else (False,):
             weights, captured, again = unknown(way, definition, shape, sparse)
             known = {"w": np.array(START["b"])}
@@ -204,10 +195,9 @@ def test_variables_of_an_unknown_shape(way, shape):
             unknown(way, definition, shape, False)
 
 
-FUNCTIONS = [way for way in all_ways() if way.target in ("optimizer_v2", "update_step") and "function" in way.name]
 
 
-@pytest.mark.parametrize("way", FUNCTIONS, ids=way_name)
+@pytest.mark.parametrize("way", [way for way in KERAS if "function" in way.name], ids=harness.way_name)
 def test_a_gradient_and_a_variable_of_an_unknown_number_of_rows(way):
     """A gradient of one row would broadcast to all."""
     import tensorflow as tf
@@ -232,7 +222,7 @@ def resource_takes_unknown_shapes():
 
 def test_a_variable_of_an_unknown_shape_on_keras_3():
     """Its slots have fixed shapes; stock raises TensorFlow's error."""
-    ways = [way for way in all_ways() if way.target == "keras3" and "tensorflow" in way.name]
+    ways = [way for way in WAYS if way.target == "keras3" and "tensorflow" in way.name]
     for way in ways[:1]:
         import tensorflow as tf
 

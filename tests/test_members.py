@@ -16,9 +16,9 @@ import pytest
 from packaging.version import Version
 
 import everstep
-from everstep.errors import DefinitionError, EverstepError
+from everstep.errors import EverstepError
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
-from harness import DENSE, GraphRun, all_ways, arguments_of, base_of, share
+from harness import DENSE, GraphRun, all_ways, arguments_of, base_of, share, way_name
 
 START = {"w": np.arange(6, dtype="float32").reshape(3, 2) + 1, "x": np.array([0.5, -1, 2, 4], "float32")}
 KINDS = {"w": DENSE, "x": DENSE}
@@ -555,47 +555,29 @@ READ_RATE = {
 WAYS = [way for way in ways() if READ_RATE[way.target]]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
-def test_the_rate_of_a_schedule_is_its_value_at_the_next_step(way):
-    side = Side(Pair(way, None, lambda: SGD(everstep.PolynomialDecay(1.0, 4, 0.0)).bind(way.module), {}), True)
+def read_rates(way, rule):
+    """Returns [(value, error)] of each way to read the rate, after a step."""
+    side = Side(Pair(way, None, lambda: rule.bind(way.module), {}), True)
     side.step()
+    found = [outcome(side, call) for call in READ_RATE[way.target]]
+    side.run.close()
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS, ids=way_name)
+def test_the_rate_of_a_schedule_is_its_value_at_the_next_step(way):
     # In update_step, stock too returns the rate of the last step.
     expected = 1.0 if way.target == "update_step" else 0.75
-    for call in READ_RATE[way.target]:
-        value, error = outcome(side, call)
+    for value, error in read_rates(way, SGD(everstep.PolynomialDecay(1.0, 4, 0.0))):
         assert error is None and abs(value - expected) < 1e-6, (value, error)
-    side.run.close()
 
 
 # Not on Keras 3, whose TensorBoard callback reads `learning_rate` of every optimizer.
-MANY = [way for way in WAYS if way.target != "keras3"]
-
-
-@pytest.mark.parametrize("way", MANY, ids=[way.name for way in MANY])
+@pytest.mark.parametrize("way", [way for way in WAYS if way.target != "keras3"], ids=way_name)
 def test_the_rate_of_optimizers_without_one(way):
     """Each branch of a partition has its own rate."""
-    rule = everstep.partition({"w": SGD(0.1), "x": Adam(0.2)})
-    side = Side(Pair(way, None, lambda: rule.bind(way.module), {}), True)
-    side.step()
-    for call in READ_RATE[way.target]:
-        error = outcome(side, call)[1]
+    for _, error in read_rates(way, everstep.partition({"w": SGD(0.1), "x": Adam(0.2)})):
         assert isinstance(error, EverstepError) and isinstance(error, AttributeError), error
-    side.run.close()
-
-
-@pytest.mark.parametrize("way", ways(), ids=[way.name for way in ways()])
-def test_a_refused_setting_may_be_off(way):
-    """Old code says `decay=0.0`."""
-    names = {"tf_train": "clipnorm", "update_step": None, "keras3": None}
-    name = names.get(way.target, "decay")
-    if name is None:
-        return
-    optimizer = SGD(0.1).bind(way.module, **{name: 0.0})
-    setattr(optimizer, name, 0.0)
-    with pytest.raises(DefinitionError, match=name):
-        SGD(0.1).bind(way.module, **{name: 0.5})
-    with pytest.raises(DefinitionError, match=name):
-        setattr(optimizer, name, 0.5)
 
 
 # What an optimizer makes.
@@ -612,8 +594,7 @@ def trainable_of(run):
     return [each.name for each in variables if each.trainable]
 
 
-@pytest.mark.parametrize("way", [way for way in ways() if way.target != "get_updates"],
-                         ids=lambda way: getattr(way, "name", None))  # of no ways, pytest 4 asks for this, too
+@pytest.mark.parametrize("way", [way for way in ways() if way.target != "get_updates"], ids=way_name)
 def test_nothing_that_an_optimizer_makes_is_trained(way):
     run = way.run(lambda: everstep.accumulate(ScheduleFreeAdamW(0.1), 2).bind(way.module), START, KINDS)
     try:
