@@ -169,3 +169,13 @@ def assert_same_arrays(actual, expected):
     assert set(actual) == set(expected)
     for key in expected:
         np.testing.assert_array_equal(actual[key], expected[key], err_msg=str(key))
+
+
+def in_graph(way):
+    """Returns whether calls build operations that run later."""
+    return issubclass(way.run, (GraphRun, GetUpdatesRun))
+
+
+def base_of(module):
+    """Returns the class that all optimizers of an API derive from."""
+    return detect.find(module).base
