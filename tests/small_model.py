@@ -1,7 +1,7 @@
 """Saves and names the parts of the model of tests/files. tests/make/files.py trains it."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.ways.small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, build, gradients, keras_major  # noqa: F401
+from everstep.compat.ways.small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, build, gradients, keras_major, train  # noqa: F401
 
 try:
     from tensorflow import __version__ as TENSORFLOW

@@ -15,8 +15,8 @@ import pytest
 
 import everstep
 import harness
+import small_model
 from everstep import cli, new
-from everstep.compat.ways import small_model
 from everstep.errors import CheckError, DefinitionError, TargetError
 from everstep.optimizers import SGD, Adam
 from everstep.testing import check_definition, compare
