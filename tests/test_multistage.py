@@ -270,40 +270,26 @@ MINIMIZE = [way for way in harness.framework_ways() if way.target in ("optimizer
 def test_minimize_calls_the_loss(way):
     if way.name == "tf_train ref":
         with pytest.raises(everstep.errors.VariableError, match="use_resource=True"):
-            minimize_in_a_graph(way)
+            minimize(way)
         return
-    minimize = minimize_in_a_graph if issubclass(way.run, harness.GraphRun) else minimize_eagerly
     value, iterations = minimize(way)
     assert oracle.distance(value, after_minimize()) < 1e-6
     assert iterations == 3
 
 
-def minimize_in_a_graph(way):
+def minimize(way):
     with way.world(way.module) as world:
         variable, optimizer = world.variable(FIRST.astype("float32")), HEUN.bind(way.module)
-        product = lambda: world.tf.matmul(world.tf.constant(MATRIX.astype("float32")), variable)  # noqa: E731
-        step = optimizer.minimize(lambda: world.tf.reduce_sum(variable * product()) / 2, var_list=[variable])
+
+        def take():
+            slope = lambda: world.tf.matmul(world.tf.constant(MATRIX.astype("float32")), variable)  # noqa: E731
+            return optimizer.minimize(lambda: world.tf.reduce_sum(variable * slope()) / 2, var_list=[variable])
+
+        operation = take() if issubclass(way.run, harness.GraphRun) else None
+        step = world.tf.function(take) if issubclass(way.run, harness.FunctionRun) else take
         for _ in range(3):
-            world.run(step)
-        return world.read(variable), world.read(optimizer.counter("updates"))
-
-
-def minimize_eagerly(way):
-    import tensorflow as tf
-
-    variable = tf.Variable(FIRST.astype("float32"))
-    optimizer = HEUN.bind(way.module)
-
-    def loss():
-        return tf.reduce_sum(variable * tf.matmul(MATRIX.astype("float32"), variable)) / 2
-
-    def step():
-        optimizer.minimize(loss, var_list=[variable])
-
-    step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
-    for _ in range(3):
-        step()
-    return variable.numpy(), int(optimizer.counter("updates").numpy())
+            step() if operation is None else world.run(operation)
+        return world.read(variable), int(world.read(optimizer.counter("updates")))
 
 
 def packages():

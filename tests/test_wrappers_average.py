@@ -11,13 +11,11 @@ import runs
 from everstep.errors import HyperTypeError, HyperValueError, RuleError, StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
 from everstep.testing import oracle, training
+from runs import ONE_EACH, SPARSE_ONES, WAYS
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
-SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}

@@ -14,13 +14,11 @@ import runs
 from everstep.errors import ConfigError, DefinitionError, HyperTypeError, HyperValueError
 from everstep.optimizers import LAMB, SGD, Adam
 from everstep.testing import training
+from runs import ONE_EACH, SPARSE_ONES, WAYS
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
-SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"bias": (3,), "kernel": (4, 3), "table": (6, 3)}
 KINDS = {"bias": harness.DENSE, "kernel": harness.DENSE, "table": harness.SPARSE}
 START = {

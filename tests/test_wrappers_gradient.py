@@ -14,14 +14,12 @@ from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, Ru
 from everstep.optimizers import LAMB, SGD, Adam
 from everstep.optimizers.contract import flat
 from everstep.testing import oracle, training
+from runs import ONE_EACH, WAYS
 from test_battery import ids
 from test_catch_up import Counted
 from test_random import KINDS, SHAPES, drawn, names
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
-SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
 BATCHES = training.make_batches("float32", 6, SHAPES, KINDS)
 
