@@ -152,6 +152,3 @@ def in_graph(way):
     return issubclass(way.run, (GraphRun, GetUpdatesRun))
 
 
-def base_of(module):
-    """Returns the class that all optimizers of an API derive from."""
-    return detect.find(module).base

@@ -127,3 +127,13 @@ def check_config(definition):
             optimizer = definition.bind(way.module)
             config = json.loads(json.dumps(optimizer.get_config()))
             assert type(optimizer).from_config(config).definition == definition
+
+
+def refused(calls):
+    """Returns a test of (call, error, what the error says)."""
+    @pytest.mark.parametrize("call, error, needle", calls)
+    def test(call, error, needle):
+        with pytest.raises(error, match=needle):
+            call()
+
+    return test

@@ -113,13 +113,10 @@ def test_a_declaration_without_default_must_be_given():
 
 
 def test_repr_says_that_it_must_be_bound():
-    assert repr(Momentum()) == (
-        "<everstep definition Momentum(learning_rate=0.1, mu=0.9, dampened=False): "
-        "bind(module) makes an optimizer of it>"
-    )
+    assert repr(Momentum()) == ("<everstep definition Momentum(learning_rate=0.1, mu=0.9, dampened=False): "
+                                "bind(module) makes an optimizer of it>")
     assert "Accumulate(inner=Momentum(learning_rate=0.1, mu=0.9, dampened=False, sparse='rows'), steps=4" in repr(
-        everstep.accumulate(Momentum(sparse="rows"), 4)
-    )
+        everstep.accumulate(Momentum(sparse="rows"), 4))
     for name in ("minimize", "apply_gradients", "get_updates", "lr", "weights"):
         with pytest.raises(errors.NotBoundError, match="bind"):
             getattr(Momentum(), name)
@@ -222,11 +219,8 @@ def test_from_config_imports_nothing():
 def test_when_says_which_slots_there_are():
     definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (grad, {n: getattr(slots, n) for n in "abc" if self.has_slot(n)}),
-        flag=option(False),
-        a=slot(when="flag"),
-        b=slot(when="learning_rate"),
-        c=slot(when=lambda self: self.flag and self.learning_rate > 0.5),
-    )
+        flag=option(False), a=slot(when="flag"), b=slot(when="learning_rate"),
+        c=slot(when=lambda self: self.flag and self.learning_rate > 0.5))
     assert list(flat(definition_class(), "slot")) == ["b"]
     assert list(flat(definition_class(learning_rate=0), "slot")) == []
     assert list(flat(definition_class(learning_rate=0.7, flag=True), "slot")) == ["a", "b", "c"]
@@ -237,16 +231,9 @@ def test_where_slots_start_and_which_shape_and_dtype_they_have():
     names = ("option", "number", "variable", "row", "tuple", "function", "wide", "whole")
     definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (0 * grad, {n: getattr(slots, n) for n in names}),
-        start=option(0.25),
-        option=slot(init="start"),
-        number=slot(init=2),
-        variable=slot(init=everstep.VARIABLE),
-        row=slot(init=1.0, shape="row"),
-        tuple=slot(shape=(5,)),
-        function=slot(shape=lambda variable: variable.shape[1:] + (variable.index,)),
-        wide=slot(dtype="float64"),
-        whole=slot(dtype="int32"),
-    )
+        start=option(0.25), option=slot(init="start"), number=slot(init=2), variable=slot(init=everstep.VARIABLE),
+        row=slot(init=1.0, shape="row"), tuple=slot(shape=(5,)), wide=slot(dtype="float64"),
+        function=slot(shape=lambda variable: variable.shape[1:] + (variable.index,)), whole=slot(dtype="int32"))
     first, second = np.ones((4, 3), np.float32), np.full((2, 3), 7, np.float32)
     optimizer = definition_class(start=0.5).bind(np)
     optimizer.apply_gradients([(first, first), (second, second)])

@@ -71,6 +71,10 @@ def variables(run):
     return [run.variables[name] for name in run.names]
 
 
+def array(variable):
+    return np.array(keras.ops.convert_to_numpy(variable.value))
+
+
 def strategies(run):
     return {each.strategy for each in run.optimizer.everstep_plan()}
 
@@ -168,38 +172,36 @@ def test_a_kernel_after_2_to_the_24_updates():
 # Gradients and variables that share memory.
 
 
+def after_sharing(definition, sizes, sharing, lowering=None):
+    """Returns the weights after three steps on gradients in the optimizer's own memory, and on copies of them."""
+    results = []
+    for copied in (False, True):
+        variables = [keras.Variable(np.arange(1.0 + place, 1 + place + size).astype("float32"))
+                     for place, size in enumerate(sizes)]
+        optimizer = definition.bind(keras, lowering=lowering)
+        optimizer.build(variables)
+        for _ in range(3):
+            grads = sharing(optimizer, variables, [variable.value.detach() for variable in variables])
+            optimizer.apply([grad.clone() for grad in grads] if copied else grads, variables)
+        results.append(np.concatenate([array(variable) for variable in variables]))
+    return results
+
+
 @on_torch
 @pytest.mark.parametrize("lowering", [None, {"kernel": False}, PLAIN], ids=["kernel", "blocks", "plain"])
 @pytest.mark.parametrize(
     "definition", [SGD(0.5), SGD(0.5, momentum=0.9), Adam(0.5), everstep.accumulate(Adam(0.5), 2)], ids=short)
 def test_a_gradient_that_is_the_value_of_a_variable_is_read_before_it_is_written(definition, lowering):
-    results = []
-    for copied in (False, True):
-        first, second = (keras.Variable(np.array(value, "float32")) for value in ([1.0, 2.0], [3.0, 5.0]))
-        optimizer = definition.bind(keras, lowering=lowering)
-        optimizer.build([first, second])
-        for _ in range(3):
-            grads = [second.value.detach(), first.value.detach()]
-            optimizer.apply([grad.clone() for grad in grads] if copied else grads, [first, second])
-        results.append([keras.ops.convert_to_numpy(variable.value) for variable in (first, second)])
-    assert np.array_equal(*results)
+    swapped = after_sharing(definition, (2, 2), lambda optimizer, variables, values: values[::-1], lowering)
+    assert np.array_equal(*swapped)
 
 
 @on_torch
 @pytest.mark.parametrize("definition", [Adam(0.5), Lion(0.5)], ids=short)
 def test_gradients_in_the_memory_of_a_variable_or_a_slot(definition):
     """Its own value, a part of another one's, and a slot."""
-    results = []
-    for copied in (False, True):
-        variables = [keras.Variable(np.arange(1.0, 1 + size).astype("float32")) for size in (4, 2, 2)]
-        optimizer = definition.bind(keras)
-        optimizer.build(variables)
-        for _ in range(3):
-            values = [variable.value.detach() for variable in variables]
-            grads = [values[0], values[0][1:3], optimizer.get_slot(variables[1], "m").value.detach()]
-            optimizer.apply([grad.clone() for grad in grads] if copied else grads, variables)
-        results.append(np.concatenate([keras.ops.convert_to_numpy(variable.value) for variable in variables]))
-    assert np.array_equal(*results)
+    assert np.array_equal(*after_sharing(definition, (4, 2, 2), lambda optimizer, variables, values: [
+        values[0], values[0][1:3], optimizer.get_slot(variables[1], "m").value.detach()]))
 
 
 @on_torch
@@ -212,7 +214,7 @@ def test_a_gradient_that_is_the_sum_itself():
     total.assign(start)
     for _ in range(3):
         optimizer.apply([total.value.detach()], [variable])
-    assert oracle.distance(keras.ops.convert_to_numpy(variable.value), np.arange(4.0) - 0.5 * 8 * start / 3) <= 1e-6
+    assert oracle.distance(array(variable), np.arange(4.0) - 0.5 * 8 * start / 3) <= 1e-6
 
 
 @on_torch
@@ -252,12 +254,12 @@ def test_two_variables_of_one_parameter():
 def test_stateless_apply_leaves_what_it_is_given(definition):
     variable, optimizer = keras.Variable(np.ones(3, "float32")), definition.bind(keras)
     optimizer.apply([torch.ones(3)], [variable])
-    before = keras.ops.convert_to_numpy(variable.value).copy()
+    before = array(variable)
     values, state = [torch.full((3,), 5.0)], [each.value.detach().clone() for each in optimizer.variables]
     kept = [each.clone() for each in state]
     new, new_state = optimizer.stateless_apply(state, [torch.ones(3)], values)
     assert values[0].tolist() == [5.0] * 3 and all(torch.equal(a, b) for a, b in zip(state, kept))
-    assert np.array_equal(keras.ops.convert_to_numpy(variable.value), before)
+    assert np.array_equal(array(variable), before)
     assert not torch.equal(new[0].detach(), values[0])
     assert int(new_state[0]) == 2 and int(optimizer.iterations.value) == 1
 
@@ -292,12 +294,9 @@ def test_variables_of_several_dtypes():
 
 @on_torch
 @pytest.mark.parametrize("definition", [Adam(0.1), SGD(0.1, momentum=0.9, nesterov=True)], ids=short)
-@pytest.mark.parametrize(
-    "native",
-    [{"weight_decay": 0.1}, {"use_ema": True, "ema_overwrite_frequency": 2}, {"global_clipnorm": 0.1},
-     {"gradient_accumulation_steps": 2}, {"loss_scale_factor": 4.0}],
-    ids=lambda native: next(iter(native)),
-)
+@pytest.mark.parametrize("native", [
+    {"weight_decay": 0.1}, {"use_ema": True, "ema_overwrite_frequency": 2}, {"global_clipnorm": 0.1},
+    {"gradient_accumulation_steps": 2}, {"loss_scale_factor": 4.0}], ids=lambda native: next(iter(native)))
 def test_arguments_of_the_base_class(definition, native):
     shapes = {"kernel": (3, 2), "bias": (2,)}
     together, alone = [train(definition, gradients(6, shapes), starts(shapes), each, **native)
@@ -316,7 +315,7 @@ def test_weight_decay_that_is_set_later_leaves_excluded_variables():
         for decay in (None, 0.5, 0.25):
             optimizer.weight_decay = decay
             optimizer.apply([torch.ones(2), torch.ones(2)], variables)
-        results.append([keras.ops.convert_to_numpy(variable.value) for variable in variables])
+        results.append([array(variable) for variable in variables])
     assert np.allclose(*results, rtol=1e-6) and not np.array_equal(*results[0])
 
 
@@ -353,7 +352,7 @@ def test_a_step_outside_of_no_grad_one_variable_at_a_time():
         variable, optimizer = keras.Variable(np.ones(2, "float32")), definition.bind(keras)
         optimizer.build([variable])
         optimizer.update_step(torch.ones(2), variable, 0.5)
-        assert keras.ops.convert_to_numpy(variable.value).tolist() == [0.5, 0.5]
+        assert array(variable).tolist() == [0.5, 0.5]
 
 
 @on_torch

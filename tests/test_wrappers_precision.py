@@ -90,18 +90,15 @@ def test_the_scale_has_bounds():
     assert optimizer.scale_loss(1.0) == 2.0**126
 
 
-def test_what_is_refused():
-    with pytest.raises(UnsupportedError, match="no loss was scaled. Take gradients of optimizer.scale_loss"):
-        everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))])
-    for make in (
-        lambda: everstep.loss_scale(everstep.loss_scale(SGD())),
-        lambda: everstep.accumulate(everstep.loss_scale(SGD()), 2),
-        lambda: everstep.partition({"a": everstep.loss_scale(SGD())}),
-        lambda: everstep.loss_scale(SGD(), growth_interval=1.5),
-        lambda: everstep.loss_scale(SGD(), initial_scale=0.5),
-    ):
-        with pytest.raises((DefinitionError, HyperTypeError, HyperValueError)):
-            make()
+test_what_is_refused = runs.refused([
+    (lambda: everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))]), UnsupportedError,
+     "no loss was scaled. Take gradients of optimizer.scale_loss"),
+    (lambda: everstep.loss_scale(everstep.loss_scale(SGD())), DefinitionError, "loss_scale cannot go around"),
+    (lambda: everstep.accumulate(everstep.loss_scale(SGD()), 2), DefinitionError, "put LossScale around accumulate"),
+    (lambda: everstep.partition({"a": everstep.loss_scale(SGD())}), DefinitionError, "all branches of a partition"),
+    (lambda: everstep.loss_scale(SGD(), growth_interval=1.5), HyperTypeError, "takes a whole number"),
+    (lambda: everstep.loss_scale(SGD(), initial_scale=0.5), HyperValueError, "must be at least 1"),
+])
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("optimizer_v2", "keras3")], ids=ids)
