@@ -18,7 +18,6 @@ import everstep
 import harness
 import small_model
 import stock
-from everstep.compat.targets.detect import find
 from everstep.errors import TargetError
 from everstep.optimizers import SGD, Adagrad, Adam, DiffGrad
 
@@ -60,9 +59,9 @@ def import_keras(name):
 
 def every_keras():
     """Returns the Kerases of this environment, `import keras` first, each once."""
-    modules = [import_keras(name) for name in ("keras", "tf.keras", "tf_keras")]
-    bases = [module and find(module).base for module in modules]
-    return [module for place, module in enumerate(modules) if module and bases[place] not in bases[:place]]
+    modules = [module for module in map(import_keras, ("keras", "tf.keras", "tf_keras")) if module]
+    return [module for place, module in enumerate(modules)
+            if harness.base_of(module) not in map(harness.base_of, modules[:place])]
 
 
 def dense_model(keras, units=1, names=None):
@@ -92,9 +91,9 @@ class OneOfEach(object):
 def bases(keras):
     """Returns the native base classes of a Keras, that of its legacy namespace too."""
     try:
-        return find(keras).base, find(getattr(keras.optimizers, "legacy", keras)).base
+        return harness.base_of(keras), harness.base_of(getattr(keras.optimizers, "legacy", keras))
     except TargetError:  # Keras 3 emptied the namespace
-        return (find(keras).base,)
+        return (harness.base_of(keras),)
 
 
 @setup

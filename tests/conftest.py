@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 
 import cells  # noqa: E402
 
-pytest.register_assert_rewrite("keras_suite")
+pytest.register_assert_rewrite("keras_suite", "runs")
 
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
 FULL = bool(os.environ.get("EVERSTEP_FULL"))

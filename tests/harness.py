@@ -74,6 +74,11 @@ def unregistered(module):
         sys.modules.update(modules)
 
 
+def base_of(module):
+    """Returns the native base class of the API that a module speaks."""
+    return detect.find(module).base
+
+
 def names_its_optimizers(module):
     """Returns False for the `keras` beside TF 2.5, for one: it exports no classes, so that programs do not use it."""
     return hasattr(getattr(module, "optimizers", module), "Adam")
@@ -176,6 +181,3 @@ def in_graph(way):
     return issubclass(way.run, (GraphRun, GetUpdatesRun))
 
 
-def base_of(module):
-    """Returns the class that all optimizers of an API derive from."""
-    return detect.find(module).base

@@ -11,7 +11,10 @@ import harness
 from everstep.optimizers.contract.verbs import defines
 from everstep.testing import oracle, training
 
-numpy_cells = pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells run it")
+WAYS = harness.all_ways()
+ONE_EACH = harness.one_of_each_target(WAYS)
+SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
+numpy_cells = pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells run it")
 
 
 def bound(way, definition, **native):
@@ -112,3 +115,13 @@ def check_config(definition):
             optimizer = definition.bind(way.module)
             config = json.loads(json.dumps(optimizer.get_config()))
             assert type(optimizer).from_config(config).definition == definition
+
+
+def refused(calls):
+    """Returns a test of (call, error, what the error says)."""
+    @pytest.mark.parametrize("call, error, needle", calls)
+    def test(call, error, needle):
+        with pytest.raises(error, match=needle):
+            call()
+
+    return test

@@ -5,6 +5,7 @@ from harness import small_model
 
 EMBEDDINGS, IDS, KERNEL, TARGETS = small_model.EMBEDDINGS, small_model.IDS, small_model.KERNEL, small_model.TARGETS
 build, gradients, keras_major = small_model.build, small_model.gradients, small_model.keras_major
+train = small_model.train
 
 try:
     from tensorflow import __version__ as TENSORFLOW

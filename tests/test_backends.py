@@ -2,10 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import ast
-import contextlib
 import functools
-import importlib
-import itertools
 import os
 import re
 
@@ -14,106 +11,56 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.backends import base, on_keras, on_numpy, ops
-from everstep.errors import StateError, UnsupportedError
+from everstep.compat.backends import base, on_numpy, ops
+from everstep.compat.engine.shapes import result_shape
+from everstep.compat.engine.trace import Tracer
+from everstep.errors import RuleError, StateError, UnsupportedError
+from everstep.optimizers import SGD
 
 COMPAT = os.path.join(os.path.dirname(os.path.abspath(everstep.__file__)), "compat")
 VERBS = [name for name in vars(base.Backend) if not name.startswith("_")]
 MODULES = {"tf", "keras"}  # attributes that are framework modules, not verbs; targets for one framework use them
 
 
-class BackendRunner(object):
-    """Runs the verbs of one backend on small arrays.
+class Here(object):
+    """The backend of one mode of an API, in its world, on small arrays.
 
     Args:
-        name: "numpy", "tensorflow" or "keras".
-        kind: how variables live: "eager", or in a session as "resource" or "ref".
+        way: of arrays; of tf.train, whose modes are all those of TensorFlow; or of Keras 3.
     """
 
-    def __init__(self, name, kind):
-        self.name, self.kind = name, kind
-
-    def __repr__(self):
-        return "{}-{}".format(self.name, self.kind)
-
-    @contextlib.contextmanager
-    def open(self):
-        self.session, self.numbered = None, itertools.count()
-        if self.name == "numpy":
-            self.backend = on_numpy.NumpyBackend()
-            self.variable = np.array
-            yield self
-        elif self.name == "keras":
-            keras = importlib.import_module("keras")
-            self.backend = on_keras.KerasBackend(keras, keras.Variable)
-            self.variable = lambda value: keras.Variable(value, dtype=value.dtype.name)
-            with self.backend.computing():
-                yield self
-        else:
-            from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-
-            tf = importlib.import_module("tensorflow")
-            self.backend = TensorFlowBackend(tf)
-            if self.kind == "eager":
-                self.variable = tf.Variable
-                yield self
-                return
-            tf = self.backend.tf
-            with tf.Graph().as_default(), tf.Session() as self.session:
-                self.variable = self._in_graph
-                yield self
-
-    def _in_graph(self, value):
-        name = "v{}".format(next(self.numbered))
-        variable = self.backend.tf.get_variable(name, initializer=value, use_resource=self.kind == "resource")
-        self.session.run(variable.initializer)
-        return variable
+    def __init__(self, way, world):
+        self.world, self.session, self.variable = world, world.session, world.variable
+        self.backend, self.is_ref = SGD().bind(way.module).backend, way.name == "tf_train ref"
 
     def value(self, value):
         return value if np.isscalar(value) else self.backend.tensor(np.asarray(value))
 
     def numbers(self, values):
-        """Returns NumPy arrays of a value or of nested lists of values, all computed in one run."""
-        if isinstance(values, (list, tuple)) and self.session is None:
+        """Returns NumPy arrays of a value or of nested lists of values."""
+        if isinstance(values, (list, tuple)):
             return [self.numbers(value) for value in values]
-        if self.session is not None:
-            return self.session.run(values)
-        if self.name == "keras" and not np.isscalar(values):
-            return self.backend.keras.ops.convert_to_numpy(values)
-        return values.numpy() if hasattr(values, "numpy") else np.asarray(values)
+        return values if np.isscalar(values) else self.world.read(values)
 
     def value_after(self, variable, operation):
         """Returns the variable's value after an operation."""
         if self.session is not None:
-            self.session.run(operation)
+            self.world.run(operation)
         return self.value_of(variable)
 
     def value_of(self, variable):
         return self.backend.values([variable], self.session)[0]
 
 
-def everywhere():
-    yield BackendRunner("numpy", "eager")
-    try:
-        tensorflow = importlib.import_module("tensorflow")
-        if getattr(tensorflow, "executing_eagerly", bool)():
-            yield BackendRunner("tensorflow", "eager")
-        yield BackendRunner("tensorflow", "resource")
-        yield BackendRunner("tensorflow", "ref")
-    except ImportError:
-        pass
-    try:
-        keras = importlib.import_module("keras")
-        if hasattr(keras, "ops") and keras.backend.backend() != "tensorflow":
-            yield BackendRunner("keras", "eager")
-    except ImportError:
-        pass
+EVERYWHERE = [way for way in harness.all_ways() if way.target in ("arrays", "tf_train")
+              or way.target == "keras3" and not way.sparse and way.name.endswith("eager")]
 
 
-@pytest.fixture(params=list(everywhere()), ids=repr)
+@pytest.fixture(params=EVERYWHERE, ids=harness.way_name)
 def here(request):
-    with request.param.open() as opened:
-        yield opened
+    way = request.param
+    with way.world(way.module) as world, SGD().bind(way.module).backend.computing():
+        yield Here(way, world)
 
 
 @pytest.fixture
@@ -121,11 +68,12 @@ def backend(here):
     return here.backend
 
 
-@pytest.fixture(params=[each for each in everywhere() if each.name != "keras"], ids=repr)
-def rows(request):
+@pytest.fixture
+def rows(here):
     """Skips if gradients cannot be sparse here."""
-    with request.param.open() as opened:
-        yield opened
+    if not here.backend.moves_rows:
+        pytest.skip("gradients are dense here")
+    return here
 
 
 def same(actual, expected):
@@ -267,7 +215,7 @@ def test_values_and_dtypes(here, backend):
 def test_variables_are_read_and_written(here, backend):
     variable = here.variable(X)
     assert backend.dtype(variable) == "float32" and tuple(backend.shape(variable)) == (3, 2)
-    assert backend.is_ref(variable) == (here.kind == "ref")
+    assert backend.is_ref(variable) == (here.is_ref)
     same(here.numbers(backend.read(variable)), X)
     same(here.numbers(backend.start_value(variable, "float32")), X)
     same(here.value_after(variable, backend.write(variable, here.value(Y))), Y)
@@ -365,7 +313,7 @@ def test_repeat(rows, count):
 def test_one_branch_is_taken(here, backend, predicate):
     variable = here.variable(X)
     if not backend.can_branch(variable):
-        assert here.kind == "ref" and backend.is_since("1.13")  # TF 1.13 brought branches that are functions
+        assert here.is_ref and backend.is_since("1.13")  # TF 1.13 brought branches that are functions
         return
     yes = lambda: [backend.write(variable, here.value(Y))]  # noqa: E731  # a branch
     no = lambda: [backend.add(variable, here.value(Y))]  # noqa: E731  # a branch
@@ -443,7 +391,7 @@ def test_parts_of_variables(here, backend):
         return
     same(here.numbers(backend.part(variable, (0, 2))), X[:2])
     same(here.numbers(backend.part(here.value(X), (2, 3))), X[2:])
-    if here.kind == "ref":
+    if here.is_ref:
         written = backend.write_part(variable, here.value(Y[:2]), (1, 3))
         same(here.value_after(variable, written), np.concatenate([X[:1], Y[:2]]))
 
@@ -483,3 +431,50 @@ def test_a_variable_without_a_value_says_so(here, backend):
         here.session.close()
         with pytest.raises(StateError, match="has no value"):
             backend.values([variable], here.session)
+
+
+# Bounds and shapes, before anything is computed.
+
+
+def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
+    assert float(ops.END["int64"] - 1) != float(ops.END["int64"]) == float(ops.END["int64"] + 1)
+    assert ops.END["int32"] + 2**15 < 2**31  # t + 1 and the like do not overflow
+
+
+def shape_before(op, *shapes, **options):
+    """Returns the shape of an op's result, found before anything is computed."""
+    tracer = Tracer(SGD().bind(np).backend, "float64")
+    return result_shape(getattr(tracer, op)(*[tracer.leaf(None, shape=shape) for shape in shapes], **options))
+
+
+@pytest.mark.parametrize("op, options, shapes", [
+    ("matmul", {}, [(4, 5), (5, 6)]),
+    ("matmul", {}, [(2, 3, 4, 5), (2, 3, 5, 6)]),
+    ("maximum", {}, [(3, 1, 5), (4, 1)]),
+    ("sum", {"axis": (0, -1)}, [(2, 3, 4)]),
+    ("sum", {"axis": 1, "keepdims": True}, [(2, 3, 4)]),
+    ("transpose", {"axes": (1, 2, 0)}, [(2, 3, 4)]),
+])
+def test_shapes_before_anything_is_computed_are_those_of_numpy(op, options, shapes):
+    assert shape_before(op, *shapes, **options) == getattr(np, op)(*map(np.ones, shapes), **options).shape
+
+
+@pytest.mark.parametrize("left, right, expected", [
+    ((2, None, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6)),
+    ((None, 3, 4, None), (2, None, 5, 6), (2, 3, 4, 6)),
+    ((None, None), (5, None), (None, None)),
+    (None, (5, 6), None),
+])
+def test_products_of_matrices_whose_sizes_are_not_all_known(left, right, expected):
+    assert shape_before("matmul", left, right) == expected
+
+
+@pytest.mark.parametrize("left, right, needle", [
+    ((4, 5), (4, 5), "sizes do not fit"),
+    ((2, 4, 5), (3, 5, 6), "sizes do not fit"),
+    ((5,), (5,), "must be matrices"),
+    ((3, 4, 5), (2, 3, 5, 6), "must be matrices, or stacks of as many"),
+])
+def test_products_that_there_are_not(left, right, needle):
+    with pytest.raises(RuleError, match=r"ops.matmul cannot take values of shapes .* and .*" + needle):
+        shape_before("matmul", left, right)

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep import errors
-from everstep.compat.backends.ops import END
-from everstep.compat.engine.shapes import result_shape
-from everstep.compat.engine.trace import Tracer
+from everstep import errors, hyper, option, scalar, slot
 from everstep.optimizers import SGD, Adam
 from everstep.optimizers.contract.declared import Declared
 from everstep.optimizers.contract.trees import flat
@@ -22,10 +19,10 @@ from everstep.optimizers.wrappers.accumulate import Accumulate
 
 
 class Momentum(everstep.Definition):
-    learning_rate = everstep.hyper(0.1, minimum=0)
-    mu = everstep.hyper(0.9)
-    dampened = everstep.option(False)
-    m = everstep.slot()
+    learning_rate = hyper(0.1, minimum=0)
+    mu = hyper(0.9)
+    dampened = option(False)
+    m = slot()
 
     def update(self, ops, grad, var, slots, hyper, t):
         m = hyper.mu * slots.m + (1 - hyper.mu) * grad if self.dampened else hyper.mu * slots.m + grad
@@ -33,7 +30,7 @@ class Momentum(everstep.Definition):
 
 
 class Halving(everstep.Schedule):
-    start = everstep.option(1.0)
+    start = option(1.0)
 
     def value(self, ops, updates):
         return self.start * 0.5**updates
@@ -45,13 +42,13 @@ def subclass(called, base, **body):
 
 def definition(**body):
     """Returns a definition class. Its rule subtracts the gradient, unless another is given."""
-    body.setdefault("update", lambda self, ops, grad, var, slots, hyper, t: (grad, {}))
-    return subclass("Made", everstep.Definition, **body)
+    body = dict({"update": lambda self, ops, grad, var, slots, hyper, t: (grad, {})}, **body)
+    return subclass("Made", body.pop("base", everstep.Definition), **body)
 
 
 def rule(update, **body):
     """Returns a definition class with a learning rate and the rule `update(self, ops, grad, var, slots, hyper, t)`."""
-    return definition(update=update, learning_rate=everstep.hyper(0.1), **body)
+    return definition(update=update, learning_rate=hyper(0.1), **body)
 
 
 def steps(definition, variable, *grads):
@@ -77,9 +74,9 @@ def test_arguments_keep_the_order_of_the_class_body():
 
 def test_a_subclass_overrides_and_adds_and_keeps_positions():
     class Heavier(Momentum):
-        extra = everstep.hyper(7.0)
-        mu = everstep.hyper(0.99)
-        n = everstep.slot()
+        extra = hyper(7.0)
+        mu = hyper(0.99)
+        n = slot()
 
         def update(self, ops, grad, var, slots, hyper, t):
             change, new = super(Heavier, self).update(ops, grad, var, slots, hyper, t)
@@ -108,7 +105,7 @@ def test_construction_by_position_and_by_keyword():
 
 
 def test_a_declaration_without_default_must_be_given():
-    definition_class = definition(rate=everstep.hyper(), mode=everstep.option(), maybe=everstep.option(None))
+    definition_class = definition(rate=hyper(), mode=option(), maybe=option(None))
     assert definition_class(0.5, "a").maybe is None
     assert definition_class(0.5, "a", maybe=3).maybe == 3
     with pytest.raises(errors.DefinitionError, match="needs mode"):
@@ -116,13 +113,10 @@ def test_a_declaration_without_default_must_be_given():
 
 
 def test_repr_says_that_it_must_be_bound():
-    assert repr(Momentum()) == (
-        "<everstep definition Momentum(learning_rate=0.1, mu=0.9, dampened=False): "
-        "bind(module) makes an optimizer of it>"
-    )
+    assert repr(Momentum()) == ("<everstep definition Momentum(learning_rate=0.1, mu=0.9, dampened=False): "
+                                "bind(module) makes an optimizer of it>")
     assert "Accumulate(inner=Momentum(learning_rate=0.1, mu=0.9, dampened=False, sparse='rows'), steps=4" in repr(
-        everstep.accumulate(Momentum(sparse="rows"), 4)
-    )
+        everstep.accumulate(Momentum(sparse="rows"), 4))
     for name in ("minimize", "apply_gradients", "get_updates", "lr", "weights"):
         with pytest.raises(errors.NotBoundError, match="bind"):
             getattr(Momentum(), name)
@@ -195,7 +189,7 @@ def test_the_module_decides_between_classes_of_one_name():
     def twin(module, rate):
         class Twin(everstep.Definition):
             __module__ = module
-            learning_rate = everstep.hyper(rate)
+            learning_rate = hyper(rate)
 
             def update(self, ops, grad, var, slots, hyper, t):
                 return grad, {}
@@ -225,11 +219,8 @@ def test_from_config_imports_nothing():
 def test_when_says_which_slots_there_are():
     definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (grad, {n: getattr(slots, n) for n in "abc" if self.has_slot(n)}),
-        flag=everstep.option(False),
-        a=everstep.slot(when="flag"),
-        b=everstep.slot(when="learning_rate"),
-        c=everstep.slot(when=lambda self: self.flag and self.learning_rate > 0.5),
-    )
+        flag=option(False), a=slot(when="flag"), b=slot(when="learning_rate"),
+        c=slot(when=lambda self: self.flag and self.learning_rate > 0.5))
     assert list(flat(definition_class(), "slot")) == ["b"]
     assert list(flat(definition_class(learning_rate=0), "slot")) == []
     assert list(flat(definition_class(learning_rate=0.7, flag=True), "slot")) == ["a", "b", "c"]
@@ -240,16 +231,9 @@ def test_where_slots_start_and_which_shape_and_dtype_they_have():
     names = ("option", "number", "variable", "row", "tuple", "function", "wide", "whole")
     definition_class = rule(
         lambda self, ops, grad, var, slots, hyper, t: (0 * grad, {n: getattr(slots, n) for n in names}),
-        start=everstep.option(0.25),
-        option=everstep.slot(init="start"),
-        number=everstep.slot(init=2),
-        variable=everstep.slot(init=everstep.VARIABLE),
-        row=everstep.slot(init=1.0, shape="row"),
-        tuple=everstep.slot(shape=(5,)),
-        function=everstep.slot(shape=lambda variable: variable.shape[1:] + (variable.index,)),
-        wide=everstep.slot(dtype="float64"),
-        whole=everstep.slot(dtype="int32"),
-    )
+        start=option(0.25), option=slot(init="start"), number=slot(init=2), variable=slot(init=everstep.VARIABLE),
+        row=slot(init=1.0, shape="row"), tuple=slot(shape=(5,)), wide=slot(dtype="float64"),
+        function=slot(shape=lambda variable: variable.shape[1:] + (variable.index,)), whole=slot(dtype="int32"))
     first, second = np.ones((4, 3), np.float32), np.full((2, 3), 7, np.float32)
     optimizer = definition_class(start=0.5).bind(np)
     optimizer.apply_gradients([(first, first), (second, second)])
@@ -264,10 +248,10 @@ def test_where_slots_start_and_which_shape_and_dtype_they_have():
 class Nadamlike(everstep.Definition):
     """Has a scalar that is a product over updates, like Nadam's momentum schedule."""
 
-    learning_rate = everstep.hyper(0.1)
-    mu = everstep.hyper(0.9)
-    product = everstep.scalar(1.0)
-    m = everstep.slot()
+    learning_rate = hyper(0.1)
+    mu = hyper(0.9)
+    product = scalar(1.0)
+    m = slot()
 
     def advance(self, ops, scalars, hyper, t):
         return {"product": scalars.product * hyper.mu * (1 - 0.5 * 0.96**t)}
@@ -300,7 +284,7 @@ def test_scalars_wait_while_steps_accumulate():
 class GlobalNorm(everstep.Definition):
     """Divides by the norm of all gradients, and multiplies by the norm of each variable's gradient."""
 
-    learning_rate = everstep.hyper(1.0)
+    learning_rate = hyper(1.0)
 
     def measure(self, ops, grad, var, slots, hyper):
         squares = ops.sum(grad * grad)
@@ -323,7 +307,7 @@ def test_specialize_gives_a_variable_a_rule_of_its_own():
     seen = []
 
     class ByName(Adam):
-        exempt = everstep.option("")
+        exempt = option("")
 
         def specialize(self, variable):
             seen.append(variable)
@@ -333,10 +317,7 @@ def test_specialize_gives_a_variable_a_rule_of_its_own():
     optimizer = ByName(0.1).bind(np)
     for _ in range(2):
         optimizer.apply_gradients([(first, first), (second, second)])
-    assert [(v.name, v.shape, v.dtype, v.index) for v in seen] == [
-        ("array_0", (3,), "float64", 0),
-        ("array_1", (2,), "float64", 1),
-    ]
+    assert [tuple(each)[:4] for each in seen] == [("array_0", (3,), "float64", 0), ("array_1", (2,), "float64", 1)]
     assert seen[1].native is second
     assert optimizer.get_slot(second, "v_hat").any()
     with pytest.raises(errors.SlotError):
@@ -375,9 +356,9 @@ def test_a_rule_by_rows_sees_rows_and_one_by_variables_sees_the_whole():
 class Recorder(everstep.Definition):
     """Records which verb is called, and checks that each sees the values that the contract promises."""
 
-    learning_rate = everstep.hyper(1.0)
-    count = everstep.scalar(0.0)
-    m = everstep.slot()
+    learning_rate = hyper(1.0)
+    count = scalar(0.0)
+    m = slot()
     calls = []  # on the class: a definition itself cannot change
 
     def specialize(self, variable):
@@ -444,7 +425,7 @@ def test_an_array_gets_its_own_compute_dtype():
         seen.append({value.dtype for value in (grad, var, slots.m, hyper.learning_rate, t)})
         return grad, {"m": grad}
 
-    instance = rule(update, m=everstep.slot())()
+    instance = rule(update, m=slot())()
     del seen[:]
     for dtype, compute in (("float16", "float32"), ("float32", "float32"), ("float64", "float64")):
         steps(instance, np.ones(2, dtype), np.ones(2, dtype))
@@ -458,8 +439,8 @@ class Shift(everstep.Wrapper):
     """Adds its own rate to the update of `inner`, and stores the gradient."""
 
     prefix = "shift"
-    rate = everstep.hyper(1.0)
-    last = everstep.slot()
+    rate = hyper(1.0)
+    last = slot()
 
     def update(self, ops, grad, var, slots, hyper, t):
         change, inner = self.inner.update(ops, grad, var, slots.inner, hyper.inner, t)
@@ -545,7 +526,7 @@ def test_a_schedule_counts_updates_from_zero():
 
 def test_a_schedule_may_use_the_table_of_ops():
     class Warmup(everstep.Schedule):
-        peak = everstep.option(1.0)
+        peak = option(1.0)
 
         def value(self, ops, updates):
             return ops.where(updates < 2, self.peak * (updates + 1) / 3, self.peak)
@@ -647,46 +628,41 @@ def returns(*names):
     return lambda self, ops, grad, var, slots, hyper, t: (grad, {name: getattr(slots, name) for name in names})
 
 
-CLASS_MISTAKES = {
-    "a reserved name": (lambda: definition(iterations=everstep.slot()),
-                        "Made.iterations clashes.*Reserved are: .*weights"),
-    "a verb's name": (lambda: definition(should_update=everstep.hyper(1)), "clashes.*Inherited are: .*update"),
-    "lr": (lambda: definition(lr=everstep.hyper(1)), "clashes.*Reserved are: .*lr"),
-    "a private name": (lambda: definition(_m=everstep.slot()), "no leading or double underscore"),
-    "a plain value over a hyper": (lambda: subclass("Bad", Momentum, mu=0.5),
-                                   r"Bad.mu overrides the hyper of a base class with 0.5; write `mu = everstep.hyper"),
-    "another kind": (lambda: subclass("Bad", Momentum, mu=everstep.slot()), "as a slot, but it is a hyper"),
-    "a constructor": (lambda: definition(__init__=lambda self, rate: None), "__init__ is not yours to write"),
-    "one declaration, two names": (lambda: (lambda shared: definition(one=shared, two=shared))(everstep.hyper(1)),
-                                   "is called (one|two) already"),
-    "a verb with other arguments": (lambda: definition(update=lambda self, grad, var: grad),
+CLASS_MISTAKES = {  # {name: (what a class is made of, what the error says)}
+    "a reserved name": (dict(iterations=slot()), "Made.iterations clashes.*Reserved are: .*weights"),
+    "a verb's name": (dict(should_update=hyper(1)), "clashes.*Inherited are: .*update"),
+    "lr": (dict(lr=hyper(1)), "clashes.*Reserved are: .*lr"),
+    "a private name": (dict(_m=slot()), "no leading or double underscore"),
+    "a plain value over a hyper": (dict(base=Momentum, mu=0.5), "Made.mu overrides the hyper of a base class with 0.5; "
+                                                                "write `mu = everstep.hyper"),
+    "another kind": (dict(base=Momentum, mu=slot()), "as a slot, but it is a hyper"),
+    "a constructor": (dict(__init__=lambda self, rate: None), "__init__ is not yours to write"),
+    "one declaration, two names": (dict.fromkeys(["one", "two"], hyper(1)), "is called (one|two) already"),
+    "a verb with other arguments": (dict(update=lambda self, grad, var: grad),
                                     r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)"),
-    "a default out of bounds": (lambda: definition(a=everstep.hyper(2, maximum=1)),
-                                "the default does not fit.*at most 1"),
-    "a default of text": (lambda: definition(a=everstep.hyper("0.1")), "the default does not fit"),
-    "a slot's init": (lambda: definition(m=everstep.slot(init=None)), "`init` is a number, an option's name or"),
-    "a slot's init by a wrong name": (lambda: definition(m=everstep.slot(init="start")),
-                                      "names 'start', which is no option"),
-    "a slot's when": (lambda: definition(m=everstep.slot(when="amsgrd")),
-                      "names 'amsgrd', which is no option or hyper"),
-    "a slot's shape": (lambda: definition(m=everstep.slot(shape="rows")), 'the shape of a slot is None .* "row"'),
-    "a slot's dtype": (lambda: definition(m=everstep.slot(dtype="float")), "one of float16, float32"),
-    "a scalar's init": (lambda: definition(p=everstep.scalar("one")), "`init` is a number"),
-    "a scalar's when": (lambda: definition(p=everstep.scalar(when="never")), "names 'never', which is no"),
+    "a default out of bounds": (dict(a=hyper(2, maximum=1)), "the default does not fit.*at most 1"),
+    "a default of text": (dict(a=hyper("0.1")), "the default does not fit"),
+    "a slot's init": (dict(m=slot(init=None)), "`init` is a number, an option's name or"),
+    "a slot's init by a wrong name": (dict(m=slot(init="start")), "names 'start', which is no option"),
+    "a slot's when": (dict(m=slot(when="amsgrd")), "names 'amsgrd', which is no option or hyper"),
+    "a slot's shape": (lambda: dict(m=slot(shape="rows")), 'the shape of a slot is None .* "row"'),
+    "a slot's dtype": (lambda: dict(m=slot(dtype="float")), "one of float16, float32"),
+    "a scalar's init": (lambda: dict(p=scalar("one")), "`init` is a number"),
+    "a scalar's when": (dict(p=scalar(when="never")), "names 'never', which is no"),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CLASS_MISTAKES))
 def test_mistakes_at_class_creation(name):
-    wrong, needle = CLASS_MISTAKES[name]
+    body, needle = CLASS_MISTAKES[name]
     with pytest.raises(errors.DefinitionError, match=needle):
-        wrong()
+        definition(**(body() if callable(body) else body))
 
 
 def test_every_reserved_name_is_refused_and_listed():
     for name in Declared.reserved.difference(["sparse", "dense_ok"]):  # a subclass may give those another default
         with pytest.raises(errors.DefinitionError) as caught:
-            definition(**{name: everstep.option(False)})
+            definition(**{name: option(False)})
         assert all(reserved in str(caught.value) for reserved in Declared.reserved)
 
 
@@ -698,52 +674,43 @@ def body(source):
     return eval("lambda self, ops, grad, var, slots, hyper, t: (" + source + ", {})", {"np": np, "everstep": everstep})
 
 
-RULE_MISTAKES = {
-    "a slot never returned": (dict(m=everstep.slot()), "declares the slot m, which neither update nor collect returns"),
+RULE_MISTAKES = {  # {name: (the change that a rule computes, or what a class is made of; what the error says)}
+    "a slot never returned": (dict(m=slot()), "declares the slot m, which neither update nor collect returns"),
     "a slot not declared": (dict(update=lambda self, ops, grad, *rest: (grad, {"n": grad})),
                             "returned 'n', which is no slot"),
-    "a slot of the wrong shape": (
-        dict(m=everstep.slot(shape=(7,)), update=lambda self, ops, grad, *rest: (grad, {"m": grad})),
-        r"gave slot m shape \(3, 2\) for array_0, which needs \(7,\)",
-    ),
-    "a change of the wrong shape": (dict(update=body("ops.reshape(grad, (6,))")), r"gave the change shape \(6,\)"),
-    "shapes that do not fit": (dict(update=body("grad + ops.reshape(grad, (2, 3))")),
-                               r"ops.add cannot take.*\(3, 2\) and \(2, 3\)"),
-    "a hyper read through self": (dict(update=body("self.learning_rate * grad")),
-                                  "read through `self`.*use `hyper.learning_rate`"),
-    "a slot read through self": (dict(m=everstep.slot(), update=body("self.m")),
-                                 "m is a slot: it has no value outside a step"),
-    "an if": (dict(update=body("grad if grad > 0 else var")), "cannot look at a number.*ops.where"),
-    "a float": (dict(update=body("float(t) * grad")), "cannot look at a number"),
-    "a loop": (dict(update=body("sum(row for row in grad)")), "cannot look at a number"),
-    "a NumPy ufunc": (dict(update=body("np.sqrt(grad)")), "cannot look at a number.*numpy functions"),
-    "a NumPy function": (dict(update=body("np.where(grad > 0, grad, var)")), "cannot look at a number"),
-    "a NumPy array": (dict(update=body("grad * np.ones(2)")), "ops.multiply got array"),
-    "==": (dict(update=body("grad * (grad == 0)")), "ops.equal"),
-    "a part": (dict(update=body("grad[0]")), "cannot take parts"),
-    "a comparison as a number": (dict(update=body("grad * (grad > 0)")), "ops.cast"),
-    "a number as a comparison": (dict(update=body("ops.where(grad, 1, 2)")), "give it a comparison"),
-    "values of two dtypes": (dict(update=body("grad + ops.cast(grad, 'int32')")), "float32 and int32.*ops.cast"),
-    "a wrong keyword": (dict(update=body("ops.sum(grad, axes=0)")),
-                        "ops.sum takes one value and axis, keepdims; got 1 and axes"),
-    "too few values": (dict(update=body("ops.maximum(grad)")), "takes 2 values; got 1"),
-    "a wrong dtype": (dict(update=body("ops.cast(grad, 'floaty')")), "takes the name of a dtype.*floaty"),
-    "None": (dict(update=body("None")), "returned None; a rule computes"),
+    "a slot of the wrong shape": (dict(m=slot(shape=(7,)), update=lambda self, ops, grad, *rest: (grad, {"m": grad})),
+                                  r"gave slot m shape \(3, 2\) for array_0, which needs \(7,\)"),
+    "a change of the wrong shape": ("ops.reshape(grad, (6,))", r"gave the change shape \(6,\)"),
+    "shapes that do not fit": ("grad + ops.reshape(grad, (2, 3))", r"ops.add cannot take.*\(3, 2\) and \(2, 3\)"),
+    "a hyper read through self": ("self.learning_rate * grad", "read through `self`.*use `hyper.learning_rate`"),
+    "a slot read through self": (dict(m=slot(), update=body("self.m")), "m is a slot: it has no value outside a step"),
+    "an if": ("grad if grad > 0 else var", "cannot look at a number.*ops.where"),
+    "a float": ("float(t) * grad", "cannot look at a number"),
+    "a loop": ("sum(row for row in grad)", "cannot look at a number"),
+    "a NumPy ufunc": ("np.sqrt(grad)", "cannot look at a number.*numpy functions"),
+    "a NumPy function": ("np.where(grad > 0, grad, var)", "cannot look at a number"),
+    "a NumPy array": ("grad * np.ones(2)", "ops.multiply got array"),
+    "==": ("grad * (grad == 0)", "ops.equal"),
+    "a part": ("grad[0]", "cannot take parts"),
+    "a comparison as a number": ("grad * (grad > 0)", "ops.cast"),
+    "a number as a comparison": ("ops.where(grad, 1, 2)", "give it a comparison"),
+    "values of two dtypes": ("grad + ops.cast(grad, 'int32')", "float32 and int32.*ops.cast"),
+    "a wrong keyword": ("ops.sum(grad, axes=0)", "ops.sum takes one value and axis, keepdims; got 1 and axes"),
+    "too few values": ("ops.maximum(grad)", "takes 2 values; got 1"),
+    "a wrong dtype": ("ops.cast(grad, 'floaty')", "takes the name of a dtype.*floaty"),
+    "None": ("None", "returned None; a rule computes"),
     "no pair": (dict(update=lambda self, ops, grad, *rest: grad),
                 r"update must return \(change, slots\); it returned <a value"),
     "no slots": (dict(update=lambda self, ops, grad, *rest: (grad, [grad])), "must return a dict of slots"),
-    "an unknown hyper": (dict(update=body("hyper.rate * grad")),
-                         "has no 'rate' here; there are: learning_rate, pending"),
-    "an unknown slot": (dict(update=body("slots.v")), "has no 'v' here; there are: pending|none"),
-    "a scalar never advanced": (dict(p=everstep.scalar(1.0)), "declares the scalar p, which advance does not return"),
+    "an unknown hyper": ("hyper.rate * grad", "has no 'rate' here; there are: learning_rate, pending"),
+    "an unknown slot": ("slots.v", "has no 'v' here; there are: pending|none"),
+    "a scalar never advanced": (dict(p=scalar(1.0)), "declares the scalar p, which advance does not return"),
     "a sum with a declared name": (dict(measure=lambda self, *rest: {"learning_rate": 1.0}),
                                    "declared or reserved name"),
-    "a reduction in a rule by elements": (dict(update=body("grad / ops.sum(grad)")),
-                                          'locality is "element".*`measure`'),
+    "a reduction in a rule by elements": ("grad / ops.sum(grad)", 'locality is "element".*`measure`'),
     "a reduction over rows": (dict(locality="row", update=body("grad / ops.sum(grad, 0, True)")), "axis 0 is the rows"),
     "zero_grad_is_noop, and it is not": (dict(
-        zero_grad_is_noop=True,
-        m=everstep.slot(),
+        zero_grad_is_noop=True, m=slot(),
         update=lambda self, ops, grad, var, slots, *rest: (slots.m, {"m": slots.m + 1}),
     ), "declares zero_grad_is_noop, but a zero gradient changed (m|the variable)"),
 }
@@ -752,8 +719,8 @@ RULE_MISTAKES = {
 @pytest.mark.parametrize("name", sorted(RULE_MISTAKES))
 def test_mistakes_in_a_rule_show_at_construction(name):
     members, needle = RULE_MISTAKES[name]
-    members = dict({"learning_rate": everstep.hyper(0.1)}, **{key: copy.copy(value) for key, value in members.items()})
-    faulty = definition(**members)
+    members = members if isinstance(members, dict) else {"update": body(members)}
+    faulty = definition(learning_rate=hyper(0.1), **members)
     with pytest.raises(errors.RuleError, match=needle):
         faulty()
 
@@ -770,60 +737,11 @@ def test_ops_that_are_made_of_others(source, expected):
     assert (-start == expected).all()
 
 
-def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
-    assert float(END["int64"] - 1) != float(END["int64"]) == float(END["int64"] + 1)
-    assert END["int32"] + 2**15 < 2**31  # t + 1 and the like do not overflow
-
-
-def shape_before(op, *shapes, **options):
-    """Returns the shape of an op's result, found before anything is computed."""
-    ops = Tracer(SGD().bind(np).backend, "float64")
-    return result_shape(getattr(ops, op)(*[ops.leaf(None, shape=shape) for shape in shapes], **options))
-
-
-@pytest.mark.parametrize("op, options, shapes", [
-    ("matmul", {}, [(4, 5), (5, 6)]),
-    ("matmul", {}, [(2, 3, 4, 5), (2, 3, 5, 6)]),
-    ("maximum", {}, [(3, 1, 5), (4, 1)]),
-    ("sum", {"axis": (0, -1)}, [(2, 3, 4)]),
-    ("sum", {"axis": 1, "keepdims": True}, [(2, 3, 4)]),
-    ("transpose", {"axes": (1, 2, 0)}, [(2, 3, 4)]),
-])
-def test_shapes_before_anything_is_computed_are_those_of_numpy(op, options, shapes):
-    assert shape_before(op, *shapes, **options) == getattr(np, op)(*map(np.ones, shapes), **options).shape
-
-
-@pytest.mark.parametrize("left, right, expected", [
-    ((2, None, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6)),
-    ((None, 3, 4, None), (2, None, 5, 6), (2, 3, 4, 6)),
-    ((None, None), (5, None), (None, None)),
-    (None, (5, 6), None),
-])
-def test_products_of_matrices_whose_sizes_are_not_all_known(left, right, expected):
-    assert shape_before("matmul", left, right) == expected
-
-
-@pytest.mark.parametrize("left, right, needle", [
-    ((4, 5), (4, 5), "sizes do not fit"),
-    ((2, 4, 5), (3, 5, 6), "sizes do not fit"),
-    ((5,), (5,), "must be matrices"),
-    ((3, 4, 5), (2, 3, 5, 6), "must be matrices, or stacks of as many"),
-])
-def test_products_that_there_are_not(left, right, needle):
-    with pytest.raises(errors.RuleError, match=r"ops.matmul cannot take values of shapes .* and .*" + needle):
-        shape_before("matmul", left, right)
-
-
 def test_an_op_outside_the_table_is_an_error_that_lists_it():
     with pytest.raises(errors.UnknownOpError, match="no 'einsum'; it has: abs, all, any, .*zeros_like"):
         rule(body("ops.einsum(grad)"))()
     with pytest.raises(errors.UnknownOpError, match=r"no method 'sum'; write ops.sum\(value\)"):
         rule(body("grad.sum()"))()
-
-
-def test_a_rule_must_be_there():
-    with pytest.raises(errors.DefinitionError, match="Empty must define update"):
-        subclass("Empty", everstep.Definition)()
 
 
 def test_a_rule_that_depends_on_shapes_fails_at_its_first_step_and_changes_nothing():
@@ -839,14 +757,18 @@ def test_a_rule_that_depends_on_shapes_fails_at_its_first_step_and_changes_nothi
     assert (matrix == 0.5).all()
 
 
-def test_the_shape_of_a_slot_must_be_a_shape():
-    faulty = rule(returns("m"), m=everstep.slot(shape=lambda variable: variable.shape[0] / 2))
-    with pytest.raises(errors.DefinitionError, match="must be a tuple of whole numbers; it is 1.5"):
-        faulty()
+@pytest.mark.parametrize("make, needle", [
+    (lambda: subclass("Empty", everstep.Definition), "Empty must define update"),
+    (lambda: rule(returns("m"), m=slot(shape=lambda variable: variable.shape[0] / 2)),
+     "must be a tuple of whole numbers; it is 1.5"),
+], ids=["no update", "no shape"])
+def test_what_shows_when_a_definition_is_made(make, needle):
+    with pytest.raises(errors.DefinitionError, match=needle):
+        make()()
 
 
 class DecaysMatrices(everstep.Definition):
-    weight_decay = everstep.hyper(0.1)
+    weight_decay = hyper(0.1)
 
     def specialize(self, variable):
         return self if len(variable.shape) > 1 else self.replace(weight_decay=0.0)
@@ -902,8 +824,8 @@ def test_the_dry_run_puts_a_share_in_place_of_a_callable():
 
     class Divides(everstep.Definition):
         zero_grad_is_noop = True
-        learning_rate = everstep.hyper(0.1)
-        share = everstep.hyper(0.9)
+        learning_rate = hyper(0.1)
+        share = hyper(0.9)
 
         def update(self, ops, grad, var, slots, hyper, t):
             return hyper.learning_rate * grad / (hyper.share * (1 - hyper.share)), {}
@@ -916,7 +838,7 @@ def test_the_dry_run_puts_a_share_in_place_of_a_callable():
 def test_a_rule_that_cannot_run_on_small_arrays_is_not_run_inside_of_a_wrapper():
     class Large(everstep.Definition):
         dry_run = False
-        learning_rate = everstep.hyper(0.1)
+        learning_rate = hyper(0.1)
 
         def update(self, ops, grad, var, slots, hyper, t):
             raise AssertionError("the dry run ran it")
@@ -931,7 +853,7 @@ def test_the_dry_run_is_short_and_not_repeated():
     calls = []
 
     class Counting(everstep.Definition):
-        learning_rate = everstep.hyper(0.1)
+        learning_rate = hyper(0.1)
 
         def update(self, ops, grad, var, slots, hyper, t):
             calls.append(t)

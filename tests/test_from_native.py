@@ -423,7 +423,7 @@ def test_a_schedule_of_a_users_own_stays_on_its_api(way):
 @pytest.mark.parametrize("way", keras_ways(), ids=ids)
 def test_decay_is_a_schedule(way):
     if way.target in ("update_step", "keras3"):
-        return  # they have no `decay`: tests/test_bad_input.py
+        return  # they have no `decay`: tests/calls.py
     config = {"class_name": "SGD", "config": {"learning_rate": 0.1, "decay": 0.01, "momentum": 0.0, "nesterov": False}}
     assert migrate(config, way.target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
 

@@ -8,18 +8,17 @@ import pytest
 
 import everstep
 import harness
+import runs
 import test_battery as battery
-from everstep.compat.backends import on_keras
 from everstep.optimizers import SGD, AdaBelief, Adagrad, Adam, AdamW, DiffGrad, Lion
 from everstep.optimizers.contract.verbs import defines
 from everstep.testing import oracle
-from keras_suite import available_modules
 
-HERE = available_modules("keras").get("keras3")
-if not HERE or HERE[0][1].backend.backend() == "tensorflow":
+WAYS = [way for way in harness.all_ways() if way.target == "keras3" and not way.sparse]
+if not WAYS:
     pytest.skip("no Keras 3 on torch or JAX is in this environment", allow_module_level=True)
 
-keras = HERE[0][1]
+keras = WAYS[0].module
 BACKEND = keras.backend.backend()
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="about torch")
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="about JAX")
@@ -51,37 +50,33 @@ def starts(shapes=None, dtype="float32"):
 
 def gradients(steps, shapes=None, dtype="float32"):
     random, shapes = np.random.RandomState(1), shapes or SHAPES
-    return [
-        {name: random.normal(0, 1, shape).astype(dtype) for name, shape in sorted(shapes.items())}
-        for _ in range(steps)
-    ]
+    return [{name: random.normal(0, 1, shape).astype(dtype) for name, shape in sorted(shapes.items())}
+            for _ in range(steps)]
 
 
-class Run(object):
-    def __init__(self, optimizer, start):
-        self.optimizer, self.names = optimizer, sorted(start)
-        self.variables = [keras.Variable(start[name], dtype=str(start[name].dtype), name=name) for name in self.names]
-        optimizer.build(self.variables)
-
-    def step(self, batch):
-        self.optimizer.apply([torch.tensor(batch[name]) for name in self.names], self.variables)
-        return self
-
-    def steps(self, batches):
-        for batch in batches:
-            self.step(batch)
-        return self
-
-    def weights(self):
-        values = [np.array(keras.ops.convert_to_numpy(variable.value)) for variable in self.variables]
-        return dict(zip(self.names, values))
-
-    def strategies(self):
-        return {each.strategy for each in self.optimizer.everstep_plan()}
+def started(make, start):
+    """Returns a run of the optimizer that `make()` returns; `make` may be a definition."""
+    kinds = dict.fromkeys(start, harness.DENSE)
+    if isinstance(make, everstep.Definition):
+        return runs.started(WAYS[0], make, start, kinds)
+    return runs.opened(WAYS[0].run(make, start, kinds))
 
 
 def train(definition, batches, start=None, lowering=None, **native):
-    return Run(definition.bind(keras, lowering=lowering, **native), start or starts()).steps(batches)
+    make = lambda: definition.bind(keras, lowering=lowering, **native)  # noqa: E731
+    return runs.stepped(started(make, start or starts()), batches)
+
+
+def variables(run):
+    return [run.variables[name] for name in run.names]
+
+
+def array(variable):
+    return np.array(keras.ops.convert_to_numpy(variable.value))
+
+
+def strategies(run):
+    return {each.strategy for each in run.optimizer.everstep_plan()}
 
 
 def distance(actual, expected):
@@ -116,12 +111,12 @@ EACH = [(each, "kernel") for each in KERNELS + WRAPPED] + [(each, "flattened") f
 def test_each_rule_equals_the_float64_oracle(definition, strategy, dtype):
     batches, start = gradients(8, dtype=dtype), starts(dtype=dtype)
     run = train(definition, batches, start, None if strategy == "kernel" else {"kernel": False})
-    assert run.strategies() == {strategy}
+    assert strategies(run) == {strategy}
     expected, slots = oracle.trajectory(definition, start, batches)
     bound = 2e-6 if dtype == "float32" else 2e-7  # sums and scalars are of float32
     assert distance(run.weights(), expected) <= bound
     assert distance(run.weights(), start) > 0.01
-    for name, variable in zip(run.names, run.variables):
+    for name, variable in zip(run.names, variables(run)):
         for slot, value in slots[name].items():
             actual = keras.ops.convert_to_numpy(run.optimizer.get_slot(variable, slot).value)
             assert not actual.size or oracle.distance(actual, value) <= bound, (name, slot)
@@ -135,18 +130,18 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
         more["beta"] = 0.5
     definition, batches = battery.define(definition_class, settings, **more), gradients(4)
     alone = train(definition, batches, lowering=PLAIN)
-    assert alone.strategies() == {"plain"}
+    assert strategies(alone) == {"plain"}
     for lowering in (None, {"kernel": False}):
         together = train(definition, batches, lowering=lowering)
         if definition.locality == "element" and definition.stages == 1:
-            assert "plain" not in together.strategies() or everstep.optimizers.contract.defines(definition, "measure")
+            assert "plain" not in strategies(together) or everstep.optimizers.contract.defines(definition, "measure")
         one, other = together.weights(), alone.weights()
         if definition.family == "signs":  # of an average near 0, rounding may turn the sign: of three elements at most
             turned = {name: np.abs(one[name] - other[name]) > 1e-5 for name in one}
             assert sum(map(np.sum, turned.values())) <= 3
             one = {name: np.where(turned[name], other[name], one[name]) for name in one}
         difference = distance(one, other)
-        assert difference <= 2e-6, (difference, together.strategies())
+        assert difference <= 2e-6, (difference, strategies(together))
 
 
 @on_torch
@@ -159,17 +154,17 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
 ], ids=short)
 def test_kernels_beside_stock(ours, stock):
     batches = gradients(20)
-    expected = Run(stock(), starts()).steps(batches)
+    expected = runs.stepped(started(stock, starts()), batches)
     assert distance(train(ours, batches).weights(), expected.weights()) <= 2e-6
 
 
 @on_torch
 def test_a_kernel_after_2_to_the_24_updates():
     start, updates = {"w": np.ones(3, "float32")}, 2**24 + 1
-    run = Run(Adam(0.1, beta_2=1 - 2.0**-20).bind(keras), start)
+    run = started(Adam(0.1, beta_2=1 - 2.0**-20), start)
     run.optimizer.iterations.assign(updates)
-    run.steps(gradients(3, {"w": (3,)}))
-    assert run.strategies() == {"kernel"}
+    runs.stepped(run, gradients(3, {"w": (3,)}))
+    assert strategies(run) == {"kernel"}
     expected, _ = oracle.trajectory(run.optimizer.definition, start, gradients(3, {"w": (3,)}), updates=updates)
     assert distance(run.weights(), expected) <= 2e-6
 
@@ -177,38 +172,36 @@ def test_a_kernel_after_2_to_the_24_updates():
 # Gradients and variables that share memory.
 
 
+def after_sharing(definition, sizes, sharing, lowering=None):
+    """Returns the weights after three steps on gradients in the optimizer's own memory, and on copies of them."""
+    results = []
+    for copied in (False, True):
+        variables = [keras.Variable(np.arange(1.0 + place, 1 + place + size).astype("float32"))
+                     for place, size in enumerate(sizes)]
+        optimizer = definition.bind(keras, lowering=lowering)
+        optimizer.build(variables)
+        for _ in range(3):
+            grads = sharing(optimizer, variables, [variable.value.detach() for variable in variables])
+            optimizer.apply([grad.clone() for grad in grads] if copied else grads, variables)
+        results.append(np.concatenate([array(variable) for variable in variables]))
+    return results
+
+
 @on_torch
 @pytest.mark.parametrize("lowering", [None, {"kernel": False}, PLAIN], ids=["kernel", "blocks", "plain"])
 @pytest.mark.parametrize(
     "definition", [SGD(0.5), SGD(0.5, momentum=0.9), Adam(0.5), everstep.accumulate(Adam(0.5), 2)], ids=short)
 def test_a_gradient_that_is_the_value_of_a_variable_is_read_before_it_is_written(definition, lowering):
-    results = []
-    for copied in (False, True):
-        first, second = (keras.Variable(np.array(value, "float32")) for value in ([1.0, 2.0], [3.0, 5.0]))
-        optimizer = definition.bind(keras, lowering=lowering)
-        optimizer.build([first, second])
-        for _ in range(3):
-            grads = [second.value.detach(), first.value.detach()]
-            optimizer.apply([grad.clone() for grad in grads] if copied else grads, [first, second])
-        results.append([keras.ops.convert_to_numpy(variable.value) for variable in (first, second)])
-    assert np.array_equal(*results)
+    swapped = after_sharing(definition, (2, 2), lambda optimizer, variables, values: values[::-1], lowering)
+    assert np.array_equal(*swapped)
 
 
 @on_torch
 @pytest.mark.parametrize("definition", [Adam(0.5), Lion(0.5)], ids=short)
 def test_gradients_in_the_memory_of_a_variable_or_a_slot(definition):
     """Its own value, a part of another one's, and a slot."""
-    results = []
-    for copied in (False, True):
-        variables = [keras.Variable(np.arange(1.0, 1 + size).astype("float32")) for size in (4, 2, 2)]
-        optimizer = definition.bind(keras)
-        optimizer.build(variables)
-        for _ in range(3):
-            values = [variable.value.detach() for variable in variables]
-            grads = [values[0], values[0][1:3], optimizer.get_slot(variables[1], "m").value.detach()]
-            optimizer.apply([grad.clone() for grad in grads] if copied else grads, variables)
-        results.append(np.concatenate([keras.ops.convert_to_numpy(variable.value) for variable in variables]))
-    assert np.array_equal(*results)
+    assert np.array_equal(*after_sharing(definition, (4, 2, 2), lambda optimizer, variables, values: [
+        values[0], values[0][1:3], optimizer.get_slot(variables[1], "m").value.detach()]))
 
 
 @on_torch
@@ -221,7 +214,7 @@ def test_a_gradient_that_is_the_sum_itself():
     total.assign(start)
     for _ in range(3):
         optimizer.apply([total.value.detach()], [variable])
-    assert oracle.distance(keras.ops.convert_to_numpy(variable.value), np.arange(4.0) - 0.5 * 8 * start / 3) <= 1e-6
+    assert oracle.distance(array(variable), np.arange(4.0) - 0.5 * 8 * start / 3) <= 1e-6
 
 
 @on_torch
@@ -230,15 +223,15 @@ def test_variables_whose_memory_changes(definition):
     """Their data is replaced, is transposed in place, or is shared: as if each variable was updated alone."""
     results, plans = [], []
     for lowering in (None, PLAIN):
-        run = Run(definition.bind(keras, lowering=lowering), starts({"a": (3, 3), "b": (3, 3), "c": (3, 3)}))
-        a, b, c = run.variables
+        run = train(definition, [], starts({"a": (3, 3), "b": (3, 3), "c": (3, 3)}), lowering)
+        a, b, c = variables(run)
         batches = gradients(4, {"a": (3, 3), "b": (3, 3), "c": (3, 3)})
         run.step(batches[0])
         a.value.data = a.value.data + 1.0
         run.step(batches[1])
         b.value.data = b.value.data.t()
         run.step(batches[2])
-        plans.append(run.strategies())
+        plans.append(strategies(run))
         c.value.data = a.value.data
         run.step(batches[3])
         results.append(run.weights())
@@ -261,12 +254,12 @@ def test_two_variables_of_one_parameter():
 def test_stateless_apply_leaves_what_it_is_given(definition):
     variable, optimizer = keras.Variable(np.ones(3, "float32")), definition.bind(keras)
     optimizer.apply([torch.ones(3)], [variable])
-    before = keras.ops.convert_to_numpy(variable.value).copy()
+    before = array(variable)
     values, state = [torch.full((3,), 5.0)], [each.value.detach().clone() for each in optimizer.variables]
     kept = [each.clone() for each in state]
     new, new_state = optimizer.stateless_apply(state, [torch.ones(3)], values)
     assert values[0].tolist() == [5.0] * 3 and all(torch.equal(a, b) for a, b in zip(state, kept))
-    assert np.array_equal(keras.ops.convert_to_numpy(variable.value), before)
+    assert np.array_equal(array(variable), before)
     assert not torch.equal(new[0].detach(), values[0])
     assert int(new_state[0]) == 2 and int(optimizer.iterations.value) == 1
 
@@ -276,9 +269,9 @@ def test_gradients_of_other_dtypes_and_orders():
     start, batches = starts({"w": (3, 2)}), gradients(3, {"w": (3, 2)})
     for definition in (Adam(0.1), Lion(0.1)):
         expected = train(definition, batches, start).weights()["w"]
-        run = Run(definition.bind(keras), start)
+        run = started(definition, start)
         for batch in batches:
-            run.optimizer.apply([torch.tensor(batch["w"].T.astype("float64").copy()).t()], run.variables)
+            run.optimizer.apply([torch.tensor(batch["w"].T.astype("float64").copy()).t()], variables(run))
         assert np.array_equal(run.weights()["w"], expected)
 
 
@@ -292,8 +285,8 @@ def test_variables_of_several_dtypes():
     for definition in (Adam(0.1), Lion(0.1)):
         actual, alone = (train(definition, batches, start, lowering) for lowering in (None, PLAIN))
         assert distance(actual.weights(), alone.weights()) <= 2e-6
-        strategies = {each.name: each.strategy for each in actual.optimizer.everstep_plan()}
-        assert strategies["c"] == "plain" and "plain" not in (strategies["a"], strategies["b"])
+        planned = {each.name: each.strategy for each in actual.optimizer.everstep_plan()}
+        assert planned["c"] == "plain" and "plain" not in (planned["a"], planned["b"])
 
 
 # What Keras does around a step.
@@ -301,17 +294,14 @@ def test_variables_of_several_dtypes():
 
 @on_torch
 @pytest.mark.parametrize("definition", [Adam(0.1), SGD(0.1, momentum=0.9, nesterov=True)], ids=short)
-@pytest.mark.parametrize(
-    "native",
-    [{"weight_decay": 0.1}, {"use_ema": True, "ema_overwrite_frequency": 2}, {"global_clipnorm": 0.1},
-     {"gradient_accumulation_steps": 2}, {"loss_scale_factor": 4.0}],
-    ids=lambda native: next(iter(native)),
-)
+@pytest.mark.parametrize("native", [
+    {"weight_decay": 0.1}, {"use_ema": True, "ema_overwrite_frequency": 2}, {"global_clipnorm": 0.1},
+    {"gradient_accumulation_steps": 2}, {"loss_scale_factor": 4.0}], ids=lambda native: next(iter(native)))
 def test_arguments_of_the_base_class(definition, native):
     shapes = {"kernel": (3, 2), "bias": (2,)}
-    runs = [train(definition, gradients(6, shapes), starts(shapes), each, **native) for each in (None, PLAIN)]
-    together, alone = runs
-    assert "plain" not in together.strategies()
+    together, alone = [train(definition, gradients(6, shapes), starts(shapes), each, **native)
+                       for each in (None, PLAIN)]
+    assert "plain" not in strategies(together)
     assert distance(together.weights(), alone.weights()) <= 2e-6
 
 
@@ -325,7 +315,7 @@ def test_weight_decay_that_is_set_later_leaves_excluded_variables():
         for decay in (None, 0.5, 0.25):
             optimizer.weight_decay = decay
             optimizer.apply([torch.ones(2), torch.ones(2)], variables)
-        results.append([keras.ops.convert_to_numpy(variable.value) for variable in variables])
+        results.append([array(variable) for variable in variables])
     assert np.allclose(*results, rtol=1e-6) and not np.array_equal(*results[0])
 
 
@@ -334,7 +324,7 @@ def test_a_kernel_inside_of_partition():
     start, batches = starts(), gradients(3)
     definition = everstep.partition({"small": ("^w", Adam(0.1))}, default=SGD(0.1, momentum=0.9))
     results = [train(definition, batches, start, each) for each in (None, PLAIN)]
-    assert "plain" not in results[0].strategies()
+    assert "plain" not in strategies(results[0])
     assert distance(*[each.weights() for each in results]) <= 2e-6
 
 
@@ -362,7 +352,7 @@ def test_a_step_outside_of_no_grad_one_variable_at_a_time():
         variable, optimizer = keras.Variable(np.ones(2, "float32")), definition.bind(keras)
         optimizer.build([variable])
         optimizer.update_step(torch.ones(2), variable, 0.5)
-        assert keras.ops.convert_to_numpy(variable.value).tolist() == [0.5, 0.5]
+        assert array(variable).tolist() == [0.5, 0.5]
 
 
 @on_torch
@@ -371,7 +361,7 @@ def test_a_torch_without_kernels(monkeypatch):
         monkeypatch.delattr(torch, name)
     for definition in (Adam(0.1), SGD(0.1), Adagrad(0.1)):
         run = train(definition, gradients(3))
-        assert run.strategies() == {"flattened"} and "no kernel" in run.optimizer.everstep_plan()[0].why
+        assert strategies(run) == {"flattened"} and "no kernel" in run.optimizer.everstep_plan()[0].why
         assert distance(run.weights(), oracle.trajectory(definition, starts(), gradients(3))[0]) <= 2e-6
 
 
@@ -381,7 +371,7 @@ def test_a_wrong_gradient_after_right_ones(wrong):
     run = train(Adam(0.1), gradients(2, {"w": (3,)}), starts({"w": (3,)}))
     before = run.weights()["w"]
     with pytest.raises(everstep.errors.GradientError):
-        run.optimizer.apply([torch.tensor(wrong) if wrong.dtype.kind != "U" else wrong], run.variables)
+        run.optimizer.apply([torch.tensor(wrong) if wrong.dtype.kind != "U" else wrong], variables(run))
     assert np.array_equal(run.weights()["w"], before) and int(run.optimizer.iterations.value) == 2
     run.step(gradients(1, {"w": (3,)})[0])
     assert int(run.optimizer.iterations.value) == 3
@@ -435,7 +425,7 @@ def test_a_jax_without_an_order(monkeypatch):
         return np.array(step(state, [jax.numpy.ones(3)])[0][0])
 
     expected = stepped()
-    monkeypatch.setattr(on_keras, "_optimization_barrier", lambda: None)
+    monkeypatch.setattr(jax, "__version_info__", (0, 11, 1))
     assert np.array_equal(stepped(), expected)
     assert np.allclose(expected, 0.9, atol=1e-5)  # the first step of Adam is as long as the rate
 

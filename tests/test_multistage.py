@@ -3,7 +3,6 @@
 from __future__ import absolute_import, division, print_function
 
 import importlib
-import json
 import warnings
 
 import numpy as np
@@ -11,14 +10,8 @@ import pytest
 
 import everstep
 import harness
-from everstep.errors import (
-    DefinitionError,
-    EverstepError,
-    HyperTypeError,
-    HyperValueError,
-    NotBoundError,
-    UnsupportedError,
-)
+import runs
+from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, NotBoundError, UnsupportedError
 from everstep.optimizers import SGD, Adam
 from everstep.optimizers.wrappers.multistage import TABLEAUS
 from everstep.testing import oracle
@@ -31,27 +24,12 @@ MATRIX = np.array([[2.0, 0.3], [0.3, 1.0]])
 FIRST = np.array([[1.0], [-2.0]])
 
 
-def bound(way, definition):
-    """Returns an optimizer for a loop that passes it every gradient of a batch."""
-    optimizer = definition.bind(way.module)
-    everstep.enable_multistage(optimizer)
-    return optimizer
-
-
 def descend(way, definition, updates, slope, first=FIRST, dtype="float64"):
     """Trains a variable whose gradient is `slope(value)`. Returns its value and the state after `updates`."""
-    run = way.run(lambda: bound(way, definition), {"w": first.astype(dtype)}, {"w": harness.DENSE})
-    try:
-        for _ in range(updates * definition.stages):
-            run.step({"w": slope(run.weights()["w"]).astype(dtype)})
-        state = everstep.capture(run.optimizer, run.variables, **session_of(run))
-        return run.weights()["w"], state
-    finally:
-        run.close()
-
-
-def session_of(run):
-    return {"session": run.session} if hasattr(run, "session") else {}
+    run = runs.started(way, definition, {"w": first.astype(dtype)}, {"w": harness.DENSE})
+    for _ in range(updates * definition.stages):
+        run.step({"w": slope(run.weights()["w"]).astype(dtype)})
+    return run.weights()["w"], run.captured()
 
 
 def linear(value):
@@ -76,10 +54,8 @@ def test_order_of_convergence(way, tableau, order):
 
 @pytest.mark.parametrize("tableau, order", [("midpoint", 2), ("ralston", 2), ("rk4", 4)])
 def test_order_of_the_others(tableau, order):
-    errors = [
-        np.abs(descend(harness.NUMPY, everstep.multistage(SGD(1.0 / n), tableau), n, linear)[0] - exact(1.0)).max()
-        for n in (4, 8)
-    ]
+    ends = [descend(harness.NUMPY, everstep.multistage(SGD(1.0 / n), tableau), n, linear)[0] for n in (4, 8)]
+    errors = [np.abs(end - exact(1.0)).max() for end in ends]
     assert order - 0.2 < np.log2(errors[0] / errors[1]) < order + 0.6
 
 
@@ -137,10 +113,7 @@ def look(values, stage):
 
 
 def dense(values, stage):
-    grads = look(values, stage)
-    table = np.zeros_like(values["table"])
-    np.add.at(table, grads["table"][1], grads["table"][0])
-    return {"w": grads["w"], "table": table}
+    return {name: runs.whole(grad, values[name].shape) for name, grad in look(values, stage).items()}
 
 
 def by_hand(inner, tableau, rate, updates):
@@ -162,22 +135,17 @@ def by_hand(inner, tableau, rate, updates):
 @pytest.mark.parametrize("inner", [SGD(0.125, momentum=0.9), Adam(0.0625, epsilon=1e-3)], ids=["momentum", "Adam"])
 def test_follows_the_method_worked_by_hand(way, inner):
     tableau = TABLEAUS["rk23"].points[:2], TABLEAUS["rk23"].weights[:3]
-    kinds = {"w": harness.DENSE, "table": harness.SPARSE}
     start = {name: value.astype("float32") for name, value in START.items()}
-    run = way.run(lambda: bound(way, everstep.multistage(inner, tableau)), start, kinds)
-    try:
-        for stage in range(3 * 20):
-            run.step({
-                name: (grad[0].astype("float32"), grad[1]) if isinstance(grad, tuple) else grad.astype("float32")
-                for name, grad in look(run.weights(), stage).items()
-            })
-        expected, slots = by_hand(inner, tableau, inner.learning_rate, 20)
-        for name in START:
-            assert oracle.distance(run.weights()[name], expected[name]) < 4e-6
-            for slot in slots[name]:
-                assert oracle.distance(run.slot(name, slot), slots[name][slot]) < 4e-6
-    finally:
-        run.close()
+    kinds = {"w": harness.DENSE, "table": harness.SPARSE}
+    run = runs.started(way, everstep.multistage(inner, tableau), start, kinds)
+    for stage in range(3 * 20):
+        grads = look(run.weights(), stage)
+        run.step({"w": grads["w"].astype("float32"), "table": (grads["table"][0].astype("float32"), grads["table"][1])})
+    expected, slots = by_hand(inner, tableau, inner.learning_rate, 20)
+    assert runs.distance(run.weights(), expected) < 4e-6
+    for name in START:
+        for slot in slots[name]:
+            assert oracle.distance(run.slot(name, slot), slots[name][slot]) < 4e-6
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
@@ -266,21 +234,17 @@ def test_sharpness_aware_of_a_rule_that_measures():
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_resumes_between_two_stages(way):
     definition = everstep.multistage(SGD(0.125, momentum=0.9), "rk23")
-    make, kinds = (lambda: bound(way, definition)), {"w": harness.DENSE}
 
     def train(run, count):
         for _ in range(count):
             run.step({"w": linear(run.weights()["w"]).astype("float32")})
         return run
 
-    whole = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 12)
-    expected = whole.weights()["w"]
-    whole.close()
-    half = train(way.run(make, {"w": FIRST.astype("float32")}, kinds), 5)
-    resumed = train(half.resumed(), 7)
-    assert np.array_equal(resumed.weights()["w"], expected)
-    resumed.close()
-    half.close()
+    def started():
+        return runs.started(way, definition, {"w": FIRST.astype("float32")}, {"w": harness.DENSE})
+
+    expected = train(started(), 12).weights()
+    assert runs.same(train(runs.resumed(train(started(), 5)), 7).weights(), expected)
 
 
 # Calls that evaluate a loss again.
@@ -299,48 +263,26 @@ MINIMIZE = [way for way in harness.framework_ways() if way.target in ("optimizer
 def test_minimize_calls_the_loss(way):
     if way.name == "tf_train ref":
         with pytest.raises(everstep.errors.VariableError, match="use_resource=True"):
-            minimize_in_a_graph(way, False)
+            minimize(way)
         return
-    in_graph = issubclass(way.run, harness.GraphRun)
-    value, iterations = minimize_in_a_graph(way, True) if in_graph else minimize_eagerly(way)
+    value, iterations = minimize(way)
     assert oracle.distance(value, after_minimize()) < 1e-6
     assert iterations == 3
 
 
-def minimize_in_a_graph(way, resource):
-    import tensorflow
+def minimize(way):
+    with way.world(way.module) as world:
+        variable, optimizer = world.variable(FIRST.astype("float32")), HEUN.bind(way.module)
 
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
-    with tf.Graph().as_default(), tf.Session() as session:
-        variable = tf.get_variable("w", initializer=FIRST.astype("float32"), use_resource=resource)
-        matrix = tf.constant(MATRIX.astype("float32"))
-        optimizer = HEUN.bind(way.module)
-        step = optimizer.minimize(
-            lambda: tf.reduce_sum(variable * tf.matmul(matrix, variable)) / 2, var_list=[variable]
-        )
-        session.run(tf.global_variables_initializer())
+        def take():
+            slope = lambda: world.tf.matmul(world.tf.constant(MATRIX.astype("float32")), variable)  # noqa: E731
+            return optimizer.minimize(lambda: world.tf.reduce_sum(variable * slope()) / 2, var_list=[variable])
+
+        operation = take() if issubclass(way.run, harness.GraphRun) else None
+        step = world.tf.function(take) if issubclass(way.run, harness.FunctionRun) else take
         for _ in range(3):
-            session.run(step)
-        counter = optimizer.counter("updates")
-        return session.run(variable), session.run(counter)
-
-
-def minimize_eagerly(way):
-    import tensorflow as tf
-
-    variable = tf.Variable(FIRST.astype("float32"))
-    optimizer = HEUN.bind(way.module)
-
-    def loss():
-        return tf.reduce_sum(variable * tf.matmul(MATRIX.astype("float32"), variable)) / 2
-
-    def step():
-        optimizer.minimize(loss, var_list=[variable])
-
-    step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
-    for _ in range(3):
-        step()
-    return variable.numpy(), int(optimizer.counter("updates").numpy())
+            step() if operation is None else world.run(operation)
+        return world.read(variable), int(world.read(optimizer.counter("updates")))
 
 
 def packages():
@@ -361,17 +303,23 @@ X = np.random.RandomState(0).uniform(-1, 1, (12, 2)).astype("float32")
 Y = X.dot([[1.0], [-0.5]]).astype("float32") + 0.25
 
 
-def a_model(keras, optimizer, **more):
+def a_model(keras, optimizer, normalized=False, **more):
     if hasattr(keras.backend, "clear_session"):
         harness.clear_session(keras)
-    inputs = keras.layers.Input((2,))
-    model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(inputs))
-    model.set_weights([FIRST.astype("float32") / 4])
-    compiled = {}
-    if not hasattr(model, "train_step") and hasattr(model, "_experimental_run_tf_function"):
-        compiled["experimental_run_tf_function"] = False
-    model.compile(optimizer(), "mse", **dict(compiled, **more))
+    outputs = inputs = keras.layers.Input((2,))
+    if normalized:
+        outputs = keras.layers.BatchNormalization(momentum=0.5)(inputs)
+    model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(outputs))
+    if not normalized:
+        model.set_weights([FIRST.astype("float32") / 4])
+    model.compile(optimizer(), "mse", **dict(compiled(model), **more))
     return model
+
+
+def compiled(model):
+    """Returns what Keras 2 of TF 1.14 to 2.1 needs besides, to train in a way that can be changed."""
+    is_old = not hasattr(model, "train_step") and hasattr(model, "_experimental_run_tf_function")
+    return {"experimental_run_tf_function": False} if is_old else {}
 
 
 def fitted(model):
@@ -385,7 +333,7 @@ def fitted(model):
 def fitted_by_hand(definition):
     """Trains in NumPy. Returns the weights, and each epoch's mean of the losses at the batches' first gradients."""
     value, losses = FIRST.astype("float64") / 4, []
-    optimizer = bound(harness.NUMPY, definition)
+    optimizer = runs.bound(harness.NUMPY, definition)
     for _ in range(2):
         seen = []
         for batch in (slice(0, 4), slice(4, 8), slice(8, 12)):
@@ -432,21 +380,9 @@ def test_fit_alone_is_refused_and_disabling_undoes(name, module, keras):
 
 @pytest.mark.parametrize("name, module, keras", KERAS, ids=[name.replace(" ", "-") for name, _, _ in KERAS])
 def test_fit_counts_metrics_and_averages_once(name, module, keras):
-    def with_normalization(definition):
-        if hasattr(keras.backend, "clear_session"):
-            harness.clear_session(keras)
-        inputs = keras.layers.Input((2,))
-        normal = keras.layers.BatchNormalization(momentum=0.5)(inputs)
-        model = keras.models.Model(inputs, keras.layers.Dense(1, use_bias=False)(normal))
-        compiled = {}
-        if not hasattr(model, "train_step") and hasattr(model, "_experimental_run_tf_function"):
-            compiled["experimental_run_tf_function"] = False
-        model.compile(definition.bind(module), "mse", metrics=["mae"], **compiled)
-        return model
-
     moving, weights = [], None
     for definition in (SGD(0.125), HEUN):
-        model = with_normalization(definition)
+        model = a_model(keras, lambda: definition.bind(module), True, metrics=["mae"])  # noqa: B023  # called at once
         if definition is HEUN:
             everstep.enable_multistage(model)
             model.set_weights(weights)
@@ -460,10 +396,7 @@ def test_fit_counts_metrics_and_averages_once(name, module, keras):
 @pytest.mark.skipif(not KERAS, reason="no Keras here, so no model to load")
 def test_a_loaded_model_is_enabled_again(tmpdir):
     name, module, keras = KERAS[0]
-    if everstep.optimizers.Adam.native_class(module).target == "keras3":
-        path = str(tmpdir.join("model.keras"))
-    else:
-        path = str(tmpdir.join("model.h5"))
+    path = str(tmpdir.join("model.keras" if Adam.native_class(module).target == "keras3" else "model.h5"))
     model = a_model(keras, lambda: everstep.multistage(Adam(0.0625), "heun").bind(module))
     everstep.enable_multistage(model)
     fitted(model)
@@ -472,8 +405,8 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
         model.save(path)
     expected = fitted(model)[0]
     loaded = keras.models.load_model(path, custom_objects=everstep.custom_objects(module))
-    if hasattr(loaded, "_experimental_run_tf_function") and not hasattr(loaded, "train_step"):
-        loaded.compile(loaded.optimizer, "mse", experimental_run_tf_function=False)
+    if compiled(loaded):
+        loaded.compile(loaded.optimizer, "mse", **compiled(loaded))
     everstep.enable_multistage(loaded)
     assert oracle.distance(fitted(loaded)[0], expected) < 1e-6
 
@@ -481,49 +414,41 @@ def test_a_loaded_model_is_enabled_again(tmpdir):
 # Errors.
 
 
-@pytest.mark.parametrize("make, error", [
-    (lambda: everstep.multistage(SGD(), "euler"), HyperValueError),
-    (lambda: everstep.multistage(SGD(), 3), HyperValueError),
-    (lambda: everstep.multistage(SGD(), (1, 2, 3)), HyperTypeError),
-    (lambda: everstep.multistage(SGD(), ((("a",),), (0.5, 0.5))), HyperTypeError),
-    (lambda: everstep.multistage(SGD(), (((1.0,),), (0.5, 0.6))), HyperValueError),
-    (lambda: everstep.multistage(SGD(), (((1.0, 2.0),), (0.5, 0.5))), HyperValueError),
-    (lambda: everstep.multistage(SGD(), "rk4", tolerance=1e-3), DefinitionError),
-    (lambda: everstep.multistage(SGD(sparse="rows")), DefinitionError),
-    (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError),
-    (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError),
-    (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError),
-    (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError),
-    (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError),
-    (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError),
-    (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError),
-    (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError),
-    (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError),
-    (lambda: everstep.enable_multistage(SGD()), NotBoundError),
-    (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError),
-    (lambda: everstep.disable_multistage(3), NotBoundError),
+test_refuses = runs.refused([
+    (lambda: everstep.multistage(SGD(), "euler"), HyperValueError, "is one of heun, midpoint, .*; got 'euler'"),
+    (lambda: everstep.multistage(SGD(), 3), HyperValueError, "is one of heun, midpoint, .*; got 3"),
+    (lambda: everstep.multistage(SGD(), (1, 2, 3)), HyperTypeError, "all of numbers; got"),
+    (lambda: everstep.multistage(SGD(), ((("a",),), (0.5, 0.5))), HyperTypeError, "takes a number; got 'a'"),
+    (lambda: everstep.multistage(SGD(), (((1.0,),), (0.5, 0.6))), HyperValueError, "weights that add up to 1"),
+    (lambda: everstep.multistage(SGD(), (((1.0, 2.0),), (0.5, 0.5))), HyperValueError, "a row of points for each"),
+    (lambda: everstep.multistage(SGD(), "rk4", tolerance=1e-3), DefinitionError, "has no error estimate"),
+    (lambda: everstep.multistage(SGD(sparse="rows")), DefinitionError, 'takes only sparse="exact"'),
+    (lambda: everstep.multistage(everstep.accumulate(SGD(), 2)), DefinitionError, "skips, collects or rejects"),
+    (lambda: everstep.multistage(everstep.loss_scale(SGD())), DefinitionError, "skips, collects or rejects"),
+    (lambda: everstep.accumulate(everstep.multistage(SGD()), 2), DefinitionError, "already skips or collects"),
+    (lambda: everstep.lookahead(everstep.multistage(SGD())), DefinitionError, "takes 2 gradients to an update"),
+    (lambda: everstep.sharpness_aware(SGD(sparse="rows")), DefinitionError, 'takes only sparse="exact"'),
+    (lambda: everstep.sharpness_aware(everstep.accumulate(SGD(), 2)), DefinitionError, "skips, collects or rejects"),
+    (lambda: everstep.sharpness_aware(everstep.multistage(SGD())), DefinitionError, "skips, collects or rejects"),
+    (lambda: everstep.clip(everstep.sharpness_aware(SGD()), value=1.0), DefinitionError, "measures gradients before"),
+    (lambda: everstep.clip(Sharp(), value=1.0), DefinitionError, "measures gradients before"),
+    (lambda: everstep.enable_multistage(SGD()), NotBoundError, "that is bound to a definition"),
+    (lambda: everstep.enable_multistage(SGD().bind(np)), UnsupportedError, "takes one gradient to an update"),
+    (lambda: everstep.disable_multistage(3), NotBoundError, "that is bound to a definition, .*; got 3"),
 ])
-def test_refuses(make, error):
-    with pytest.raises(error) as raised:
-        make()
-    assert isinstance(raised.value, EverstepError)
 
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_one_gradient_of_a_batch_is_refused(way):
     first = FIRST.astype("float32")
-    if way.target == "get_updates":
-        run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
-        with pytest.raises(Exception, match="takes 2 gradients of each batch"):  # TensorFlow raises it in the session
-            run.step({"w": first})
-        assert np.array_equal(run.weights()["w"], first)
-        return
-    with pytest.raises(UnsupportedError, match="takes 2 gradients of each batch"):
-        run = way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE})
+    in_session = way.target == "get_updates"  # where TensorFlow raises it
+    with pytest.raises(Exception if in_session else UnsupportedError, match="takes 2 gradients of each batch"):
+        run = runs.opened(way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE}))
         run.step({"w": first})
+    assert not in_session or np.array_equal(run.weights()["w"], first)
 
 
 def test_config():
     for definition in (everstep.multistage(everstep.clip(Adam(), norm=1.0), "rk45", tolerance=1e-3),
                        everstep.multistage(SGD(), (((0.5,),), (0.0, 1.0)))):
-        assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
+        runs.check_config(definition)

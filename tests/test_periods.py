@@ -522,17 +522,14 @@ def test_restoring_more_updates_than_an_int32_counts_is_an_error():
 # Arguments with which a wrapper would do nothing.
 
 
-@pytest.mark.parametrize("make, needle", [
+test_a_wrapper_without_an_effect_is_an_error = runs.refused([(call, DefinitionError, needle) for call, needle in [
     (lambda: everstep.clip(Adam()), "needs a bound: give norm, global_norm, unit_norm, percentile or value"),
     (lambda: everstep.clip(Adam(), value_first=True), "needs a bound"),
     (lambda: everstep.learning_rate_multipliers(Adam(), {}), "got no factors"),
     (lambda: everstep.decoupled_weight_decay(Adam(), {}), "got no rule for the variables that decay"),
     (lambda: everstep.decoupled_weight_decay(Adam(), 0.1, include=[]), "got no rule for the variables that decay"),
     (lambda: everstep.partition({}, default=Adam()), "a rule for each branch"),
-])
-def test_a_wrapper_without_an_effect_is_an_error(make, needle):
-    with pytest.raises(DefinitionError, match=needle):
-        make()
+]])
 
 
 def test_numbers_of_a_sweep_may_have_no_effect():

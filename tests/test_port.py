@@ -30,6 +30,7 @@ try:
 except ImportError:
     tf = None
 
+pytestmark = pytest.mark.shared
 needs_tensorflow = pytest.mark.skipif(tf is None, reason="there is no graph to read without TensorFlow")
 tf1 = getattr(getattr(tf, "compat", None), "v1", tf)
 is_eager = tf is not None and getattr(tf, "executing_eagerly", lambda: False)()
@@ -181,58 +182,40 @@ def test_choices_are_the_texts_that_a_class_compares():
 # Whole ports.
 
 
-@pytest.mark.shared
-@needs_tensorflow
-def test_of_tf_train():
-    port = ported(classes("train")["AdaBound"])
-    assert issubclass(type(port.definition), Definition)
+def clip():
     with tf.Graph().as_default():
-        clips_at_once = tf.clip_by_value(0.0, 0.0, 1.0).op.type == "ClipByValue"  # in TF 1.8
-    clip = "ops.clip(" if clips_at_once else "ops.minimum("
-    for text in (clip, "gamma = everstep.hyper(0.001)", '"m": "{var}/AdaBound"'):
-        assert text in port.source, port.source
-    assert port.report.dense < 1e-4 and port.report.sparse == "none"
+        return "ops.clip(" if tf.clip_by_value(0.0, 0.0, 1.0).op.type == "ClipByValue" else "ops.minimum("  # in TF 1.8
 
 
-@pytest.mark.shared
-@needs_tensorflow
-def test_both_branches_of_a_condition_write():
-    port = ported(classes("train")["Restarting"])
-    assert "where(ops.equal(scalars.next_place, hyper.period - 1), 0, scalars.next_place + 1)" in port.source
-    assert port.report.dense < 1e-4
-
-
-@pytest.mark.shared
-@needs_tensorflow
-@pytest.mark.parametrize("name, sparse, expected", [
-    ("Trust", "none", ["decoupled = everstep.option(True)", "if self.decoupled:"]),
-    ("CenteredGradient", "none", ["axis=tuple(range(1, grad.ndim))", "grad.ndim < 2", 'locality = "row"']),
-    ("LayerScaled", "none", ['locality = "variable"', "momentum = everstep.slot()"]),
-    ("Shaped", "none", ['mode = everstep.option("sign", choices=("sign", "tanh", "plain"))', 'if self.mode == "sign":',
-                        'slot(when=lambda definition: definition.mode == "sign" or definition.mode == "tanh")']),
-    ("Warmed", "exact", ["warmup_steps = everstep.hyper(30)", "zero_grad_is_noop = True"]),
-])
-def test_of_optimizer_v2(name, sparse, expected):
-    port = ported(classes("v2")[name])
-    for text in expected:
-        assert text in port.source, port.source
-    assert port.report.dense < 1e-4 and port.report.sparse == sparse
+# {API and class: (arguments, what the port reads of sparse gradients, texts of its source)}
+WHOLE = {
+    "train AdaBound": ({}, "none", [clip, "gamma = everstep.hyper(0.001)", '"m": "{var}/AdaBound"']),
+    "train Restarting": ({}, "none", [
+        "where(ops.equal(scalars.next_place, hyper.period - 1), 0, scalars.next_place + 1)"]),  # in both branches
+    "v2 Trust": ({}, "none", ["decoupled = everstep.option(True)", "if self.decoupled:"]),
+    "v2 CenteredGradient": ({}, "none", ["axis=tuple(range(1, grad.ndim))", "grad.ndim < 2", 'locality = "row"']),
+    "v2 LayerScaled": ({}, "none", ['locality = "variable"', "momentum = everstep.slot()"]),
+    "v2 Shaped": ({}, "none", [
+        'mode = everstep.option("sign", choices=("sign", "tanh", "plain"))', 'if self.mode == "sign":',
+        'slot(when=lambda definition: definition.mode == "sign" or definition.mode == "tanh")']),
+    "v2 Warmed": ({}, "exact", ["warmup_steps = everstep.hyper(30)", "zero_grad_is_noop = True"]),
+    "get_updates AdaMod": ({"lr": 0.02}, None, [
+        "learning_rate = everstep.hyper(0.02)", "beta_3 = everstep.hyper(0.99)"]),
+    "new AdaPNM": ({"learning_rate": 0.02}, None, ["ops.where(is_even, ", "beta_1 = everstep.hyper(0.9)"]),
+}
 
 
 @needs_tensorflow
-def test_of_get_updates_whose_counter_is_in_no_order():
-    port = ported(classes("get_updates")["AdaMod"], {"lr": 0.02})
-    assert "learning_rate = everstep.hyper(0.02)" in port.source and "beta_3 = everstep.hyper(0.99)" in port.source
-    assert any("leaves open whether" in note for note in port.report.notes)
-    assert port.report.dense < 1e-4
-
-
-@pytest.mark.shared
-@needs_tensorflow
-def test_of_new_style_keras():
-    port = ported(classes("new")["AdaPNM"], {"learning_rate": 0.02})
-    assert "ops.where(is_even, " in port.source and "beta_1 = everstep.hyper(0.9)" in port.source
-    assert port.report.dense < 1e-4
+@pytest.mark.parametrize("kind, name", [each.split() for each in sorted(WHOLE)])
+def test_whole_ports(kind, name):
+    arguments, sparse, texts = WHOLE[kind + " " + name]
+    port = ported(classes(kind)[name], arguments)
+    assert issubclass(type(port.definition), Definition)
+    for text in texts:
+        assert (text() if callable(text) else text) in port.source, port.source
+    assert port.report.dense < 1e-4 and sparse in (port.report.sparse, None)
+    if kind == "get_updates":  # its counter is in no order with its read
+        assert any("leaves open whether" in note for note in port.report.notes)
 
 
 TRAPS = {
@@ -246,7 +229,6 @@ TRAPS = {
 }
 
 
-@pytest.mark.shared
 @needs_tensorflow
 @pytest.mark.parametrize("name", sorted(TRAPS))
 def test_traps_are_found(name):
@@ -254,7 +236,6 @@ def test_traps_are_found(name):
         ported(classes("traps")[name])
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_a_rule_that_is_read_wrongly_is_an_error(monkeypatch):
     """The comparison does not trust the reading: here `sqrt` is read as `abs`."""
@@ -288,7 +269,6 @@ def pattern_class():
     return Decayed
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_patterns_of_names_become_specialize():
     port = ported(pattern_class(), {"learning_rate": 0.1, "exclude": ["LayerNorm", "bias"]})
@@ -307,7 +287,6 @@ def wrapped(factory, arguments=None):
     return port_of(Kind(factory, arguments), arguments, steps=12)
 
 
-@pytest.mark.shared
 @needs_tensorflow
 @pytest.mark.parametrize("arguments, expected", [
     ({"clipnorm": 1.0}, "everstep.clip(Warmed(), norm=1.0)"),
@@ -328,7 +307,6 @@ def test_clipping_arguments_become_clip(arguments, expected):
     assert repr(namespace["definition"]) == repr(port.definition)
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_a_wrapper_is_recognised_by_its_maths():
     written = classes("v2")
@@ -338,7 +316,6 @@ def test_a_wrapper_is_recognised_by_its_maths():
     assert "class Periodic(" in port.source and not port.report.is_wrapped  # so few steps cannot tell: one rule
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_loss_scaling_is_recognised():
     scaling = getattr(getattr(tf.keras, "mixed_precision", None), "LossScaleOptimizer", None)
@@ -350,7 +327,6 @@ def test_loss_scaling_is_recognised():
     assert port.source.endswith("definition = everstep.loss_scale({}(), initial_scale=4.0)\n".format(cls.__name__))
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_an_average_is_for_evaluation():
     port = ported(classes("v2")["Averaged"])
@@ -362,7 +338,6 @@ def test_an_average_is_for_evaluation():
         np.testing.assert_allclose(weights, 0.75 + 0.25 * 0.99, rtol=1e-6)
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_reads_in_branches_that_nothing_orders_are_refused():
     if not tf.__version__.startswith("1.1"):
@@ -441,7 +416,6 @@ def test_a_checkpoint_of_the_original_is_read(tmp_path):
     np.testing.assert_allclose(expected, after, rtol=1e-6)
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_a_sparse_update_of_another_kind_is_an_error():
     """It decays the rows present twice as fast as dense ones."""
@@ -461,6 +435,7 @@ def test_a_sparse_update_of_another_kind_is_an_error():
     assert any("used as rows, though the original does something else" in note for note in port.report.notes)
 
 
+@pytest.mark.shared(False)
 @needs_tensorflow
 def test_stock_optimizers_are_those_of_from_native():
     port = everstep.port(tf1.train.MomentumOptimizer, {"learning_rate": 0.1, "momentum": 0.9})
@@ -472,19 +447,17 @@ def test_stock_optimizers_are_those_of_from_native():
 @needs_tensorflow
 def test_arguments_that_cannot_be_read():
     adam = tf1.train.AdamOptimizer
-    with pytest.raises(PortError, match="Give its class and its arguments"):
-        everstep.port(pattern_class()(0.1))
-    with pytest.raises(PortError, match="cannot be made: TypeError"):
-        everstep.port(adam, {"rate": 0.1})
-    with pytest.raises(PortError, match="sparse is None"):
-        everstep.port(adam, sparse="lazy")
-    with pytest.raises(PortError, match="is a definition already"):
-        everstep.port(everstep.optimizers.Adam)
-    with pytest.raises(PortError, match="of no API that can be ported"):
-        everstep.port(dict)
+    for arguments, message in [
+        ((pattern_class()(0.1),), "Give its class and its arguments"),
+        ((adam, {"rate": 0.1}), "cannot be made: TypeError"),
+        ((adam, None, "lazy"), "sparse is None"),
+        ((everstep.optimizers.Adam,), "is a definition already"),
+        ((dict,), "of no API that can be ported"),
+    ]:
+        with pytest.raises(PortError, match=message):
+            everstep.port(*arguments)
 
 
-@pytest.mark.shared
 @needs_tensorflow
 def test_instances_and_schedules():
     """An instance is ported if its config has every argument. A schedule is the definition's rate."""
@@ -534,6 +507,7 @@ class Halving(tf.train.Optimizer):
 '''
 
 
+@pytest.mark.shared(False)
 @needs_tensorflow
 def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -15,16 +15,16 @@ import pytest
 
 import everstep
 import harness
+import small_model
 from everstep import cli, new
-from everstep.compat.ways import small_model
 from everstep.errors import CheckError, DefinitionError, TargetError
 from everstep.optimizers import SGD, Adam
 from everstep.testing import check_definition, compare
 from everstep.testing.oracle import distance
+from runs import numpy_cells
 
 pytestmark = pytest.mark.shared
 GOLDEN = [({"beta_1": 0.5, "beta_2": 0.75}, 1.0, [1.0, 2.0], [0.9, 0.7988371702])]
-numpy_cells = pytest.mark.skipif(len(harness.all_ways()) > 1, reason="the same everywhere: the NumPy cells run it")
 
 
 class Rule(everstep.Definition):
@@ -52,19 +52,15 @@ class Rule(everstep.Definition):
         return hyper.learning_rate * self.direction(ops, m, v, hyper, t), {"m": m, "v": v}
 
 
-class SlotNotReturned(Rule):
-    def changed(self, ops, grad, m, v, hyper, t):
-        return hyper.learning_rate * self.direction(ops, m, v, hyper, t), {"m": m}
+def wrong(name, direction=None, **members):
+    """Returns a rule that makes one mistake: in `direction`, of (self, ops, m, v, hyper, t), or in another member."""
+    members.update({"direction": direction} if direction else {}, __module__=__name__)
+    return type(str(name), (Rule,), members)
 
 
 class RateFromSelf(Rule):
     def changed(self, ops, grad, m, v, hyper, t):
         return self.learning_rate * self.direction(ops, m, v, hyper, t), {"m": m, "v": v}
-
-
-class WrongCorrection(Rule):
-    def direction(self, ops, m, v, hyper, t):
-        return m / (1 - hyper.beta_2**t) / (ops.sqrt(v / (1 - hyper.beta_2**t)) + 1e-8)
 
 
 class CountsItself(Rule):
@@ -77,31 +73,16 @@ class CountsItself(Rule):
         return m / (ops.sqrt(v) + 1e-8) * (2 if self.counted[0] % 7 else 1)
 
 
-class SlotsInAnotherOrder(Rule):
-    def changed(self, ops, grad, m, v, hyper, t):
-        return hyper.learning_rate * self.direction(ops, m, v, hyper, t), dict(zip("vm", (m, v)))
-
-
-class ConstantOfFloat64(Rule):
-    def direction(self, ops, m, v, hyper, t):
-        return m / (ops.sqrt(v) + 1e-8) * np.array([1.0, 2.0])
-
-
-class CountsRows(Rule):
-    """Divides by the number of elements in the gradient, which is another one if rows come twice."""
-
-    def measure(self, ops, grad, var, slots, hyper):
-        return {"count": ops.sum(ops.ones_like(grad))}
-
-    def direction(self, ops, m, v, hyper, t):
-        return m / (ops.sqrt(v) + 1e-8) * (20 / hyper.count)
-
-
-class CountsFromZero(Rule):
-    def direction(self, ops, m, v, hyper, t):
-        return Rule.direction(self, ops, m, v, hyper, t + 1)
-
-
+SlotNotReturned = wrong("SlotNotReturned", changed=lambda self, ops, grad, m, v, hyper, t: (grad, {"m": m}))
+SlotsInAnotherOrder = wrong("SlotsInAnotherOrder", changed=lambda self, ops, grad, m, v, hyper, t: (
+    hyper.learning_rate * self.direction(ops, m, v, hyper, t), {"v": m, "m": v}))
+WrongCorrection = wrong("WrongCorrection", lambda self, ops, m, v, hyper, t: (
+    m / (1 - hyper.beta_2**t) / (ops.sqrt(v / (1 - hyper.beta_2**t)) + 1e-8)))
+ConstantOfFloat64 = wrong("ConstantOfFloat64", lambda self, ops, m, v, *more: m / ops.sqrt(v) * np.array([1.0, 2.0]))
+CountsFromZero = wrong("CountsFromZero", lambda self, *more: Rule.direction(self, *(more[:-1] + (more[-1] + 1,))))
+# The number of elements in the gradient is another one if rows come twice.
+CountsRows = wrong("CountsRows", lambda self, ops, m, v, hyper, t: m / (ops.sqrt(v) + 1e-8) * (20 / hyper.count),
+                   measure=lambda self, ops, grad, *more: {"count": ops.sum(ops.ones_like(grad))})
 BY_HAND = r" beta_1=0.5 beta_2=0.75 on numpy, golden numbers: {} after step {}, and {}"
 MISTAKES = [
     (SlotNotReturned, r"RuleError: SlotNotReturned declares the slot v, which neither update nor collect returns"),
@@ -244,26 +225,28 @@ def test_of_its_own(target):
 """
 
 
+def python(folder, *arguments, **more):
+    """Returns what a Python in a folder prints, which finds everstep, and the modules of a folder `source`."""
+    path = os.pathsep.join([str(more.get("source", folder)), os.path.dirname(os.path.dirname(everstep.__file__))])
+    process = subprocess.Popen([sys.executable] + list(arguments), cwd=str(folder), stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=path, PYTEST_ADDOPTS=""))
+    return process.communicate()[0].decode()
+
+
 @numpy_cells
 def test_the_plugin(tmpdir):
     tmpdir.join("test_it.py").write(OF_PYTEST)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "everstep.testing.plugin", "-p", "no:cacheprovider", "-rs",
-         "test_it.py"],
-        cwd=str(tmpdir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(everstep.__file__)), PYTEST_ADDOPTS=""))
-    output = process.communicate()[0].decode()
+    output = python(tmpdir, "-m", "pytest", "-p", "everstep.testing.plugin", "-p", "no:cacheprovider", "-rs")
     assert "4 passed, 3 skipped" in output, output
     for text in ("nosuch>=2, which is not installed", "needs numpy>=99; here is", "the target nosuch; here are arrays"):
         assert text in output
 
 
 @numpy_cells
-def test_importing_it_imports_no_framework():
+def test_importing_it_imports_no_framework(tmpdir):
     code = "import sys, everstep.testing as t; print([n for n in %r if n in sys.modules], t.check_definition.__name__)"
     names = ["tensorflow", "keras", "tf_keras", "jax", "torch", "pytest"]
-    output = subprocess.check_output([sys.executable, "-c", code % names], env=dict(
-        os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(everstep.__file__)))).decode()
+    output = python(tmpdir, "-c", code % names)
     assert "[]" in output and "check_definition" in output
 
 
@@ -282,10 +265,7 @@ def test_a_new_package_is_green(tmpdir, monkeypatch, capsys):
     written = capsys.readouterr()[0]
     assert "calm-momentum/src/calm_momentum.py\n" in written and "pip install -e .[test]" in written
     package = tmpdir.join("calm-momentum")
-    path = os.pathsep.join([str(package.join("src")), os.path.dirname(os.path.dirname(everstep.__file__))])
-    process = subprocess.Popen([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-s"], cwd=str(package),
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, PYTHONPATH=path))
-    output = process.communicate()[0].decode()
+    output = python(package, "-m", "pytest", "-p", "no:cacheprovider", "-s", source=package.join("src"))
     assert "2 passed" in output and "checks passed" in output, output
     workflow, made = package.join(".github", "workflows", "tests.yml").read(), package.join("tox.ini").read()
     assert all("cell: {} }}".format(cell) in workflow and "[testenv:{}]".format(cell) in made for cell in new.CELLS)

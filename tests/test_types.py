@@ -9,13 +9,12 @@ import os
 import pydoc
 import runpy
 import sys
-import warnings
 
 import numpy as np
 import pytest
 
 import everstep
-from everstep.compat.targets.detect import known_modules
+import harness
 from everstep.optimizers import SGD, Accumulate, Adam, Nadam, Partition
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.signature import GIVEN, OF_INNER
@@ -86,19 +85,10 @@ def test_the_signature_of_a_users_own():
     assert shown["needed"].default is GIVEN and "needed=<required>" in str(inspect.signature(Own))
 
 
-def native_modules():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [pytest.param(module, id=name) for name, module in known_modules() if module is not None]
-
-
 @python_3
-@pytest.mark.parametrize("module", native_modules())
-def test_the_signature_of_a_native_class(module):
-    try:
-        made = Adam.native_class(module)
-    except everstep.errors.TargetError:
-        pytest.skip("speaks no target")
+@pytest.mark.parametrize("way", harness.quickest(), ids=harness.way_name)
+def test_the_signature_of_a_native_class(way):
+    made = Adam.native_class(way.module)
     signature = inspect.signature(made)
     assert str(signature).startswith(ADAM + ", ")
     native = [each for name, each in signature.parameters.items() if name not in Adam.argument_names()]
@@ -109,7 +99,7 @@ def test_the_signature_of_a_native_class(module):
     assert ("gradients" in names) == bool(made.takes_gradients)
     if made.target in ("keras3", "update_step"):
         assert {"clipnorm", "weight_decay", "use_ema"} < names
-    shown = list(inspect.signature(Partition.native_class(module)).parameters)
+    shown = list(inspect.signature(Partition.native_class(way.module)).parameters)
     assert shown[-1] == "branches" and set(Partition.argument_names()).union(["name"]) <= set(shown)
 
 

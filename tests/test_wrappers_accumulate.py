@@ -13,13 +13,11 @@ import harness
 import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, SlotError, UnsupportedError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam
-from runs import counted, distance, moved
+from runs import ONE_EACH, WAYS, counted, distance, moved
 from test_battery import ids
 from test_catch_up import Counted
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
 START = {"kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
          "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32")}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}

@@ -11,13 +11,11 @@ import runs
 from everstep.errors import HyperTypeError, HyperValueError, RuleError, StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam, ScheduleFreeAdamW
 from everstep.testing import oracle, training
+from runs import ONE_EACH, SPARSE_ONES, WAYS
 from test_battery import ids
 from test_catch_up import compare, train, zipf_batches
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
-SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 SHAPES = {"kernel": (4, 3), "table": (6, 3)}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
@@ -312,7 +310,7 @@ def test_configs_of_each_setting():
         runs.check_config(definition)
 
 
-BAD = [
+test_bad_input = runs.refused([
     (lambda: everstep.moving_average(Adam(), 1.5), HyperValueError, "average_decay must be at most 1"),
     (lambda: everstep.moving_average(Adam(), warm_up="debias"), HyperValueError, "warm_up must be one of"),
     (lambda: everstep.moving_average(Adam(), start=-1), HyperValueError, "start must be at least 0"),
@@ -322,13 +320,7 @@ BAD = [
     (lambda: everstep.lookahead(Adam(), sync_period=0), HyperValueError, "sync_period must be at least 1"),
     (lambda: everstep.lookahead(Adam(), slow_step_size=-0.5), HyperValueError, "slow_step_size must be at least 0"),
     (lambda: everstep.lookahead("adam"), HyperTypeError, "takes an everstep definition"),
-]
-
-
-@pytest.mark.parametrize("make, error, needle", BAD, ids=[needle for _, _, needle in BAD])
-def test_bad_input(make, error, needle):
-    with pytest.raises(error, match=needle):
-        make()
+])
 
 
 # Compared with stock implementations

@@ -14,14 +14,12 @@ from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, Ru
 from everstep.optimizers import LAMB, SGD, Adam
 from everstep.optimizers.contract import flat
 from everstep.testing import oracle, training
+from runs import ONE_EACH, WAYS
 from test_battery import ids
 from test_catch_up import Counted
 from test_random import KINDS, SHAPES, drawn, names
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
-SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
 BATCHES = training.make_batches("float32", 6, SHAPES, KINDS)
 
@@ -400,7 +398,7 @@ def test_one_clip_of_the_mean():
     assert weights == 0.25 and other == 0.0
 
 
-BAD = [
+test_bad_input = runs.refused([
     (lambda: everstep.cautious(everstep.accumulate(SGD(), 2)), DefinitionError, "put cautious inside"),
     (lambda: everstep.cautious(everstep.moving_average(SGD(), 0.9)), DefinitionError, "put cautious inside"),
     (lambda: everstep.cautious(SGD(), xi=0.0), HyperValueError, "xi must be at least"),
@@ -424,10 +422,4 @@ BAD = [
     (lambda: everstep.gradient_noise(everstep.clip(LAMB(), norm=1.0)), DefinitionError, "before there is noise"),
     (lambda: everstep.gradient_noise(everstep.accumulate(SGD(), 2)), DefinitionError, "put gradient_noise inside"),
     (lambda: everstep.gradient_noise(Adam(sparse="catch_up")), RuleError, "rows would miss noise"),
-]
-
-
-@pytest.mark.parametrize("make, error, needle", BAD, ids=[needle for _, _, needle in BAD])
-def test_bad_input(make, error, needle):
-    with pytest.raises(error, match=needle):
-        make()
+])

@@ -15,14 +15,12 @@ from everstep.errors import ConfigError, DefinitionError, EverstepError, HyperTy
 from everstep.optimizers import LAMB, SGD, Adagrad, Adam, Nadam
 from everstep.optimizers.contract.trees import flat
 from everstep.testing import oracle, training
-from runs import distance
+from runs import ONE_EACH, WAYS, distance
 from test_battery import ids
 from test_catch_up import zipf_batches
 from test_wrappers_accumulate import joined, windows
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
 SHAPES = {"dense_kernel": (4, 3), "dense_bias": (3,), "embed": (6, 3), "head": (2, 2)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, embed=harness.SPARSE)
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
@@ -226,7 +224,7 @@ def test_config_and_state():
     assert by_name.replace(sparse="exact").children()["c"] == Adam()
 
 
-@pytest.mark.parametrize("make, error, message", [
+test_bad_rules = runs.refused([
     (lambda: everstep.partition([("a", SGD())]), HyperTypeError, "takes {rule: definition}"),
     (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
     (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
@@ -241,6 +239,3 @@ def test_config_and_state():
     (lambda: everstep.optimizers.Partition(3, a=SGD()), HyperTypeError, "rules of a partition"),
     (lambda: everstep.optimizers.Partition((("a", "a"),), b=SGD()), DefinitionError, "for a and the branches b"),
 ])
-def test_bad_rules(make, error, message):
-    with pytest.raises(error, match=message):
-        make()

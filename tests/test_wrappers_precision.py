@@ -13,14 +13,12 @@ import runs
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, Adam
 from everstep.testing import oracle
-from runs import distance, moved
+from runs import ONE_EACH, WAYS, distance, moved
 from test_battery import ids
 from test_capture import dtypes_of_ways, numpy_dtype
 from test_wrappers_accumulate import KINDS, START, batches, train
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
-ONE_EACH = harness.one_of_each_target(WAYS)
 
 
 def scaled(way, definition, batches, scales):
@@ -92,18 +90,15 @@ def test_the_scale_has_bounds():
     assert optimizer.scale_loss(1.0) == 2.0**126
 
 
-def test_what_is_refused():
-    with pytest.raises(UnsupportedError, match="no loss was scaled. Take gradients of optimizer.scale_loss"):
-        everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))])
-    for make in (
-        lambda: everstep.loss_scale(everstep.loss_scale(SGD())),
-        lambda: everstep.accumulate(everstep.loss_scale(SGD()), 2),
-        lambda: everstep.partition({"a": everstep.loss_scale(SGD())}),
-        lambda: everstep.loss_scale(SGD(), growth_interval=1.5),
-        lambda: everstep.loss_scale(SGD(), initial_scale=0.5),
-    ):
-        with pytest.raises((DefinitionError, HyperTypeError, HyperValueError)):
-            make()
+test_what_is_refused = runs.refused([
+    (lambda: everstep.loss_scale(SGD()).bind(np).apply_gradients([(np.ones(1), np.ones(1))]), UnsupportedError,
+     "no loss was scaled. Take gradients of optimizer.scale_loss"),
+    (lambda: everstep.loss_scale(everstep.loss_scale(SGD())), DefinitionError, "loss_scale cannot go around"),
+    (lambda: everstep.accumulate(everstep.loss_scale(SGD()), 2), DefinitionError, "put LossScale around accumulate"),
+    (lambda: everstep.partition({"a": everstep.loss_scale(SGD())}), DefinitionError, "all branches of a partition"),
+    (lambda: everstep.loss_scale(SGD(), growth_interval=1.5), HyperTypeError, "takes a whole number"),
+    (lambda: everstep.loss_scale(SGD(), initial_scale=0.5), HyperValueError, "must be at least 1"),
+])
 
 
 @pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("optimizer_v2", "keras3")], ids=ids)
@@ -138,26 +133,17 @@ def slopes(way, definition, slopes, wrap=lambda optimizer: optimizer):
         model.compile(optimizer, lambda slope, output: slope * output)
         model.fit(np.ones((len(slopes), 2)), np.reshape(slopes, (-1, 1)), batch_size=1, shuffle=False, verbose=0)
         return model.get_weights()[0][:, 0]
-    if not issubclass(way.run, harness.GraphRun):
-        import tensorflow as tf
-
-        variable, value = tf.Variable(np.ones(2, "float32")), tf.Variable(0.0)
+    with way.world(way.module) as world:
+        variable, slope = world.variable(np.ones(2, "float32")), world.variable(np.float32(0), trainable=False)
         optimizer = wrap(definition.bind(way.module))
-        for number in slopes:
-            value.assign(number)
-            optimizer.minimize(lambda: tf.reduce_sum(variable) * value, var_list=[variable])
-        return variable.numpy()
-    tf = harness.graph_mode_tensorflow()
-    with tf.Graph().as_default(), tf.Session() as session:
-        variable = tf.get_variable("v", initializer=tf.ones(2), use_resource=way.world.resource)
-        slope = tf.placeholder(variable.dtype.base_dtype, [])
-        optimizer = wrap(definition.bind(way.module))
-        loss = lambda: tf.reduce_sum(variable) * slope  # noqa: E731
-        train_op = optimizer.minimize(loss() if way.target == "tf_train" else loss, var_list=[variable])
-        session.run(tf.global_variables_initializer())
+        loss = lambda: world.tf.reduce_sum(variable) * slope  # noqa: E731
+        in_graph = issubclass(way.run, harness.GraphRun)
+        loss = loss() if in_graph and way.target == "tf_train" else loss
+        train_op = optimizer.minimize(loss, var_list=[variable]) if in_graph else None
         for value in slopes:
-            session.run(train_op, {slope: value})
-        return session.run(variable)
+            world.run(slope.assign(value))
+            world.run(train_op) if in_graph else optimizer.minimize(loss, var_list=[variable])
+        return world.read(variable)
 
 
 MINIMIZING = [way for way in WAYS if way.target != "arrays" and "function" not in way.name and "jit" not in way.name]
