@@ -543,9 +543,10 @@ def test_applied_twice_counts_twice(kind):
 def test_a_train_op_in_control_flow(where, kind, definition):
     with Graph(kind) as graph:
         optimizer, grads, given = definition.bind(v1.train), tf.constant(GRADS), v1.placeholder(tf.int32, [])
+        outside = tf.reduce_sum(graph.weight * tf.gather(grads, given))
 
         def step(number):
-            loss = tf.reduce_sum(graph.weight * tf.gather(grads, number))
+            loss = outside if where == "branch" else tf.reduce_sum(graph.weight * tf.gather(grads, number))
             with tf.control_dependencies([optimizer.minimize(loss)]):
                 return tf.identity(number + 1)
 
