@@ -197,8 +197,8 @@ class Keras2(Api):
         if os.path.isdir(path):
             model.load_weights(os.path.join(path, "variables", "variables"))
             # TensorFlow's own loader does not know our class, and creates each slot with its variable's shape.
-            serve = self.tf.saved_model.load(path).signatures["serving_default"]
-            outputs = serve(self.tf.constant(self.INPUTS, "float32"))
+            served = self.tf.saved_model.load(path)  # its variables live as long as it does
+            outputs = served.signatures["serving_default"](self.tf.constant(self.INPUTS, "float32"))
             np.testing.assert_allclose(list(outputs.values())[0], model.predict(self.INPUTS), rtol=1e-5)
         return model
 
