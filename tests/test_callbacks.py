@@ -108,8 +108,11 @@ def as_stock(keras, definition, make, **more):
     return [theirs, ours]
 
 
-def callbacks_of_the_rate(callbacks):
+def callbacks_of_keras(callbacks):
+    stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
+    stop.restore_best_weights = True  # where this Keras has it
     return {
+        "EarlyStopping": stop,
         "LearningRateScheduler": callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
         # With mode="max" a falling loss is a plateau at every epoch.
         "ReduceLROnPlateau": callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.5, patience=1),
@@ -117,10 +120,10 @@ def callbacks_of_the_rate(callbacks):
 
 
 @kerases
-@kinds
+@pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "EarlyStopping", "ReduceLROnPlateau"], 2))
 @pytest.mark.parametrize("definition", harness.share(RATES, 4))
-def test_callbacks_of_the_rate(name, kind, definition):
-    as_stock(started(name), definition, lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])
+def test_callbacks_as_stock(name, kind, definition):
+    as_stock(started(name), definition, lambda callbacks: [callbacks_of_keras(callbacks)[kind]])
 
 
 def lists_optimizers(keras):
@@ -134,14 +137,14 @@ def test_callbacks_of_the_rate_of_a_partition(name, kind):
     """As with Keras's MultiOptimizer, where there is one: every rate. Else an error, before anything is set."""
     keras = started(name)
     if lists_optimizers(keras):
-        ours = as_stock(keras, "partition", lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])[1].optimizer
+        ours = as_stock(keras, "partition", lambda callbacks: [callbacks_of_keras(callbacks)[kind]])[1].optimizer
         rates = [float(np.asarray(branch.learning_rate)) for branch in ours.optimizers]
         assert rates[0] == rates[1] == float(np.asarray(ours.last_learning_rate)) != RATE
         assert [branch.name for branch in ours.optimizers] == ["last", "default"]
         return
     model = build(keras, bound(keras, "partition"))
     with pytest.raises((EverstepError, ValueError), match="no one learning rate|must have a .l"):
-        fit(model, [callbacks_of_the_rate(keras.callbacks)[kind]])
+        fit(model, [callbacks_of_keras(keras.callbacks)[kind]])
     for rate in (model.optimizer.last_learning_rate, model.optimizer.default_learning_rate):
         value = np.asarray(rate) if hasattr(keras, "ops") else keras.backend.get_value(rate)
         assert abs(float(value) - RATE) < 1e-7
@@ -166,18 +169,6 @@ def test_the_list_of_the_optimizers_of_a_partition():
     assert not hasattr(Adam().bind(keras), "optimizers")
     for native, expected in (({}, [False, False]), ({"use_ema": True}, [True, False])):
         assert [branch.use_ema for branch in rule.bind(keras, **native).optimizers] == expected
-
-
-@kerases
-@definitions
-def test_early_stopping(name, definition):
-    def make(callbacks):
-        stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
-        if hasattr(stop, "restore_best_weights"):
-            stop.restore_best_weights = True
-        return [stop]
-
-    as_stock(started(name), definition, make)
 
 
 @kerases

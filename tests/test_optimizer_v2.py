@@ -78,16 +78,6 @@ def test_in_a_separate_graph_and_session():
     assert names == ["SGD/W/velocity:0", "SGD/iter:0", "SGD/learning_rate:0", "SGD/momentum:0", "W:0"]
 
 
-def test_minimize_in_a_graph():
-    with v1.Graph().as_default():
-        weight = v1.get_variable("W", initializer=tf.constant([1.0, 2.0]), use_resource=True)
-        train_op = SGD(0.5).bind(MODULE).minimize(lambda: tf.reduce_sum(tf.square(weight)), var_list=[weight])
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            session.run(train_op)
-            assert session.run(weight).tolist() == [0.0, 0.0]
-
-
 # Clipping. The learning rate is 1, so the change is the clipped gradient.
 
 DENSE_GRAD = np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]], "float32")

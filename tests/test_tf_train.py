@@ -288,28 +288,15 @@ def test_global_step_counts_calls(kind, step_kind):
         assert graph.run(counters) == [10, 2, 2, 10]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_minimize_passes_on_what_it_is_given(kind):
-    with Graph(kind) as graph:
-        other = make_variable("other", kind, START)
-        loss = tf.reduce_sum((graph.weight + other) * graph.given)
-        train_op = SGD(1.0).bind(v1.train).minimize(
-            loss, var_list=[other], aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
-            colocate_gradients_with_ops=True, grad_loss=tf.constant(2.0), name="train"
-        )
-        graph.train(train_op, range(3))
-        assert_same(graph.whole(), START, 0)
-        assert_same(graph.whole([other]), START - 2 * GRADS[:3].sum(0))
-        assert train_op.name == "train" and train_op in v1.get_collection(v1.GraphKeys.TRAIN_OP)
-
-
 def test_the_train_op_is_called_as_in_stock():
     names = []
     for optimizer in (v1.train.AdamOptimizer(0.1), Adam(0.1).bind(v1.train)):
         with Graph() as graph:
-            train_op = optimizer.minimize(graph.loss, v1.train.get_or_create_global_step())
-            names.append(getattr(train_op, "op", train_op).name)
-    assert names == ["Adam", "Adam"]
+            for name in (None, "train"):
+                train_op = optimizer.minimize(graph.loss, v1.train.get_or_create_global_step(), name=name)
+                names.append(getattr(train_op, "op", train_op).name)
+                assert train_op in v1.get_collection(v1.GraphKeys.TRAIN_OP)
+    assert names == ["Adam", "train"] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -556,9 +543,10 @@ def test_applied_twice_counts_twice(kind):
 def test_a_train_op_in_control_flow(where, kind, definition):
     with Graph(kind) as graph:
         optimizer, grads, given = definition.bind(v1.train), tf.constant(GRADS), v1.placeholder(tf.int32, [])
+        outside = tf.reduce_sum(graph.weight * tf.gather(grads, given))
 
         def step(number):
-            loss = tf.reduce_sum(graph.weight * tf.gather(grads, number))
+            loss = outside if where == "branch" else tf.reduce_sum(graph.weight * tf.gather(grads, number))
             with tf.control_dependencies([optimizer.minimize(loss)]):
                 return tf.identity(number + 1)
 
