@@ -63,6 +63,7 @@ def test_reads_what_the_optimizer_held(fixture):
         assert state.updates == fixture.updates
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_goes_on_as_the_framework_did(fixture):
     """One more step on NumPy equals the framework's own next step."""
@@ -359,6 +360,7 @@ def test_verify_reads_whole_files(fixture, capsys):
     assert cli.main(["verify", fixture.path]) == 0, capsys.readouterr()
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_inspect(fixture):
     facts = inspect(fixture.path)
