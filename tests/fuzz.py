@@ -298,12 +298,16 @@ class Worker(object):
             self.stage = answer["stage"]
         return None
 
+    def _read_log(self):
+        """Returns (the log, the first frame in it, which is where the process was)."""
+        text = read_bytes(self.log).decode("utf-8", "replace")
+        return text, next((line for line in text.splitlines() if line.startswith("  File ")), "")
+
     def _crash(self):
-        """Returns the answer for a process that ended. The first frame in the log is where it was."""
+        """Returns the answer for a process that ended."""
         _, status = os.waitpid(self.process, 0)
         self.process = None
-        text = read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         library = mutations.MUTATORS[self.task[0]][1]
         outside = ("json", "numpy", "npz", "restore", "arrays.py", "cli.py")
         ours = library is None or self.stage == "make" or any(word in frame for word in outside)
@@ -321,8 +325,7 @@ class Worker(object):
         os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
         time.sleep(0.5)
         self.end()
-        text = read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         inside = any(library in frame for library in ("h5py", "tensorflow"))
         return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
             self.stage, processor, text[-3000:])}

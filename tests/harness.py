@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import sys
+from collections import OrderedDict
 
 import numpy as np
 
@@ -128,10 +129,14 @@ def new_run(way, make, start, kinds):
     return run
 
 
-def arrays_of(state):
-    """Returns {(variable, slot): array} of a state; the slot of a variable's own value is None."""
+def handles_of(state):
+    """Returns {(variable, slot): array or handle} of a state, in order; the slot of a variable's own value is None."""
     named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
-    return {key: np.asarray(handle) for key, handle in named + [((n, None), v) for n, v in state.variables.items()]}
+    return OrderedDict(named + [((name, None), handle) for name, handle in state.variables.items()])
+
+
+def arrays_of(state):
+    return OrderedDict((key, np.asarray(handle)) for key, handle in handles_of(state).items())
 
 
 def assert_same_arrays(actual, expected):

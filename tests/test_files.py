@@ -58,7 +58,8 @@ def test_reads_what_the_optimizer_held(fixture):
         for slot, handle in state_slots.items():
             np.testing.assert_array_equal(np.asarray(handle), np.float32(slots[slot]), err_msg=slot)
             np.testing.assert_array_equal(np.asarray(handle[1:2]), np.float32(slots[slot])[1:2])
-    assert state.updates in (fixture.updates, 0)
+    assert state.updates in (fixture.updates, 0) and (state.ordered or fixture.format in BUNDLES)
+    assert not state.ordered or fixture.format != "tf-saver"  # names are stored alphabetically
     if fixture.optimizer in ("Adam", "Nadam", "AdamOptimizer", None) or "global_step" in fixture.name:
         assert state.updates == fixture.updates
 

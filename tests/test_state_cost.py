@@ -304,7 +304,7 @@ def test_a_file_is_read_once(tmpdir, monkeypatch):
     assert size <= rest
     assert SIZE <= reads.of(training.restore, loaded)[1] <= SIZE + rest
     loaded = everstep.State.load(path)
-    for array in harness.arrays_of(loaded).values():
+    for array in harness.handles_of(loaded).values():
         assert reads.of(np.asarray, array)[1] == array.dtype.itemsize * np.prod(array.shape)
         assert reads.of(array.verify)[1] == 0  # it was compared
 

@@ -104,31 +104,6 @@ def test_slots_on_the_command_line(saved, tmp_path, capsys):
     assert "there is no definition Unknown" in capsys.readouterr().err
 
 
-def test_a_saver_s_state_has_no_order(tmp_path):
-    """query, key and value have one shape, and alphabetical order is another one."""
-    path, graph = str(tmp_path / "model.ckpt"), tf.Graph()
-    with graph.as_default(), tf.Session() as session:
-        variables = [tf.get_variable(name, initializer=value) for name, value in START.items()]
-        train = tf.train.MomentumOptimizer(0.1, 0.9).apply_gradients(
-            [(tf.constant(GRADS[variable.op.name]), variable) for variable in variables])
-        session.run(tf.global_variables_initializer())
-        session.run(train)
-        tf.train.Saver().save(session, path, write_meta_graph=False, write_state=False)
-    state = everstep.read_checkpoint(path, optimizer="Momentum(learning_rate=0.1, momentum=0.9)")
-    optimizer = everstep.Definition.from_config(state.definition).bind(np)
-    renamed = OrderedDict((name[4], np.zeros_like(value)) for name, value in START.items())
-    for options in ({"by_order": True}, {}):
-        with pytest.raises(errors.StateError, match="by_order cannot help"):
-            everstep.restore(optimizer, state, renamed, **options)
-    copied = everstep.capture(optimizer, renamed)
-    assert not any(value.any() for slots in copied.slots.values() for value in slots.values())
-    short = OrderedDict((name[4:], np.zeros_like(value)) for name, value in START.items())
-    matching = everstep.restore(optimizer, state, short)
-    assert matching.names == {"query": "net/query", "key": "net/key", "value": "net/value"}
-    for name, value in GRADS.items():
-        np.testing.assert_allclose(everstep.capture(optimizer, short).slots[name[4:]]["velocity"], value, rtol=1e-6)
-
-
 keras = getattr(tensorflow, "keras", None)
 LEGACY = getattr(getattr(keras, "optimizers", None), "legacy", None)
 HAS_SAVED_MODEL = hasattr(tensorflow, "saved_model") and int(tensorflow.__version__.split(".")[0]) >= 2 and hasattr(
