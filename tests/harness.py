@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import inspect
+import json
 import logging
 import os
 import sys
@@ -145,3 +146,11 @@ def assert_same_arrays(actual, expected):
     assert set(actual) == set(expected)
     for key in expected:
         np.testing.assert_array_equal(actual[key], expected[key], err_msg=str(key))
+
+
+def write_table(kind, rows):
+    """Prints rows, and writes them for matrix/report.py."""
+    print("\n".join(map(str, rows)))
+    if os.environ.get("EVERSTEP_TABLE"):
+        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".{}.json".format(kind)), "w") as file:
+            json.dump(rows, file, indent=0)

@@ -503,12 +503,11 @@ def mutate_graph(chance, path, entry):
     length, start = crafted.read_varint(bytearray(data[offset : offset + size]), 0)
     graph, what = mutate_message(chance, data[offset + start + 4 : offset + size])
     lengths = struct.pack("<I", len(graph))
-    checksum = struct.pack("<I", crafted.crc32c(lengths))
-    text = varint(len(graph)) + checksum + graph
+    text = varint(len(graph)) + crafted.checksum(lengths) + graph
     write_bytes(data_file, data + text)
     changed = {4: len(data), 5: len(text)}
     entry[1] = packed([[field, kind, changed.get(field, value)] for field, kind, value in fields if field not in (4, 6)]
-                      + [[4, 0, len(data)], [6, 5, struct.pack("<I", crafted.crc32c(lengths + checksum + graph))]])
+                      + [[4, 0, len(data)], [6, 5, crafted.checksum(lengths + crafted.checksum(lengths) + graph)]])
     return "graph: " + what
 
 

@@ -4,8 +4,6 @@ from __future__ import absolute_import, division, print_function
 
 import functools
 import itertools
-import json
-import os
 import warnings
 
 import numpy as np
@@ -419,12 +417,7 @@ def test_decay_is_a_schedule(target):
 @pytest.mark.shared(False)
 def test_zz_results():
     """Prints each distance from stock, and writes them for matrix/report.py."""
-    rows = sorted(RESULTS.items())
-    for (name, way, kind), far in rows:
-        print("{:95} {:24} {:10} {:.1e}".format(name, way, kind, far))
-    if os.environ.get("EVERSTEP_TABLE"):
-        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".stock.json"), "w") as file:
-            json.dump([list(key) + [far] for key, far in rows], file, indent=0)
+    harness.write_table("stock", [list(key) + [far] for key, far in sorted(RESULTS.items())])
 
 
 FUNCTIONS = {  # arguments of which OptimizerV2 takes functions; its config holds their present number

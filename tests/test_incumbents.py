@@ -75,7 +75,8 @@ CASES = {
         lambda layer: RAdam(everstep.Warmup(
             everstep.PolynomialDecay(0.05, decay_steps=24 - 6, end=1e-3), 6 - 1, start=0.05 / 6, shift=True)), None),
     "create_optimizer": (
-        TRANSFORMERS, lambda module, tf: module.create_optimizer(0.05, 24, 6, min_lr_ratio=0.1, power=2.0, weight_decay_rate=0.1)[0],
+        TRANSFORMERS,
+        lambda module, tf: module.create_optimizer(0.05, 24, 6, min_lr_ratio=0.1, power=2.0, weight_decay_rate=0.1)[0],
         lambda layer: everstep.decoupled_weight_decay(Adam(everstep.Warmup(
             everstep.PolynomialDecay(0.05, decay_steps=24 - 6, end=0.005, power=2.0), 6, shift=True), epsilon=1e-8),
             0.1, exclude=[layer("bias")]), None),
@@ -84,8 +85,9 @@ CASES = {
             0.05, epsilon=1e-3, weight_decays={"kernel:0": (0, 0.2), "bias:0": (0, 0.05)}, total_iterations=TOTAL),
         lambda layer: adamw(Adam(0.05, epsilon=1e-3), layer, times_rate=False), None),
     "decay of each layer, annealed, with restarts": (
-        ADAMW, lambda module: module.AdamW(0.05, epsilon=1e-3, weight_decays={"kernel:0": (0, 0.2), "bias:0": (0, 0.05)},
-                                    total_iterations=TOTAL, use_cosine_annealing=True),
+        ADAMW, lambda module: module.AdamW(
+            0.05, epsilon=1e-3, weight_decays={"kernel:0": (0, 0.2), "bias:0": (0, 0.05)}, total_iterations=TOTAL,
+            use_cosine_annealing=True),
         lambda layer: adamw(Adam(Annealed(0.05), epsilon=1e-3), layer, base_rate=0.05), None),
     "the rate of a layer": (
         ADAMW, lambda module: module.AdamW(0.05, epsilon=1e-3, lr_multipliers={"kernel": 0.25}),
