@@ -40,6 +40,16 @@ BUNDLES = ("tf-saver", "tf-object")
 LENGTH, ARRAYS = 3000, 8
 
 
+def handles_of(state):
+    """Returns {(variable, slot): array or handle} of a state, in order; the slot of a variable's own value is None."""
+    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
+    return OrderedDict(named + [((name, None), handle) for name, handle in state.variables.items()])
+
+
+def arrays_of(state):
+    return OrderedDict((key, np.asarray(handle)) for key, handle in handles_of(state).items())
+
+
 # Files of real frameworks
 
 

@@ -8,10 +8,10 @@ import json
 import logging
 import os
 import sys
-from collections import OrderedDict
 
 import numpy as np
 
+from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.targets import detect, native_classes
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
@@ -128,16 +128,6 @@ def new_run(way, make, start, kinds):
     run = way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds)
     open_runs.append(run)
     return run
-
-
-def handles_of(state):
-    """Returns {(variable, slot): array or handle} of a state, in order; the slot of a variable's own value is None."""
-    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
-    return OrderedDict(named + [((name, None), handle) for name, handle in state.variables.items()])
-
-
-def arrays_of(state):
-    return OrderedDict((key, np.asarray(handle)) for key, handle in handles_of(state).items())
 
 
 def assert_same_arrays(actual, expected):

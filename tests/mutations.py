@@ -577,7 +577,4 @@ def mutate(format, seed, number, folder):
 def state_of(path, how):
     """Returns (state, {name: array}) of a file, with all its arrays read."""
     state = everstep.read_checkpoint(path, **how)
-    arrays = OrderedDict((("variable", name), np.asarray(handle)) for name, handle in state.variables.items())
-    for name, slots in state.slots.items():
-        arrays.update(((name, slot), np.asarray(handle)) for slot, handle in slots.items())
-    return state, arrays
+    return state, crafted.arrays_of(state)

@@ -690,5 +690,5 @@ def test_variables_that_are_none(name):
 
 def test_what_is_no_bound_optimizer():
     for given in (Adam(), None, "Adam"):
-        with pytest.raises(errors.UnsupportedError, match=r"optimizer that bind\(module\) made"):
+        with pytest.raises(errors.UnsupportedError, match=r"bind\(module\) made \(capture takes stock optimizers too"):
             everstep.capture(given, [np.ones(1)])
