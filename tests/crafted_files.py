@@ -19,6 +19,7 @@ import pytest
 import everstep
 from everstep.compat.state import bundle, npz_archive
 from everstep.compat.state.bundle_index import OpenFile, _entries_of_table, check_index, read_varint  # noqa: F401
+from everstep.compat.state.event_file import _checksum as checksum  # noqa: F401
 from everstep.compat.state.files import FORMATS, inspect, read_native  # noqa: F401
 from everstep.compat.state.object_graph import GRAPH  # noqa: F401
 
@@ -37,6 +38,16 @@ TENSORFLOW = pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
 BUNDLES = ("tf-saver", "tf-object")
 LENGTH, ARRAYS = 3000, 8
+
+
+def handles_of(state):
+    """Returns {(variable, slot): array or handle} of a state, in order; the slot of a variable's own value is None."""
+    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
+    return OrderedDict(named + [((name, None), handle) for name, handle in state.variables.items()])
+
+
+def arrays_of(state):
+    return OrderedDict((key, np.asarray(handle)) for key, handle in handles_of(state).items())
 
 
 # Files of real frameworks
@@ -237,27 +248,6 @@ def deep(depth):
 # TensorFlow's index
 
 
-def _crc_table():
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def crc32c(data):
-    """Returns the checksum of some bytes as TensorFlow stores it."""
-    value = 0xFFFFFFFF
-    for byte in bytearray(data):
-        value = _CRC_TABLE[(value ^ byte) & 255] ^ value >> 8
-    value ^= 0xFFFFFFFF
-    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def varint(value):
     value, result = value % (1 << 64), bytearray()
     while value > 127:
@@ -278,7 +268,7 @@ def block(entries, restarts=(0,), kind=b"\0"):
     """Returns a block of a table of LevelDB, with its checksum; `kind` says how it is compressed."""
     data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
     data += struct.pack("<{}I".format(len(restarts) + 1), *(tuple(restarts) + (len(restarts),))) + kind
-    return data + struct.pack("<I", crc32c(data))
+    return data + checksum(data)
 
 
 def table(first, separator=b"zzz"):
@@ -300,5 +290,5 @@ HEADER = message((1, 1), (3, message((1, 1))))
 
 def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
     shape = b"".join(message((2, message((1, length)))) for length in sizes)
-    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
+    crc = varint(6 << 3 | 5) + checksum(b"\0" * 24)
     return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc

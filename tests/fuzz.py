@@ -17,9 +17,9 @@ from __future__ import absolute_import, division, print_function
 import argparse
 import contextlib
 import ctypes
-import errno
 import io
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -127,8 +127,8 @@ def warm_started(path, arrays):
     """Prepares a graph to start from a checkpoint."""
     with tf1.Graph().as_default():
         for name, array in arrays.items():
-            if name[0] == "variable" and array.ndim:
-                tf1.get_variable(name[1].replace(" ", "_"), array.shape)
+            if name[1] is None and array.ndim:
+                tf1.get_variable(name[0].replace(" ", "_"), array.shape)
         tf1.get_variable("new", (2,))
         everstep.warm_start(path)
 
@@ -218,30 +218,26 @@ def give_back_memory():
 
 
 class Worker(object):
-    """A forked process that makes and reads files, one for each line that it gets."""
+    """A forked process that makes and reads files, one for each task that it gets."""
 
     def __init__(self, folder, seed):
         self.folder, self.task, self.stage, self.since = folder, None, None, None
         self.log = os.path.join(folder, "log")
         if not os.path.isdir(folder):
             os.mkdir(folder)
-        requests, self.requests = os.pipe()
-        self.answers, answers = os.pipe()
-        self.rest = b""
+        self.pipe, theirs = multiprocessing.Pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python 3.12 and JAX warn of any fork of a process with threads
             self.process = os.fork()
         if not self.process:
             try:
-                os.close(self.requests)
-                os.close(self.answers)
-                self._serve(seed, requests, answers)
+                self.pipe.close()
+                self._serve(seed, theirs)
             finally:
                 os._exit(0)
-        os.close(requests)
-        os.close(answers)
+        theirs.close()
 
-    def _serve(self, seed, requests, answers):
+    def _serve(self, seed, pipe):
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
             os.dup2(log, number)
@@ -253,57 +249,52 @@ class Worker(object):
         size = memory_status("VmSize:")
         if size:
             resource.setrlimit(resource.RLIMIT_AS, (size + 4 * LIMIT_BYTES,) * 2)
-        say = lambda **answer: os.write(answers, json.dumps(answer).encode("ascii") + b"\n")  # noqa: E731
-        for line in iter(os.fdopen(requests).readline, ""):  # Python 2 iterates over a file in blocks
-            format, number = line.split()
+        for format, number in iter(pipe.recv, None):
             forget_peak()
             before = memory_status("VmRSS:")
             place = os.path.join(self.folder, "files")
             shutil.rmtree(place, ignore_errors=True)
             os.mkdir(place)
-            say(stage="make")
+            pipe.send({"stage": "make"})
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # zipfile warns of equal names
-                    mutant = mutations.mutate(format, seed, int(number), place)
+                    mutant = mutations.mutate(format, seed, number, place)
                 write_note(place, mutant, seed, format, number)
-                kind, problem = examine(format, mutant, place, lambda name: say(stage=name), int(number))
+                kind, problem = examine(format, mutant, place, lambda name: pipe.send({"stage": name}), number)
             except Exception:
                 kind, problem = "foreign", "make: " + traceback.format_exc()
             peak = max(0, memory_status("VmHWM:") - before)
             if kind in GOOD and peak > LIMIT_BYTES:
                 kind, problem = "memory", "took {} MB".format(peak // MEGABYTE)
-            say(kind=kind, problem=problem, peak=peak)
+            pipe.send({"kind": kind, "problem": problem, "peak": peak})
 
     def give(self, format, number):
         self.task, self.stage, self.since = (format, number), "make", (time.time(), self._cpu_seconds())
-        os.write(self.requests, "{} {}\n".format(format, number).encode("ascii"))
+        self.pipe.send((format, number))
 
     def answer(self):
         """Returns the answer to the task, or None if it is not there yet."""
         try:
-            data = os.read(self.answers, 1 << 16)
-        except OSError as error:
-            if error.errno != errno.EINTR:
-                raise
-            return None
-        if not data:
+            while self.pipe.poll():
+                answer = self.pipe.recv()
+                if "kind" in answer:
+                    return answer
+                self.stage = answer["stage"]
+        except (EOFError, IOError, OSError):
             return self._crash()
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop()
-        for line in lines:
-            answer = json.loads(line.decode("ascii"))
-            if "kind" in answer:
-                return answer
-            self.stage = answer["stage"]
         return None
 
+    def _read_log(self):
+        """Returns (the log, the first frame in it, which is where the process was)."""
+        text = read_bytes(self.log).decode("utf-8", "replace")
+        return text, next((line for line in text.splitlines() if line.startswith("  File ")), "")
+
     def _crash(self):
-        """Returns the answer for a process that ended. The first frame in the log is where it was."""
+        """Returns the answer for a process that ended."""
         _, status = os.waitpid(self.process, 0)
         self.process = None
-        text = read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         library = mutations.MUTATORS[self.task[0]][1]
         outside = ("json", "numpy", "npz", "restore", "arrays.py", "cli.py")
         ours = library is None or self.stage == "make" or any(word in frame for word in outside)
@@ -321,8 +312,7 @@ class Worker(object):
         os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
         time.sleep(0.5)
         self.end()
-        text = read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         inside = any(library in frame for library in ("h5py", "tensorflow"))
         return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
             self.stage, processor, text[-3000:])}
@@ -341,8 +331,7 @@ class Worker(object):
             os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
             self.process = None
-        os.close(self.requests)
-        os.close(self.answers)
+        self.pipe.close()
 
 
 def write_note(place, mutant, seed, format, number):
@@ -419,11 +408,11 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
             if not busy:
                 return report
             try:
-                ready = select.select([worker.answers for worker in busy], [], [], 0.5)[0]
+                ready = select.select([worker.pipe for worker in busy], [], [], 0.5)[0]
             except select.error:  # a signal, on Python 2
                 continue
             for worker in busy:
-                answer = worker.answer() if worker.answers in ready else worker.overdue(limit)
+                answer = worker.answer() if worker.pipe in ready else worker.overdue(limit)
                 if answer is None:
                     continue
                 report.add(worker.task[0], worker.task[1], answer, worker.folder)

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import inspect
+import json
 import logging
 import os
 import sys
@@ -11,6 +12,7 @@ import sys
 import numpy as np
 
 import cells
+from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.targets import detect, native_classes
 from everstep.compat.ways import small_model  # noqa: F401
@@ -162,12 +164,6 @@ def new_run(way, make, start, kinds):
     return opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
 
 
-def arrays_of(state):
-    """Returns {(variable, slot): array} of a state; the slot of a variable's own value is None."""
-    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
-    return {key: np.asarray(handle) for key, handle in named + [((n, None), v) for n, v in state.variables.items()]}
-
-
 def assert_same_arrays(actual, expected):
     """Compares {key: array}, or all arrays of two states."""
     actual, expected = (each if isinstance(each, dict) else arrays_of(each) for each in (actual, expected))
@@ -181,3 +177,9 @@ def in_graph(way):
     return issubclass(way.run, (GraphRun, GetUpdatesRun))
 
 
+def write_table(kind, rows):
+    """Prints rows, and writes them for matrix/report.py."""
+    print("\n".join(map(str, rows)))
+    if os.environ.get("EVERSTEP_TABLE"):
+        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".{}.json".format(kind)), "w") as file:
+            json.dump(rows, file, indent=0)

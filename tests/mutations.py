@@ -66,8 +66,9 @@ def mutate_json(chance, text):
         container, key = chance.choice(places)
         action = chance.choice(["value", "value", "value", "delete", "rename", "swap", "edit", "wrap", "add"])
         what.append("{} {}".format(action, repr(key)[:30]))
+        value, new = container[key], copy.deepcopy(chance.choice(VALUES))
         if action == "value":
-            container[key] = copy.deepcopy(chance.choice(VALUES))
+            container[key] = new
         elif action == "delete" and container is not root:
             del container[key]
         elif action == "rename" and isinstance(container, dict):
@@ -75,21 +76,19 @@ def mutate_json(chance, text):
         elif action == "swap":
             other, name = chance.choice(places)
             container[key] = copy.deepcopy(other[name])
-        elif action == "edit":
-            value = container[key]
-            if isinstance(value, (int, float)):
-                as_float = float(value) if abs(value) < 1 << 99 else 0.5  # an int may be too large
-                container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, as_float, [value]])
-            elif hasattr(value, "lower"):
-                container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
-            elif isinstance(value, list):
-                container[key] = chance.choice([value * 2, value[:-1], value[::-1], value + [None], tuple(value)])
+        elif action == "edit" and isinstance(value, (int, float)):
+            as_float = float(value) if abs(value) < 1 << 99 else 0.5  # an int may be too large
+            container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, as_float, [value]])
+        elif action == "edit" and hasattr(value, "lower"):
+            container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
+        elif action == "edit" and isinstance(value, list):
+            container[key] = chance.choice([value * 2, value[:-1], value[::-1], value + [None], tuple(value)])
         elif action == "wrap":
-            container[key] = chance.choice([[container[key]], {"config": container[key]}, {"a": container[key]}])
-        elif isinstance(container[key], dict):
-            container[key][chance.choice(TEXTS)] = copy.deepcopy(chance.choice(VALUES))
-        elif isinstance(container[key], list):
-            container[key].append(copy.deepcopy(chance.choice(VALUES)))
+            container[key] = chance.choice([[value], {"config": value}, {"a": value}])
+        elif isinstance(value, dict):
+            value[chance.choice(TEXTS)] = new
+        elif isinstance(value, list):
+            value.append(new)
     text = json.dumps(root[0])
     if chance.random() < 0.1:
         odd = chance.choice(["1" + "0" * 5000, "1e999", "-1e999", "[" * 3000 + "]" * 3000, "\"\\ud800\"", "[" * 100000,
@@ -105,32 +104,22 @@ def mutate_bytes(chance, data):
     """Returns (changed bytes, what was changed)."""
     data, what = bytearray(data), []
     for _ in range(chance.choice([1, 1, 1, 2, 3, 8])):
-        size = max(1, len(data))
-        place, length = chance.randrange(size), chance.choice([1, 2, 4, 8, 16, 100, 512])
+        place, length = chance.randrange(max(1, len(data))), chance.choice([1, 2, 4, 8, 16, 100, 512])
         action = chance.choice(["flip", "flip", "byte", "number", "number", "run", "insert", "delete", "cut", "copy"])
         what.append("{} {}+{}".format(action, place, length))
-        if not data:
-            data.extend(b"\0" * length)
-        elif action == "flip":
-            data[place] ^= 1 << chance.randrange(8)
-        elif action == "byte":
-            data[place] = chance.choice([0, 1, 127, 128, 254, 255])
-        elif action == "number":
-            form = chance.choice("<H <I <Q >H >I >Q".split())
-            packed = struct.pack(form, chance.choice(NUMBERS[:20]) % (1 << 8 * struct.calcsize(form)))
-            place -= place % len(packed)
-            data[place : place + len(packed)] = packed
-        elif action == "run":
-            data[place : place + length] = bytearray([chance.choice([0, 255])]) * length
-        elif action == "insert":
-            data[place:place] = bytearray(chance.randrange(256) for _ in range(length))
-        elif action == "delete":
-            del data[place : place + length]
-        elif action == "cut":
-            del data[place:]
-        else:
-            start = chance.randrange(size)
-            data[place : place + length] = data[start : start + length]
+        form, start = chance.choice("<H <I <Q >H >I >Q".split()), chance.randrange(max(1, len(data)))
+        number = struct.pack(form, chance.choice(NUMBERS[:20]) % (1 << 8 * struct.calcsize(form)))
+        aligned = place - place % len(number)
+        old = data[place] if data else 0
+        stop, new = {  # what stands from `place` to `stop` is replaced
+            "flip": (place + 1, [old ^ 1 << chance.randrange(8)]),
+            "byte": (place + 1, [chance.choice([0, 1, 127, 128, 254, 255])]),
+            "number": (aligned + len(number), number[place - aligned :]),
+            "run": (place + length, [chance.choice([0, 255])] * length),
+            "insert": (place, [chance.randrange(256) for _ in range(length)]),
+            "delete": (place + length, b""), "cut": (len(data), b""),
+            "copy": (place + length, data[start : start + length])}[action]
+        data[place:stop] = bytearray(new)
     return bytes(data), "bytes: " + ", ".join(what)
 
 
@@ -167,14 +156,8 @@ def packed(fields):
     """Returns the bytes of a parsed message."""
     parts = []
     for field, kind, value in fields:
-        parts.append(varint(field << 3 | kind))
-        if isinstance(value, list):
-            value = packed(value)
-        if kind == 0:
-            parts.append(varint(value) if not isinstance(value, bytes) else value)
-        else:
-            value = varint(value) if not isinstance(value, bytes) else value
-            parts.append((varint(len(value)) if kind == 2 else b"") + value)
+        value = packed(value) if isinstance(value, list) else value if isinstance(value, bytes) else varint(value)
+        parts.append(varint(field << 3 | kind) + (varint(len(value)) if kind == 2 else b"") + value)
     return b"".join(parts)
 
 
@@ -186,14 +169,13 @@ def mutate_message(chance, data):
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         lists, left = [], [root]
         while left:
-            each = left.pop()
-            if each:
-                lists.append(each)
-            left.extend(value for _, _, value in each if isinstance(value, list))
+            lists.append(left.pop())
+            left.extend(value for _, _, value in lists[-1] if isinstance(value, list))
+        lists = [each for each in lists if each]
         if not lists:
             break
         holder = chance.choice(lists)
-        place = chance.randrange(len(holder))
+        place, other = chance.randrange(len(holder)), chance.randrange(len(holder))
         field = holder[place]
         action = chance.choice(["value", "value", "value", "value", "number", "kind", "drop", "double", "swap", "nest"])
         what.append("{} of field {}".format(action, field[0]))
@@ -205,19 +187,16 @@ def mutate_message(chance, data):
         elif action == "value":
             text = bytes(field[2]) if not isinstance(field[2], int) else b""
             field[2] = chance.choice([text[:-1], text + b"x", b"", b"\xff", text.upper(), text * 300, b"\0" + text])
-        elif action == "number":
-            field[0] = chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 15, 100])
-        elif action == "kind":
-            field[1] = chance.choice([0, 1, 2, 3, 5, 7])
+        elif action in ("number", "kind"):
+            field[action == "kind"] = chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 15, 100] if action == "number" else
+                                                    [0, 1, 2, 3, 5, 7])
         elif action == "drop":
             del holder[place]
-        elif action == "double":
-            holder.insert(place, copy.deepcopy(field))
         elif action == "swap":
-            other = chance.randrange(len(holder))
             holder[place][2], holder[other][2] = holder[other][2], holder[place][2]
         else:
-            holder.insert(place, [chance.choice([1, 2, 3, 7]), 2, copy.deepcopy(chance.choice(lists))])
+            nested = [chance.choice([1, 2, 3, 7]), 2, copy.deepcopy(chance.choice(lists))]
+            holder.insert(place, nested if action == "nest" else copy.deepcopy(field))
     return packed(root), "message: " + ", ".join(what)
 
 
@@ -251,20 +230,17 @@ def mutate_npz(chance, source, path):
 def write_zip_of(chance, path, members):
     """Writes an ordinary zip, with some members missing, twice, in another order, packed or with odd names."""
     action = chance.choice(["order", "drop", "double", "name", "extra", "packed", "empty"])
+    place = chance.randrange(len(members))
     if action == "order":
         chance.shuffle(members)
-    elif action == "drop" and members:
-        del members[chance.randrange(len(members))]
-    elif action == "double":
-        members.append(list(chance.choice(members)))
     elif action == "name":
-        chance.choice(members)[0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
-    elif action == "extra":
-        members.append([chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])])
-    elif action == "empty":
-        members = []
-    kinds = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED] + [
-        getattr(zipfile, name) for name in ("ZIP_BZIP2", "ZIP_LZMA") if hasattr(zipfile, name)]
+        members[place][0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
+    else:
+        extra = [chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])]
+        members = {"drop": members[:place] + members[place + 1 :], "double": members + [members[place]],
+                   "extra": members + [extra], "empty": []}.get(action, members)
+    kinds = [getattr(zipfile, name) for name in ("ZIP_STORED", "ZIP_DEFLATED", "ZIP_BZIP2", "ZIP_LZMA")
+             if hasattr(zipfile, name)]
     with zipfile.ZipFile(path, "w", chance.choice(kinds)) as archive:
         for name, contents in members:
             archive.writestr(name, contents)
@@ -496,28 +472,24 @@ def mutate_entries(chance, entries):
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         if not entries:
             break
-        place = chance.randrange(len(entries))
+        place, other = chance.randrange(len(entries)), chance.randrange(len(entries))
         key, value = entries[place]
-        action = chance.choice(["message"] * 6 + ["key", "drop", "double", "swap"])
-        name = key.decode("ascii", "replace")[:60]
+        action = change = chance.choice(["message"] * 6 + ["key", "drop", "double", "swap"])
         if action == "message":
             entries[place][1], change = mutate_message(chance, value)
-            what.append(u"{} {}".format(name, change))
-        else:
-            what.append(u"{} {}".format(name, action))
-        if action == "key":
-            odd = [key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
-                   key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"]
-            entries[place][0] = chance.choice(odd)
+        elif action == "key":
+            entries[place][0] = chance.choice([
+                key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
+                key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"])
             if chance.random() < 0.8:
                 entries.sort()
         elif action == "drop":
             del entries[place]
         elif action == "double":
             entries.insert(place, [key + chance.choice([b"", b"\0", b"_1", b"x"]), value])
-        elif action == "swap":
-            other = chance.randrange(len(entries))
+        else:
             entries[place][1], entries[other][1] = entries[other][1], value
+        what.append(u"{} {}".format(key.decode("ascii", "replace")[:60], change))
     return "; ".join(what)
 
 
@@ -531,12 +503,11 @@ def mutate_graph(chance, path, entry):
     length, start = crafted.read_varint(bytearray(data[offset : offset + size]), 0)
     graph, what = mutate_message(chance, data[offset + start + 4 : offset + size])
     lengths = struct.pack("<I", len(graph))
-    checksum = struct.pack("<I", crafted.crc32c(lengths))
-    text = varint(len(graph)) + checksum + graph
+    text = varint(len(graph)) + crafted.checksum(lengths) + graph
     write_bytes(data_file, data + text)
     changed = {4: len(data), 5: len(text)}
     entry[1] = packed([[field, kind, changed.get(field, value)] for field, kind, value in fields if field not in (4, 6)]
-                      + [[4, 0, len(data)], [6, 5, struct.pack("<I", crafted.crc32c(lengths + checksum + graph))]])
+                      + [[4, 0, len(data)], [6, 5, crafted.checksum(lengths + crafted.checksum(lengths) + graph)]])
     return "graph: " + what
 
 
@@ -606,7 +577,4 @@ def mutate(format, seed, number, folder):
 def state_of(path, how):
     """Returns (state, {name: array}) of a file, with all its arrays read."""
     state = everstep.read_checkpoint(path, **how)
-    arrays = OrderedDict((("variable", name), np.asarray(handle)) for name, handle in state.variables.items())
-    for name, slots in state.slots.items():
-        arrays.update(((name, slot), np.asarray(handle)) for slot, handle in slots.items())
-    return state, arrays
+    return state, crafted.arrays_of(state)

@@ -75,16 +75,13 @@ EXCEPTIONS = [
 
 
 # TF before 1.13, measured in 1.4 and 1.8. Its Nadam takes no sparse gradients.
-FIRST = [("tf_train", ("AdadeltaOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it steps with the new average"),
-         ("tf_train", ("FtrlOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it accumulates the shrunk gradient"),
-         ("tf_train", ("LazyAdamOptimizer",), ("unique", "duplicates"), 1.0, "it is dense for resource variables")]
-
-
+ALL = ("dense", "unique", "duplicates")
+FIRST = [("tf_train", ("AdadeltaOptimizer",), ALL, 0.5, "it steps with the new average"),
+         ("tf_train", ("FtrlOptimizer",), ALL, 0.5, "it accumulates the shrunk gradient"),
+         ("tf_train", ("LazyAdamOptimizer",), ALL[1:], 1.0, "it is dense for resource variables")]
 # TF 1.11, the first to have it, to 1.14.
-EARLY = [
-    ("tf_train", ("LARSOptimizer",), ("dense", "unique", "duplicates"), 5.0,
-     "its ratio is outside of the velocity, and its weight decay in the ratio alone"),
-]
+EARLY = [("tf_train", ("LARSOptimizer",), ALL, 5.0,
+          "its ratio is outside of the velocity, and its weight decay in the ratio alone")]
 
 
 def is_tf_train(way, *versions):

@@ -14,10 +14,12 @@ from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 from everstep.testing import oracle
+from everstep.testing.training import make_batches, start_values
+from small_model import IDS, TARGETS, build
 
 pytestmark = pytest.mark.shared
 WAYS = harness.all_ways()
-HALF = 50
+HALF = 22  # ends in the middle of a window of 4
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
 DEFINITIONS = {
@@ -26,31 +28,18 @@ DEFINITIONS = {
     "Adam amsgrad": Adam(0.02, amsgrad=True),
     "Ftrl": Ftrl(0.5, l1=0.01),
     "DiffGrad": DiffGrad(0.02),
-    "accumulate(Adam)": everstep.accumulate(Adam(0.05), 4),  # 50 steps end in the middle of a window
+    "accumulate(Adam)": everstep.accumulate(Adam(0.05), 4),
     "accumulate(SGD)": everstep.accumulate(SGD(0.2), 4),  # remembers rows
     "accumulate(Nadam)": everstep.accumulate(Nadam(0.05), 4),  # has a scalar
 }
 
 
-def start_values():
-    random = np.random.RandomState(1)
-    return {name: np.asarray(random.uniform(0.2, 0.8, SHAPES[name])).astype("float32") for name in sorted(SHAPES)}
-
-
-def make_batches():
-    random, batches = np.random.RandomState(2), []
-    for _ in range(2 * HALF):
-        batch = {name: np.asarray(random.randn(*SHAPES[name]), "float32") for name in SHAPES}
-        batch["table"] = random.randn(3, 3).astype("float32"), random.choice(5, 3).astype("int64")
-        batches.append(batch)
-    return batches
-
-
-BATCHES = make_batches()
+BATCHES = make_batches("float32", 2 * HALF, SHAPES, KINDS)
 
 
 def new_run(way, definition, start=None, kinds=KINDS, **native):
-    return harness.new_run(way, lambda: definition.bind(way.module, **native), start or start_values(), kinds)
+    start = start or start_values("float32", SHAPES)
+    return harness.new_run(way, lambda: definition.bind(way.module, **native), start, kinds)
 
 
 def train(run, batches):
@@ -85,7 +74,7 @@ def uninterrupted(way, name):
 
 def fresh(way, definition):
     """Returns a run that is built and has trained a little from other values."""
-    run = new_run(way, definition, {name: np.asarray(value + 1, "float32") for name, value in start_values().items()})
+    run = new_run(way, definition, start_values("float32", SHAPES, (1.2, 1.8)))
     train(run, BATCHES[:3])
     return run
 
@@ -579,44 +568,29 @@ def test_slots_that_lie_otherwise_than_their_parts(way):
 # Models, functions, strategies
 
 
-def two_layers(keras, **arguments):
-    layers, random = keras.layers, np.random.RandomState(6)
-    model = keras.models.Sequential([layers.Dense(4, input_shape=(3,)), layers.Dense(2)])
-    model.set_weights([random.uniform(-1, 1, weight.shape).astype("float32") for weight in model.get_weights()])
-    return model
-
-
-@pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
+@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @quick("get_updates", "optimizer_v2", "update_step", "keras3")
 @pytest.mark.parametrize("first", ["fresh", "trained"])
 def test_a_keras_model_goes_on(way, first, tmpdir):
-    keras = keras_of(way)
+    keras, path = keras_of(way), str(tmpdir.join("state"))
     harness.clear_session(keras) if way.target == "get_updates" else None
-    random = np.random.RandomState(7)
-    x, y = random.randn(8, 3).astype("float32"), random.randn(8, 2).astype("float32")
 
-    def train(model, steps):
+    def fit(steps, model=None):
+        model = model or build(keras, Adam(0.05).bind(way.module))
         for _ in range(steps):
-            model.train_on_batch(x, y)
+            model.train_on_batch(IDS, TARGETS)
+        return model
 
     def variables(model):
-        names = ["kernel", "bias", "kernel2", "bias2"]
-        return dict(zip(names, model.trainable_weights))
+        return dict(zip(["embeddings", "kernel"], model.trainable_weights))
 
-    model = two_layers(keras)
-    model.compile(Adam(0.05).bind(way.module), "mse")
-    train(model, 5)
-    bound = model.optimizer
-    everstep.capture(bound, variables(model), weights=True).save(str(tmpdir.join("state")))
-    train(model, 5)
-    expected = model.get_weights()
-    other = two_layers(keras)
-    other.compile(Adam(0.05).bind(way.module), "mse")
-    if first == "trained":
-        train(other, 2)
-    everstep.restore(other.optimizer, everstep.State.load(str(tmpdir.join("state"))), variables(other), weights=True)
-    train(other, 5)
-    for actual, weight in zip(other.get_weights(), expected):
+    model = fit(5)
+    everstep.capture(model.optimizer, variables(model), weights=True).save(path)
+    fit(5, model)
+    other = fit(0 if first == "fresh" else 2)
+    everstep.restore(other.optimizer, everstep.State.load(path), variables(other), weights=True)
+    fit(5, other)
+    for actual, weight in zip(other.get_weights(), model.get_weights()):
         assert actual.tobytes() == weight.tobytes()
 
 
@@ -650,27 +624,27 @@ def test_under_a_strategy_of_one_replica(way):
     run = getattr(strategy, "run", None) or strategy.experimental_run_v2  # before TF 2.2
     grads = [np.random.RandomState(number).randn(3).astype("float32") for number in range(6)]
 
-    def new():
-        with strategy.scope():
-            make = keras_of(way).Variable if way.target == "keras3" else tf.Variable
-            return make(np.ones(3, "float32"), name="w"), Adam(0.1).bind(way.module)
-
     def step(grad, variable, optimizer):
         optimizer.apply_gradients([(grad, variable)])
 
-    def train(variable, optimizer, grads):
+    def new(grads):
+        """Returns (a variable, its optimizer) after these steps."""
+        with strategy.scope():
+            make = keras_of(way).Variable if way.target == "keras3" else tf.Variable
+            variable, optimizer = make(np.ones(3, "float32"), name="w"), Adam(0.1).bind(way.module)
+        return go_on(variable, optimizer, grads)
+
+    def go_on(variable, optimizer, grads):
         for grad in grads:
             run(step, (tf.constant(grad), variable, optimizer))
+        return variable, optimizer
 
-    whole = new()
-    train(*(whole + (grads,)))
-    first = new()
-    train(*(first + (grads[:3],)))
-    state = everstep.capture(first[1], {"w": first[0]}, weights=True)
+    whole, _ = new(grads)
+    variable, optimizer = new(grads[:3])
+    state = everstep.capture(optimizer, {"w": variable}, weights=True)
     for steps in (0, 2):
-        second = new()
-        train(*(second + (grads[:steps],)))
+        variable, optimizer = new(grads[:steps])
         with strategy.scope():
-            everstep.restore(second[1], state, {"w": second[0]}, weights=True)
-        train(*(second + (grads[3:],)))
-        assert second[0].numpy().tobytes() == whole[0].numpy().tobytes()
+            everstep.restore(optimizer, state, {"w": variable}, weights=True)
+        go_on(variable, optimizer, grads[3:])
+        assert variable.numpy().tobytes() == whole.numpy().tobytes()

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import shutil
-import struct
 import sys
 import zipfile
 
@@ -58,11 +57,13 @@ def test_reads_what_the_optimizer_held(fixture):
         for slot, handle in state_slots.items():
             np.testing.assert_array_equal(np.asarray(handle), np.float32(slots[slot]), err_msg=slot)
             np.testing.assert_array_equal(np.asarray(handle[1:2]), np.float32(slots[slot])[1:2])
-    assert state.updates in (fixture.updates, 0)
+    assert state.updates in (fixture.updates, 0) and (state.ordered or fixture.format in BUNDLES)
+    assert not state.ordered or fixture.format != "tf-saver"  # names are stored alphabetically
     if fixture.optimizer in ("Adam", "Nadam", "AdamOptimizer", None) or "global_step" in fixture.name:
         assert state.updates == fixture.updates
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_goes_on_as_the_framework_did(fixture):
     """One more step on NumPy equals the framework's own next step."""
@@ -229,7 +230,7 @@ def test_a_rate_that_decays_is_a_schedule_to_give(tmp_path):
     data = read_bytes(path + ".data-00000-of-00001")
     assert data[offset : offset + 4] == b"\0" * 4
     write_bytes(path + ".data-00000-of-00001", data[:offset] + half + data[offset + 4 :])
-    entry[1] = entry[1][:-4] + struct.pack("<I", crafted.crc32c(half))  # the last field is the checksum
+    entry[1] = entry[1][:-4] + crafted.checksum(half)  # the last field is the checksum
     write_bytes(path + ".index", crafted.table(crafted.block(entries)))
     refused(path, "InverseTimeDecay(0.1, rate=0.5)", optimizer="Adam")
 
@@ -359,6 +360,7 @@ def test_verify_reads_whole_files(fixture, capsys):
     assert cli.main(["verify", fixture.path]) == 0, capsys.readouterr()
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_inspect(fixture):
     facts = inspect(fixture.path)

@@ -166,10 +166,4 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
 @pytest.mark.shared(False)
 def test_zz_results():
     """Prints the differences, and writes them for matrix/report.py."""
-    rows = sorted(RESULTS.items())
-    for (name, first, second), distances in rows:
-        shown = ["" if far is None else "{:.1e}".format(far) for far in distances]
-        print("{:35} {:14} {:14} {:>8} {:>8}".format(name, first, second, *shown))
-    if os.environ.get("EVERSTEP_TABLE"):
-        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".migration.json"), "w") as file:
-            json.dump([list(key) + list(distances) for key, distances in rows], file, indent=0)
+    harness.write_table("migration", [list(key) + list(distances) for key, distances in sorted(RESULTS.items())])

@@ -256,7 +256,7 @@ HEADERS = {
     "the wrong byte order": (lambda h: h["slots"]["bias"]["m"].update(dtype=">f8"), "a file holds"),
     "a very long name": (lambda h: h.update({u"a\x1b[31m" + u"b" * 7000000: 1}), "the header has"),
     "half a pair at the top": (lambda h: h.update({u"\ud800": 1}), "not text|needed are"),
-    "half a pair in a config": (lambda h: h["definition"].update({u"a\ud800": 1}), "not text|is of|left"),
+    "half a pair in a config": (lambda h: h["definition"].update({u"a\ud800": 1, "definition": ""}), "not text|is of"),
     "half a pair in a value": (lambda h: h["definition"].update(steps=u"\udfff"), "not text|is of"),
     "a deep config": (lambda h: h.update(definition=deep(500)), "levels"),
     "long and empty": (lambda h: h["slots"]["bias"]["m"].update(shape=[0, 10**19]), "no array can have"),
@@ -690,5 +690,5 @@ def test_variables_that_are_none(name):
 
 def test_what_is_no_bound_optimizer():
     for given in (Adam(), None, "Adam"):
-        with pytest.raises(errors.UnsupportedError, match=r"optimizer that bind\(module\) made"):
+        with pytest.raises(errors.UnsupportedError, match=r"bind\(module\) made \(capture takes stock optimizers too"):
             everstep.capture(given, [np.ones(1)])

@@ -251,6 +251,7 @@ def keeps_nothing(monkeypatch):
     monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", 0)
 
 
+@pytest.mark.shared
 @measures_memory
 @pytest.mark.usefixtures("keeps_nothing")
 def test_memory(tmpdir):
@@ -295,6 +296,7 @@ def saved(tmpdir):
 OVERHEAD = 2000  # bytes that are read twice: the archive's first header, and the like
 
 
+@pytest.mark.shared
 def test_a_file_is_read_once(tmpdir, monkeypatch):
     training, path, rest = saved(tmpdir)
     reads = Reads(monkeypatch)
@@ -302,11 +304,12 @@ def test_a_file_is_read_once(tmpdir, monkeypatch):
     assert size <= rest
     assert SIZE <= reads.of(training.restore, loaded)[1] <= SIZE + rest
     loaded = everstep.State.load(path)
-    for array in harness.arrays_of(loaded).values():
+    for array in harness.handles_of(loaded).values():
         assert reads.of(np.asarray, array)[1] == array.dtype.itemsize * np.prod(array.shape)
         assert reads.of(array.verify)[1] == 0  # it was compared
 
 
+@pytest.mark.shared
 @pytest.mark.usefixtures("keeps_nothing")
 def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
     training, path, rest = saved(tmpdir)
@@ -316,6 +319,7 @@ def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
     assert max(reads.sizes) <= open_file.CHUNK_BYTES
 
 
+@pytest.mark.shared
 def test_a_checksum_needs_a_small_buffer(tmpdir, monkeypatch):
     _, path, _ = saved(tmpdir)
     stored, reads = everstep.State.load(path).slots["a"]["m"], Reads(monkeypatch)
@@ -324,6 +328,7 @@ def test_a_checksum_needs_a_small_buffer(tmpdir, monkeypatch):
     assert reads.of(lambda: stored[3:5])[1] == 8
 
 
+@pytest.mark.shared
 def test_rows_are_checked_too(tmpdir):
     _, path, _ = saved(tmpdir)
     place, _ = everstep.State.load(path).slots["b"]["v"]._place
@@ -343,6 +348,7 @@ def flip(path, offset):
         file.write(bytes(bytearray([byte ^ 1])))
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("kept", [0, 3 * 4 * LARGE, 1 << 30])
 def test_the_last_byte_counts(kept, tmpdir, monkeypatch):
     """Checksums are of blocks: damage anywhere, also where two meet, is found before anything changes."""
