@@ -65,6 +65,8 @@ class Fixture(object):
             self.facts = json.load(file)
 
     def __getattr__(self, name):
+        if name not in self.facts:
+            raise AttributeError(name)
         return self.facts[name]
 
     def how(self):
