@@ -121,6 +121,7 @@ def test_a_refused_call_changes_nothing(call, way, turn):
 def test_a_change_is_seen(way):
     def wrong(side):
         side.world.step(side.bind(Adam(0.5)), [(GRAD, side.w)])
+        side.known = side.collected()
         raise EverstepError("after a step")
 
     states = goes_on(CALLS[0]._replace(function=wrong), way, LATER[0], 0)
