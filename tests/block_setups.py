@@ -64,6 +64,9 @@ def every_keras():
             if harness.base_of(module) not in map(harness.base_of, modules[:place])]
 
 
+KERAS = (every_keras() + [None])[0]
+
+
 def dense_model(keras, units=1, names=None):
     """Returns a model of two layers, with Keras's own names for them unless some are given."""
     inputs = keras.layers.Input((4,))
@@ -126,9 +129,8 @@ def any_api(run):
 @setup
 def keras_model(run):
     """A model of `keras`, and TensorFlow as `tf`."""
-    keras = every_keras()[0]
-    model = dense_model(keras)
-    run.names.update(everstep=everstep, tf=tf, keras=keras, model=model)
+    model = dense_model(KERAS)
+    run.names.update(everstep=everstep, tf=tf, keras=KERAS, model=model)
     yield
     model.fit(X, Y, verbose=0)
     rule = model.optimizer.definition
@@ -197,10 +199,9 @@ def saved_model(run):
 @setup
 def two_models(run):
     """`optimizer` and `variables` of a trained model; the state goes to a second model of the same process too."""
-    keras = every_keras()[0]
-    models = first, second = [dense_model(keras) for _ in range(2)]
+    models = first, second = [dense_model(KERAS) for _ in range(2)]
     for model in models:
-        model.compile(Adam(1e-2).bind(keras), "mse")
+        model.compile(Adam(1e-2).bind(KERAS), "mse")
     first.fit(X, Y, verbose=0)
     if v1 is not None:
         with tf.Graph().as_default(), v1.Session() as session:
@@ -248,10 +249,9 @@ def averaged(run):
 @setup
 def another_head(run):
     """The state of a model with five classes, and an optimizer of one with seven."""
-    keras = every_keras()[0]
-    old, model = (dense_model(keras, classes, ("hidden", "head")) for classes in (5, 7))
+    old, model = (dense_model(KERAS, classes, ("hidden", "head")) for classes in (5, 7))
     for each in (old, model):
-        each.compile(Adam(1e-2).bind(keras), "mse")
+        each.compile(Adam(1e-2).bind(KERAS), "mse")
     old.fit(X, np.repeat(Y, 5, axis=1), verbose=0)
     state = everstep.capture(old.optimizer, old.trainable_variables)
     run.names.update(everstep=everstep, optimizer=model.optimizer, state=state, model=model)
@@ -296,14 +296,19 @@ def graph_of_rows(run):
         np.testing.assert_allclose(run.names["values"], dense_run(rows_of(4)), rtol=2e-6)
 
 
-@setup
-def embedding_model(run):
-    """A `model` with an embedding, and batches of row numbers `x` with targets `y`."""
+def model_of_rows(run):
+    """Gives a block a `model` with an embedding, and batches of row numbers `x` with targets `y`."""
     inputs = tf.keras.layers.Input((3,), dtype="int32")
     embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(1000, 8)(inputs))
     model = tf.keras.models.Model(inputs, tf.keras.layers.Dense(1)(embedded))
     x = np.random.RandomState(0).randint(0, 1000, (96, 3))
-    run.names.update(model=model, x=x, y=np.ones((96, 1), np.float32))
+    run.names.update(tf=tf, model=model, x=x, y=np.ones((96, 1), np.float32))
+    return model
+
+
+@setup
+def embedding_model(run):
+    model = model_of_rows(run)
     yield
     table = model.layers[1].embeddings
     assert not model.optimizer.get_slot(table, "catch_up/updates").numpy()  # the flush brought all rows up to date

@@ -12,7 +12,7 @@ import numpy as np
 
 import everstep
 import small_model
-from block_setups import ROOT, X, Y, dense_model, every_keras, setup, tf, v1
+from block_setups import KERAS, ROOT, X, Y, dense_model, model_of_rows, setup, tf, v1
 from everstep.optimizers import Adam
 from everstep.optimizers.contract import tree, walk
 
@@ -36,11 +36,10 @@ def named(model):
 @setup
 def transformer(run):
     """A model with a normalization. After the block: the rate is in its warm-up, and kernels alone decay."""
-    keras = every_keras()[0]
-    layers = keras.layers
-    model = layered(keras, layers.Dense(3), layers.LayerNormalization(), layers.Dense(1))
+    layers = KERAS.layers
+    model = layered(KERAS, layers.Dense(3), layers.LayerNormalization(), layers.Dense(1))
     before = named(model)
-    run.names.update(keras=keras, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
+    run.names.update(keras=KERAS, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
     yield
     assert abs(everstep.current_rate(model.optimizer) - 5e-5 * 5 / 10) < 1e-11
     decayed = {}
@@ -83,29 +82,24 @@ def bert_pretraining(run):
 @setup
 def large_batches(run):
     """After the block: LAMB's first update of a kernel has the norm of the kernel, that of a bias is Adam's."""
-    keras = every_keras()[0]
-    model = layered(keras, keras.layers.Dense(3, name="hidden"), keras.layers.Dense(1, name="top"))
+    model = layered(KERAS, KERAS.layers.Dense(3, name="hidden"), KERAS.layers.Dense(1, name="top"))
     before = named(model)
-    run.names.update(keras=keras, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
+    run.names.update(keras=KERAS, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
     yield
     rate = 1e-3 * 4 / 50
     for name, value in named(model).items():
         change = np.linalg.norm(value - before[name])
         size = np.linalg.norm(before[name]) if "kernel" in name else math.sqrt(value.size)
         assert abs(change / (rate * size) - 1) < 1e-2, name
-    other = dense_model(keras)
-    other.compile(run.names["lars"].bind(keras), "mse")
+    other = dense_model(KERAS)
+    other.compile(run.names["lars"].bind(KERAS), "mse")
     other.train_on_batch(*ONE_BATCH)
     assert abs(everstep.current_rate(other.optimizer) - 2 * 1.6 / 50) < 1e-6
 
 
 @setup
 def embedding_recipe(run):
-    inputs = tf.keras.layers.Input((3,), dtype="int32")
-    embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(1000, 8)(inputs))
-    model = tf.keras.models.Model(inputs, tf.keras.layers.Dense(1)(embedded))
-    rows = np.random.RandomState(0).randint(0, 1000, (96, 3))
-    run.names.update(tf=tf, model=model, x=rows, y=np.ones((96, 1), np.float32))
+    model = model_of_rows(run)
     yield
     optimizer, table = model.optimizer, model.layers[1].embeddings
     slots = [name for name in optimizer.slot_names(table) if name.endswith("catch_up/updates")]
@@ -130,10 +124,9 @@ def gan(run):
 @setup
 def one_for_two(run):
     """After the block: both models have made Adam's first and second step."""
-    keras = every_keras()[0]
-    first, second = dense_model(keras), dense_model(keras)
+    first, second = dense_model(KERAS), dense_model(KERAS)
     before = [model.get_weights() for model in (first, second)]
-    run.names.update(everstep=everstep, keras=keras, first=first, second=second,
+    run.names.update(everstep=everstep, keras=KERAS, first=first, second=second,
                      gradients_of=lambda model: [variable * 0 + 1 for variable in model.trainable_variables])
     yield
     # With equal gradients Adam moves by the rate. The moments of the second model start at its step, which is the
@@ -168,9 +161,8 @@ def old_run_on_keras_3(run):
             Adam(0.1, epsilon=1e-8).get_config(), recorded["updates"], variables=arrays(recorded["variables"]),
             slots={name: arrays(slots) for name, slots in recorded["slots"].items()},
         ).save("run.npz")
-    keras = every_keras()[0]
-    model = small_model.build(keras, "sgd")
-    run.names.update(keras=keras, model=model, x=small_model.IDS, y=small_model.TARGETS)
+    model = small_model.build(KERAS, "sgd")
+    run.names.update(keras=KERAS, model=model, x=small_model.IDS, y=small_model.TARGETS)
     yield
     for value, name in zip(model.get_weights(), ("embeddings", "kernel")):
         np.testing.assert_allclose(value, recorded["next"][name], rtol=1e-5, atol=1e-6)
@@ -180,10 +172,9 @@ def old_run_on_keras_3(run):
 @setup
 def layer_rates(run):
     """After the block: Adam's first update of a bias is its layer's rate."""
-    keras = every_keras()[0]
-    dense = keras.layers.Dense
-    model = layered(keras, dense(3, name="embeddings"), dense(3, name="hidden"), dense(1, name="top"))
-    run.names.update(keras=keras, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
+    dense = KERAS.layers.Dense
+    model = layered(KERAS, dense(3, name="embeddings"), dense(3, name="hidden"), dense(1, name="top"))
+    run.names.update(keras=KERAS, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
     yield
     for name, value in named(model).items():
         if "bias" in name:
@@ -195,9 +186,8 @@ def layer_rates(run):
 @setup
 def averages_saved(run):
     """After the block: the file has the averages, which the model now has too."""
-    keras = every_keras()[0]
-    model, other = dense_model(keras), dense_model(keras)
-    run.names.update(keras=keras, model=model, x=X, y=Y)
+    model, other = dense_model(KERAS), dense_model(KERAS)
+    run.names.update(keras=KERAS, model=model, x=X, y=Y)
     yield
     assert os.path.exists("averages.weights.h5")
     other.load_weights("averages.weights.h5")
@@ -208,8 +198,7 @@ def averages_saved(run):
 
 @setup
 def logged(run):
-    keras = every_keras()[0]
-    run.names.update(keras=keras, model=dense_model(keras), x=X, y=Y)
+    run.names.update(keras=KERAS, model=dense_model(KERAS), x=X, y=Y)
     yield
     batches = -(-len(X) // 32)
     expected = [0.5e-2 * (1 + math.cos(math.pi * min(epoch * batches, 6) / 6)) for epoch in (1, 2, 3)]
@@ -232,9 +221,8 @@ def logged_session(run):
 @setup
 def frozen(run):
     """After the block: the layer that was frozen trains, and the others have gone on."""
-    keras = every_keras()[0]
-    model = dense_model(keras, names=("hidden", "top"))
-    run.names.update(keras=keras, model=model, x=X, y=Y)
+    model = dense_model(KERAS, names=("hidden", "top"))
+    run.names.update(keras=KERAS, model=model, x=X, y=Y)
     before = model.layers[1].get_weights()
     yield
     assert len(run.names["state"].slots) == 2 and len(run.names["report"].restored) == 2
@@ -265,10 +253,9 @@ def addons_names(run):
 
 @setup
 def keras_adamw(run):
-    keras = every_keras()[0]
-    model = dense_model(keras, names=("hidden", "output"))
+    model = dense_model(KERAS, names=("hidden", "output"))
     before = named(model)
-    run.names.update(keras=keras, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
+    run.names.update(keras=KERAS, model=model, x=ONE_BATCH[0], y=ONE_BATCH[1])
     yield
     assert abs(everstep.current_rate(model.optimizer) - 1e-3 * 0.5 * (1 + math.cos(math.pi / 23))) < 1e-9
     for name, value in named(model).items():  # Adam's first update, and the decay

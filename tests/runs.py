@@ -59,6 +59,14 @@ class Trial(training.Trial):
         return started(self.way, self.definition, self.start, self.kinds, **self.native)
 
 
+def steps(definition, variable, *grads):
+    """Returns the optimizer after one step on an array for each gradient."""
+    optimizer = definition.bind(np)
+    for grad in grads:
+        optimizer.apply_gradients([(everstep.IndexedSlices(*grad) if isinstance(grad, tuple) else grad, variable)])
+    return optimizer
+
+
 def distance(actual, expected):
     """Returns the largest distance of some arrays, by name."""
     return max(oracle.distance(actual[name], expected[name]) for name in expected)

@@ -109,8 +109,8 @@ def test_closed_forms_over_many_steps(definition, dtype, bound):
 
 def recorded(definition):
     """Returns which slots `catch_up` keeps beside the rule's own: a history where it replays steps."""
-    table, optimizer = start()["table"], definition.replace(sparse="catch_up").bind(np)
-    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 3)), [0]), table)])
+    table = start()["table"]
+    optimizer = runs.steps(definition.replace(sparse="catch_up"), table, (np.ones((1, 3)), [0]))
     return [name for name in RECORDED if name in optimizer.slot_names(table)]
 
 
@@ -162,9 +162,8 @@ def test_dense_gradients_cost_what_they_cost_in_exact(way):
 def test_states_of_an_everstep_with_a_history():
     """Such a state has no table of sums. It is computed from the history."""
     definition, batches = AdamW(RATE, sparse="catch_up"), list(zipf_batches(120, dtype="float64"))
-    table, optimizer = start("float64")["table"], definition.bind(np)
-    for batch in batches[:80]:
-        optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])
+    table = start("float64")["table"]
+    optimizer = runs.steps(definition, table, *[batch["table"] for batch in batches[:80]])
     state = everstep.capture(optimizer, {"table": table}, weights=True)
     slots = state.slots["table"]
     names = list(flat(definition, "hyper")) + list(flat(definition, "scalar"))
@@ -320,10 +319,8 @@ def test_closed_forms_by_hand():
     for nesterov, expected in ((False, -2.875), (True, -3.4375)):
         table = np.zeros((2, 1))
         rule = SGD(1.0, momentum=0.5, nesterov=nesterov, rate_in_velocity=True, sparse="catch_up")
-        optimizer = rule.bind(np)
         assert rule.max_replay_steps == 0
-        for row in (0, 1, 1, 0):
-            optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [row]), table)])
+        runs.steps(rule, table, *[(np.ones((1, 1)), [row]) for row in (0, 1, 1, 0)])
         assert table[0, 0] == expected
 
 
@@ -331,9 +328,8 @@ def test_missed_decays_of_adagrad_by_hand():
     """A row of gradients 4 and 1 in updates 1 and 4: its accumulator is 1 + 16, then 17 * 0.5^3 + 1."""
     table = np.zeros((2, 1))
     rule = AdagradDecay(0.5, decay_rate=0.5, decay_steps=1, initial_accumulator_value=1.0, sparse="rows")
-    optimizer = rule.bind(np)
-    for row, grad in ((0, 4.0), (1, 1.0), (1, 1.0), (0, 1.0)):
-        optimizer.apply_gradients([(everstep.IndexedSlices(np.full((1, 1), grad), [row]), table)])
+    grads = ((0, 4.0), (1, 1.0), (1, 1.0), (0, 1.0))
+    runs.steps(rule, table, *[(np.full((1, 1), grad), [row]) for row, grad in grads])
     assert abs(table[0, 0] + 2 / np.sqrt(17.0) + 0.5 / np.sqrt(3.125)) < 1e-12
 
 
@@ -388,8 +384,7 @@ def test_cost_is_flat_in_table_rows():
     moved = []
     for rows in (100, 10000):
         table = np.ones((rows, 3), "float32").view(Counted)
-        optimizer = Adam(0.05, sparse="catch_up").bind(np)
-        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((4, 3)), [1, 2, 3, 3]), table)])
+        optimizer = runs.steps(Adam(0.05, sparse="catch_up"), table, (np.ones((4, 3)), [1, 2, 3, 3]))
         Counted.moved = 0
         for batch in zipf_batches(20):
             optimizer.apply_gradients([(everstep.IndexedSlices(*batch["table"]), table)])

@@ -16,6 +16,7 @@ from everstep.optimizers import SGD, Adam
 from everstep.optimizers.contract.declared import Declared
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.wrappers.accumulate import Accumulate
+from runs import steps
 
 
 class Momentum(everstep.Definition):
@@ -49,14 +50,6 @@ def definition(**body):
 def rule(update, **body):
     """Returns a definition class with a learning rate and the rule `update(self, ops, grad, var, slots, hyper, t)`."""
     return definition(update=update, learning_rate=hyper(0.1), **body)
-
-
-def steps(definition, variable, *grads):
-    """Returns the optimizer after one step on a variable for each gradient."""
-    optimizer = definition.bind(np)
-    for grad in grads:
-        optimizer.apply_gradients([(grad, variable)])
-    return optimizer
 
 
 # Declared on the class

@@ -37,29 +37,21 @@ def start():
 @pytest.mark.parametrize("way", GRAPHS, ids=[way.name for way in GRAPHS])
 def test_in_graphs(way):
     """Two look-ups of one table with common rows, of which each row moves once."""
-    v1 = way.module
-
     def run(sparse, lazy):
-        tf1 = harness.graph_mode_tensorflow()
-        with tf1.Graph().as_default():
-            with tf1.variable_scope("scope", use_resource=way.world.resource):
-                table = tf1.get_variable("table", initializer=start())
-            rows = [tf1.placeholder(tf.int64, [size]) for size in (3, 2)]
+        with way.world(way.module) as world:
+            table = world.variable(start(), name="table")
+            rows = [world.tf.placeholder(tf.int64, [size]) for size in (3, 2)]
             read = [tf.nn.embedding_lookup(table, each) for each in rows]
             loss = tf.reduce_sum(tf.square(read[0] - 0.3)) + tf.reduce_sum(tf.square(read[1]))
-            optimizer = Adam(0.05, sparse=sparse).bind(v1)
+            optimizer = Adam(0.05, sparse=sparse).bind(way.module)
             step = optimizer.minimize(loss)
             if lazy:
                 assert len(everstep.lazy_embeddings(optimizer)) == 2
-                flush = tf1.get_collection("everstep/flush")[0]
-            else:
-                flush = optimizer.flush()
-            with tf1.Session() as session:
-                session.run(tf1.global_variables_initializer())
-                for batch in batches():
-                    session.run(step, dict(zip(rows, batch)))
-                session.run(flush)
-                return session.run(table)
+            flush = world.tf.get_collection("everstep/flush")[0] if lazy else optimizer.flush()
+            for batch in batches():
+                world.run(step, dict(zip(rows, batch)))
+            world.run(flush)
+            return world.read(table)
 
     expected = run("exact", False)
     assert oracle.distance(run("catch_up", True), expected) <= 2e-6

@@ -550,11 +550,6 @@ def test_clip_goes_around_a_clip_by_value(way):
         everstep.clip(everstep.clip(SGD(1.0), norm=1.0), value=0.7)
 
 
-def test_variable_rows_of_a_moving_average_are_refused_for_their_own_reason():
-    with pytest.raises(RuleError, match='"variable_rows": absent rows never take the values that would be averaged'):
-        everstep.moving_average(Adam(sparse="variable_rows"))
-
-
 class ByRow(everstep.Definition):
     learning_rate = everstep.hyper(1.0)
     reads = everstep.option("row_number", choices=("row_number", "place_in_row"))

@@ -119,14 +119,12 @@ def test_a_resumed_run_keeps_what_it_started_with(way):
 def test_a_state_keeps_them():
     """Whatever the seed of the optimizer that takes it."""
     table = np.zeros((6, 3), "float32")
-    optimizer = Drawing().bind(np)
-    optimizer.apply_gradients([(table, table)])
+    optimizer = runs.steps(Drawing(), table, table)
     state = everstep.capture(optimizer, [table])
     other, variable = Drawing(seed=8).bind(np), np.zeros((6, 3), "float32")
     everstep.restore(other, state, [variable], other_definition=True)
     assert np.array_equal(other.get_slot(variable, "second"), starts("array_0", (6, 3))["second"])
-    fresh = Drawing(seed=8).bind(np)
-    fresh.apply_gradients([(table, table)])
+    fresh = runs.steps(Drawing(seed=8), table, table)
     assert np.array_equal(fresh.get_slot(table, "second"), starts("array_0", (6, 3), 8)["second"])
 
 

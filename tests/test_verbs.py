@@ -171,7 +171,5 @@ def test_verb(way, definition_class, steps):
 
 def test_a_scalar_survives_and_is_shared():
     weights = np.ones(2)
-    optimizer = Warming().bind(np)
-    for _ in range(3):
-        optimizer.apply_gradients([(np.ones(2), weights)])
+    optimizer = runs.steps(Warming(), weights, *[np.ones(2)] * 3)
     assert abs(float(optimizer.scalar("product")) - 0.5 * 0.75 * 0.875) < 1e-7

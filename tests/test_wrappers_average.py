@@ -122,11 +122,9 @@ def test_rows_absent_are_left_as_they_are(way, definition, after):
 def test_snapshots_of_rows_that_were_absent():
     """A row that misses a snapshot keeps its average, which counts for that snapshot too."""
     table = np.zeros((2, 1))
-    optimizer = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows"), period=1).bind(np)
-    still = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows").replace(momentum=0.5), period=1).bind(np)
-    for rows in ([0, 1], [0], [0, 1]):
-        optimizer.apply_gradients([(everstep.IndexedSlices(-np.ones((len(rows), 1)), rows), table)])
-    assert still.definition.zero_grad_is_noop is False
+    definition = everstep.stochastic_weight_averaging(SGD(1.0, sparse="rows"), period=1)
+    optimizer = runs.steps(definition, table, *[(-np.ones((len(rows), 1)), rows) for rows in ([0, 1], [0], [0, 1])])
+    assert definition.replace(inner=SGD(1.0, momentum=0.5, sparse="rows")).zero_grad_is_noop is False
     assert table.tolist() == [[3.0], [2.0]]
     np.testing.assert_allclose(optimizer.get_slot(table, "swa/average"), [[2.0], [(1 + 1 + 2) / 3.0]])
 
@@ -172,8 +170,7 @@ def test_assign_averages(way):
 
 def test_an_error_inside_is_not_hidden():
     weights = np.ones(2)
-    optimizer = everstep.lookahead(SGD(1.0)).bind(np)
-    optimizer.apply_gradients([(np.ones(2), weights)])
+    optimizer = runs.steps(everstep.lookahead(SGD(1.0)), weights, np.ones(2))
     with pytest.raises(ZeroDivisionError):
         with everstep.averaged(optimizer, [weights]):
             assert weights.tolist() == [1, 1]
@@ -188,9 +185,7 @@ def test_what_cannot_be_averaged():
         everstep.averaged(plain, [weights]).__enter__()
     with pytest.raises(UnsupportedError, match="stock optimizers too"):
         everstep.averaged(Adam(), [weights]).__enter__()
-    late = everstep.moving_average(Adam(sparse="catch_up")).bind(np)
-    for row in (0, 1):
-        late.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [row]), table)])
+    late = runs.steps(everstep.moving_average(CATCH_UP), table, *[(np.ones((1, 2)), [row]) for row in (0, 1)])
     before = table.copy()
     with pytest.raises(StateError, match="flush"):
         everstep.averaged(late, [table]).__enter__()
@@ -202,9 +197,7 @@ def test_what_cannot_be_averaged():
 
 def test_schedule_free_is_averaged_too():
     weights = np.zeros(1)
-    optimizer = ScheduleFreeAdamW(0.1, beta_1=0.5).bind(np)
-    for _ in range(2):
-        optimizer.apply_gradients([(np.array([3.0]), weights)])
+    optimizer = runs.steps(ScheduleFreeAdamW(0.1, beta_1=0.5), weights, *[np.array([3.0])] * 2)
     with everstep.averaged(optimizer, [weights]):
         np.testing.assert_allclose(weights, [-0.15], rtol=1e-6)
 
@@ -242,11 +235,8 @@ def test_long_gaps():
     def gaps(definition):
         random = np.random.RandomState(7)
         table = np.full((3, 2), 0.5)
-        optimizer = definition.bind(np)
-        for step in range(450):
-            rows = np.arange(3) if step % 400 == 20 else np.zeros(1, int)
-            values = random.normal(0.1, 1, (len(rows), 2))
-            optimizer.apply_gradients([(everstep.IndexedSlices(values, rows), table)])
+        rows = [np.arange(3) if step % 400 == 20 else np.zeros(1, int) for step in range(450)]
+        optimizer = runs.steps(definition, table, *[(random.normal(0.1, 1, (len(each), 2)), each) for each in rows])
         if definition.sparse == "catch_up":
             optimizer.flush()
         return [table] + [optimizer.get_slot(table, name) for name in optimizer.get_slot_names()]
@@ -258,19 +248,6 @@ def test_long_gaps():
     ):
         expected, actual = gaps(wrap(Adam(0.05))), gaps(wrap(Adam(0.05, sparse="catch_up")))
         assert max(map(oracle.distance, actual, expected)) <= most
-
-
-@pytest.mark.parametrize("wrap", [lambda inner: everstep.moving_average(inner, overwrite_every=2),
-                                  lambda inner: everstep.stochastic_weight_averaging(inner)])
-def test_averages_that_refuse_catch_up(wrap):
-    with pytest.raises(RuleError, match='cannot take sparse="catch_up"'):
-        wrap(Adam(sparse="catch_up"))
-
-
-@pytest.mark.parametrize("wrap", [everstep.moving_average, everstep.lookahead, everstep.stochastic_weight_averaging])
-def test_variable_rows_is_refused(wrap):
-    with pytest.raises(RuleError, match='cannot take sparse="variable_rows"'):
-        wrap(Adam(sparse="variable_rows"))
 
 
 # Nested, carried to another API. test_wrappers_battery.py has more stacks.
@@ -286,10 +263,8 @@ def test_a_stack_by_hand():
         assert weights == expected and optimizer.get_slot(weights, "moving_average/average") == average
 
 
-STACKS = [
-    everstep.moving_average(everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.1, 0.9), 0.1), 3, 0.4), 0.8),
-    everstep.accumulate(everstep.stochastic_weight_averaging(everstep.lookahead(Adam(0.05), 2), 1, 2), 2),
-]
+STACKS = [everstep.moving_average(everstep.lookahead(everstep.decoupled_weight_decay(SGD(0.1, 0.9), 0.1), 3, 0.4), 0.8),
+          everstep.accumulate(everstep.stochastic_weight_averaging(everstep.lookahead(Adam(0.05), 2), 1, 2), 2)]
 
 
 @pytest.mark.parametrize("definition, way", harness.each_in_turn(STACKS, ONE_EACH), ids=ids)
@@ -310,7 +285,13 @@ def test_configs_of_each_setting():
         runs.check_config(definition)
 
 
+CATCH_UP, ROWS = Adam(sparse="catch_up"), Adam(sparse="variable_rows")
 test_bad_input = runs.refused([
+    (lambda: everstep.moving_average(CATCH_UP, overwrite_every=2), RuleError, 'cannot take sparse="catch_up"'),
+    (lambda: everstep.stochastic_weight_averaging(CATCH_UP), RuleError, 'cannot take sparse="catch_up"'),
+    (lambda: everstep.moving_average(ROWS), RuleError, '"variable_rows": absent rows never take the values'),
+    (lambda: everstep.lookahead(ROWS), RuleError, 'cannot take sparse="variable_rows"'),
+    (lambda: everstep.stochastic_weight_averaging(ROWS), RuleError, 'cannot take sparse="variable_rows"'),
     (lambda: everstep.moving_average(Adam(), 1.5), HyperValueError, "average_decay must be at most 1"),
     (lambda: everstep.moving_average(Adam(), warm_up="debias"), HyperValueError, "warm_up must be one of"),
     (lambda: everstep.moving_average(Adam(), start=-1), HyperValueError, "start must be at least 0"),
@@ -381,9 +362,7 @@ def test_equals_averaged_model_of_torch():
 
     def ours(definition):
         weights = np.full((2, 3), 0.5)
-        optimizer = definition.bind(np)
-        for batch in BATCHES:
-            optimizer.apply_gradients([(batch["kernel"][:2], weights)])
+        optimizer = runs.steps(definition, weights, *[batch["kernel"][:2] for batch in BATCHES])
         everstep.assign_averages(optimizer, [weights])
         return weights
 

@@ -125,7 +125,7 @@ def test_a_decay_around_multipliers_goes_by_the_shared_rate():
     weights = np.ones(2)
     always = lambda variable: True  # noqa: E731
     inner = everstep.learning_rate_multipliers(SGD(0.5), {always: 0.5})
-    decay(inner, 0.5).bind(np).apply_gradients([(np.ones(2), weights)])
+    runs.steps(decay(inner, 0.5), weights, np.ones(2))
     assert weights.tolist() == [1 - 0.5 * 0.5 - 0.25] * 2
 
 
@@ -166,8 +166,7 @@ def test_the_rule_sees_the_variable_before_or_after_decay():
     for beside, expected in ((False, 0.5 * 0.5), (True, 0.5 * 1 - 0.5)):
         weights = np.ones(1)
         inner = Halving(1.0)
-        optimizer = decay(inner, 0.5, beside=beside).bind(np)
-        optimizer.apply_gradients([(np.zeros(1), weights)])
+        runs.steps(decay(inner, 0.5, beside=beside), weights, np.zeros(1))
         assert weights == expected
 
 
@@ -203,10 +202,8 @@ def test_long_gaps_of_l1():
     def gap(sparse):
         table = np.array([[0.9, -0.9], [0.3, -2.0]])
         inner = SGD(0.5, momentum=0.5, sparse=sparse)
-        optimizer = decay(inner, 1e-3, l1=2e-3).bind(np)
-        optimizer.apply_gradients([(everstep.IndexedSlices(np.full((2, 2), 1e-3), [0, 1]), table)])
-        for _ in range(600):
-            optimizer.apply_gradients([(everstep.IndexedSlices(np.full((1, 2), 1e-3), [0]), table)])
+        grads = [(np.full((2, 2), 1e-3), [0, 1])] + [(np.full((1, 2), 1e-3), [0])] * 600
+        optimizer = runs.steps(decay(inner, 1e-3, l1=2e-3), table, *grads)
         optimizer.flush()
         return table
 
@@ -225,17 +222,14 @@ class Plain(everstep.Definition):
 
 def test_missed_decay_of_a_rule_without_a_closed_form():
     table = np.ones((2, 1))
-    optimizer = decay(Plain(sparse="catch_up"), 0.25).bind(np)
-    for row in (0, 1, 1, 1, 0):
-        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [row]), table)])
+    runs.steps(decay(Plain(sparse="catch_up"), 0.25), table, *[(np.ones((1, 1)), [row]) for row in (0, 1, 1, 1, 0)])
     # Each update multiplies by 1 - 0.5 * 0.25; a gradient subtracts 0.5.
     assert abs(table[0, 0] - ((0.875 - 0.5) * 0.875**4 - 0.5)) <= 1e-12
 
 
 def test_a_table_that_does_not_decay_costs_its_rows():
     table = np.ones((100, 1))
-    optimizer = decay(SGD(1.0), 0.5, exclude=lambda variable: True).bind(np)
-    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [3]), table)])
+    optimizer = runs.steps(decay(SGD(1.0), 0.5, exclude=lambda variable: True), table, (np.ones((1, 1)), [3]))
     assert optimizer.rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
     assert table.sum() == 99 and table[3] == 0
 

@@ -70,9 +70,8 @@ def test_clip_by_units_inside_of_others():
     for wrap in (lambda inner: everstep.accumulate(inner, 2), lambda inner: everstep.decoupled_weight_decay(inner, 0.5),
                  lambda inner: everstep.grokfast(inner, factor=0.0)):
         weights = np.full((2, 2), 3.0)
-        optimizer = wrap(everstep.clip(SGD(1.0), unit_norm=0.125)).bind(np)
-        for _ in range(2):
-            optimizer.apply_gradients([(np.array([[30.0, 0.0], [40.0, 0.0]]), weights)])
+        grad = np.array([[30.0, 0.0], [40.0, 0.0]])
+        runs.steps(wrap(everstep.clip(SGD(1.0), unit_norm=0.125)), weights, grad, grad)
         assert weights[1, 0] < weights[0, 0] < 3.0
 
 
@@ -224,13 +223,11 @@ def test_sparse_gradients_become_whole_ones_by_centering():
     tables = []
     for sparse in ("exact", "rows"):
         table = np.zeros((4, 2))
-        optimizer = everstep.centralize(SGD(1.0, sparse=sparse)).bind(np)
-        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 2)), [1]), table)])
+        runs.steps(everstep.centralize(SGD(1.0, sparse=sparse)), table, (np.ones((1, 2)), [1]))
         tables.append(table.tolist())
     assert tables[0] == tables[1] == [[0.25, 0.25], [-0.75, -0.75], [0.25, 0.25], [0.25, 0.25]]
     line = np.zeros(4)  # a table with one number in each row has no axis to centralize
-    optimizer = everstep.centralize(SGD(1.0, sparse="rows")).bind(np)
-    optimizer.apply_gradients([(everstep.IndexedSlices(np.ones(1), [1]), line)])
+    runs.steps(everstep.centralize(SGD(1.0, sparse="rows")), line, (np.ones(1), [1]))
     assert line.tolist() == [0, -1, 0, 0]
 
 
@@ -255,16 +252,14 @@ def test_cautious(way):
 def test_cautious_by_hand():
     """Momentum 0.5, velocities (1, 4, -2) and (1.5, 1, -2): one of three goes against its gradient."""
     weights = np.zeros(3)
-    optimizer = everstep.cautious(SGD(1.0, momentum=0.5)).bind(np)
-    optimizer.apply_gradients([(np.array([1.0, 4.0, -2.0]), weights)])
+    optimizer = runs.steps(everstep.cautious(SGD(1.0, momentum=0.5)), weights, np.array([1.0, 4.0, -2.0]))
     assert weights.tolist() == [-1.0, -4.0, 2.0]
     optimizer.apply_gradients([(np.array([1.0, -1.0, -1.0]), weights)])
     assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
     optimizer.apply_gradients([(np.zeros(3), weights)])  # a mean of 0 is held at xi
     assert np.abs(weights - [-3.25, -4.0, 5.0]).max() < 1e-7
     few = np.zeros(4)
-    optimizer = everstep.cautious(SGD(1.0), xi=0.5).bind(np)
-    optimizer.apply_gradients([(np.array([1.0, 0.0, 0.0, 0.0]), few)])
+    runs.steps(everstep.cautious(SGD(1.0), xi=0.5), few, np.array([1.0, 0.0, 0.0, 0.0]))
     assert few.tolist() == [-2.0, 0.0, 0.0, 0.0]
 
 
@@ -286,10 +281,9 @@ def test_rows_catch_up_with_a_slow_gradient():
     tables = []
     for sparse in ("exact", "catch_up"):
         table = np.zeros((2, 1))
-        optimizer = everstep.grokfast(SGD(0.1, momentum=0.5, sparse=sparse)).bind(np)
-        for step in range(602):
-            rows = [0, 1] if step in (0, 601) else [0]
-            optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((len(rows), 1)), rows), table)])
+        both, one = (np.ones((2, 1)), [0, 1]), (np.ones((1, 1)), [0])
+        definition = everstep.grokfast(SGD(0.1, momentum=0.5, sparse=sparse))
+        optimizer = runs.steps(definition, table, *([both] + [one] * 600 + [both]))
         tables.append(np.append(table, optimizer.get_slot(table, "grokfast/average")))
     assert abs(tables[0][1]) > 10
     assert oracle.distance(tables[1], tables[0]) < 1e-4
@@ -370,8 +364,7 @@ def test_noise_is_normal_and_uncorrelated():
 def test_distant_steps_and_rows_have_different_noise():
     """Also beyond the prime that the generator counts in."""
     weights = np.zeros((60000, 1))
-    optimizer = everstep.gradient_noise(SGD(1.0), 1.0, 0.0).bind(np)
-    optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
+    optimizer = runs.steps(everstep.gradient_noise(SGD(1.0), 1.0, 0.0), weights, np.zeros((60000, 1)))
     assert len(np.unique(weights)) > 59900
     rows = [0, 23158, 23159, 46318, 59999]
     assert np.abs(weights[rows, 0] + drawn("array_0/0", (60000, 1), 1, places=rows)).max() <= 1e-9
@@ -390,11 +383,9 @@ def test_distant_steps_and_rows_have_different_noise():
 def test_one_clip_of_the_mean():
     """accumulate(clip) clips the mean of a window, clip(accumulate) each gradient."""
     weights, other = np.zeros(1), np.zeros(1)
-    inside = everstep.accumulate(everstep.clip(SGD(1.0), value=1.0), 2).bind(np)
-    outside = everstep.clip(everstep.accumulate(SGD(1.0), 2), value=1.0).bind(np)
-    for grad in (3.0, -3.5):
-        inside.apply_gradients([(np.array([grad]), weights)])
-        outside.apply_gradients([(np.array([grad]), other)])
+    grads = np.array([[3.0], [-3.5]])
+    runs.steps(everstep.accumulate(everstep.clip(SGD(1.0), value=1.0), 2), weights, *grads)
+    runs.steps(everstep.clip(everstep.accumulate(SGD(1.0), 2), value=1.0), other, *grads)
     assert weights == 0.25 and other == 0.0
 
 
