@@ -116,3 +116,13 @@ def rotate(cases, ways):
 
 
 NUMPY = next(way for way in all_ways() if way.target == "arrays")
+
+
+def in_graph(way):
+    """Returns whether calls build operations that run later."""
+    return issubclass(way.run, (GraphRun, GetUpdatesRun))
+
+
+def base_of(module):
+    """Returns the class that all optimizers of an API derive from."""
+    return detect.find(module).base

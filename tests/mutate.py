@@ -36,7 +36,7 @@ EQUIVALENT = ROOT / "tests" / "mutants.ini"
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
-CALLS = " test_calls.py test_bad_input.py test_wrappers_accumulate.py"
+CALLS = " test_calls.py test_wrappers_accumulate.py"
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py "
             "test_capture.py" + CALLS)
 GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py "
@@ -49,7 +49,7 @@ NEW_STYLE = "test_verbs.py test_copies.py test_members.py test_callbacks.py" + C
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
 KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py test_periods.py " + NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
-BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_bad_input.py"
+BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
 TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_lowering.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
