@@ -376,14 +376,8 @@ class Report(object):
             print("| {} |".format(" | ".join(map(str, row))))
             if row is rows[0]:
                 print("|" + "---|" * len(row))
-        seen = Counter()
-        for kind, format, number, problem in self.problems:
-            where = [line.strip() for line in problem.splitlines() if line.strip()]
-            key = (kind, format, tuple(where[-3:]) if kind in ("foreign", "wrong") else where[3:4])
-            seen[str(key)] += 1
-            if seen[str(key)] == 1:
-                text = u"\n{} {} {}\n{}".format(kind, format, number, problem)
-                print(text.encode("ascii", "backslashreplace").decode("ascii"))
+        for problem in self.problems[:50]:
+            print(u"\n{} {} {}\n{}".format(*problem).encode("ascii", "backslashreplace").decode("ascii"))
 
 
 def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, tell=lambda report: None):

@@ -21,7 +21,7 @@ from test_files import BY_NAME, OLD_ADADELTA, tensorflow
 
 pytestmark = pytest.mark.shared
 SAVERS = sorted(name for name in BY_NAME if name.startswith(("tf1.4/", "tf1.15/")) and "partitioned" not in name
-                and "scopes" not in name)
+                and "scopes" not in name) + ["tfkeras2.10/our_accumulated.h5", "keras3.15-jax/our_adam.keras"]
 
 
 def near(fixture, names, weights, bound=4e-6):
@@ -91,16 +91,6 @@ def test_keras_goes_on_in_tf_train(name, tmp_path):
 
 
 @TENSORFLOW
-@pytest.mark.parametrize("name", ["tfkeras2.10/our_accumulated.h5", "keras3.15-jax/our_adam.keras"])
-def test_ours_goes_on_in_tf_train(name, tmp_path):
-    fixture, path = BY_NAME[name], str(tmp_path / "model")
-    state = state_of(fixture)
-    everstep.write_checkpoint(state, path, "tf-saver", ours=True)
-    graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
-    near(fixture, fixture.names(state), graph.weights)
-
-
-@TENSORFLOW
 def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(crafted.bundle, "_SHARD", 64)
     state, path, moved = state_of(BY_NAME["tf1.4/adam.ckpt"]), str(tmp_path / "model"), []
@@ -131,30 +121,17 @@ def test_beta_powers_tell_the_count(updates, tmp_path):
 # Keras.
 
 
-def keras_modules():
-    if tensorflow is not None:
-        yield "tf.keras", tensorflow.keras
-    for name in ("keras", "tf_keras"):
-        try:
-            module = __import__(name)
-        except ImportError:
-            continue
-        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has optimizers only in tf.keras
-        if here and (tensorflow is None or here is not tensorflow.keras.optimizers.Adam):
-            yield name, module
+KERASES = sorted(harness.kerases().items())
 
 
-def targets():
-    for name, module in keras_modules():
-        api = small_model.api_of(module.optimizers.Adam)
-        extensions = [".h5", ".keras", ".weights.h5"] if api in ("update_step", "keras3") else [".h5"]
-        if api == "update_step" and tensorflow.__version__.startswith("2.11."):  # there both are HDF5 models
-            extensions = [".h5"]
-        for extension in extensions:
-            yield name, module, api, extension
+def extensions_of(api):
+    if api not in ("update_step", "keras3") or tensorflow and tensorflow.__version__.startswith("2.11."):
+        return [".h5"]
+    return [".h5", ".keras", ".weights.h5"]
 
 
-TARGETS = list(targets())
+TARGETS = [(name, module, api, extension) for name, module in KERASES
+           for api in [small_model.api_of(module.optimizers.Adam)] for extension in extensions_of(api)]
 FORMAT = {".h5": "keras-h5", ".keras": "keras", ".weights.h5": "keras-weights-h5"}
 SOURCES = ["keras2.1-tf1.4/amsgrad.h5", "tfkeras2.15/amsgrad.keras", "keras3.15-jax/amsgrad.keras",
            "tf1.4/momentum.ckpt", "tfkeras1.15/nadam.h5"]

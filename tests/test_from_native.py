@@ -20,13 +20,13 @@ from everstep.testing.training import KINDS, make_batches
 from stock import BOUND, KIND_OF, accepts_arguments, allowed, cases, kinds_for, make_stock, migrate, run, stock_class
 from test_battery import ids, start_values
 
-pytestmark = pytest.mark.shared
+# Stock Keras 2 converts them, and TensorFlow says so.
+pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")]
 HALVED = {"class_name": "ExponentialDecay",
           "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": False}}
 RESULTS = {}  # (stock optimizer and arguments, way, kind of gradient) -> distance after 100 steps
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")  # stock Keras 2 does, and TF warns
 @pytest.mark.parametrize("way, name, rate, arguments", harness.share(list(cases()), 2), ids=ids)
 def test_follows_stock(way, name, rate, arguments):
     if not accepts_arguments(way, name, rate, arguments):
@@ -265,7 +265,6 @@ def keras_ways():
     return [way for way in harness.all_ways() if way.target not in ("tf_train", "arrays")]
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", [way for way in keras_ways() if way.target in ("update_step", "keras3")], ids=ids)
 def test_follows_use_ema(way):
     """The variables become their averages at each third update, so averages that differ would show in them."""
@@ -324,7 +323,6 @@ def test_follows_what_has_no_weight_decay(way, name):
 CLIPS = [{"clipvalue": 0.5}, {"clipnorm": 0.5}, {"global_clipnorm": 0.5}]
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way, clip", list(itertools.product(keras_ways(), CLIPS)), ids=ids)
 def test_follows_clipping(way, clip):
     """On dense gradients and unique rows: stock clips equal rows separately, which changes the global norm too."""
@@ -343,7 +341,6 @@ def test_follows_clipping(way, clip):
         assert (far > 0.01 if unclipped else far <= BOUND) or kinds[name] == harness.NONE, name
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", [way for way in FIRST_WAYS.values() if way in keras_ways() and way.sparse], ids=ids)
 def test_clips_the_sum_of_equal_rows(way):
     """Stock clips each part of a row (see docs/from_native.md). everstep clips the sum.
@@ -378,7 +375,6 @@ def schedules_of(way):
 SCHEDULED = [way for way in keras_ways() if hasattr(way.stock, "schedules") and not way.name.endswith("session")]
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")
 @pytest.mark.parametrize("way", SCHEDULED, ids=ids)
 def test_follows_schedules(way):
     for schedule in schedules_of(way):

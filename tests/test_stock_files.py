@@ -22,7 +22,7 @@ from everstep.testing import oracle
 from small_model import api_of, keras_major, save, stock_optimizer
 from stock import STOCK, entry_for, entry_named, migrate
 from test_battery import ids
-from test_files_written import FORMAT, keras_modules
+from test_files_written import FORMAT, KERASES, extensions_of
 
 pytestmark = [
     pytest.mark.shared, pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")]
@@ -316,15 +316,13 @@ def train(model):
     return model.get_weights()
 
 
-def extensions_of(api):
-    if api not in ("update_step", "keras3") or tensorflow and tensorflow.__version__.startswith("2.11."):
-        return [".h5"]
-    # Keras 3 does not load .h5 models for training.
-    return [".keras", ".weights.h5"] + [".h5"] * (api == "update_step")
+def extensions_for_training(api):
+    """Returns those of models and weights that stock loads for training. Keras 3 does not do it for `.h5`."""
+    return [each for each in extensions_of(api) if (api, each) != ("keras3", ".h5")]
 
 
 def keras_cases():
-    for label, module in keras_modules():
+    for label, module in KERASES:
         api = api_of(module.optimizers.Adam)
         backend = module.backend.backend() if api == "keras3" else "function"
         way = Way(" ".join([api, backend]), api, True)
@@ -332,7 +330,7 @@ def keras_cases():
             # Ftrl of TF 1.14 cannot be saved: its get_config raises.
             no_config = name == "Ftrl" and tensorflow and tensorflow.__version__.startswith("1.14.")
             if stock.has_class(module.optimizers, name) and not no_config:
-                for extension in extensions_of(api):
+                for extension in extensions_for_training(api):
                     yield label, module, way, name, rate, arguments, extension
 
 
@@ -392,7 +390,7 @@ def test_every_entry_of_the_table_has_a_case():
     assert {(entry.target, entry.native) for entry in STOCK} == cases
 
 
-WITH_MUON = [pair for pair in keras_modules() if stock.has_class(pair[1].optimizers, "Muon")]
+WITH_MUON = [pair for pair in KERASES if stock.has_class(pair[1].optimizers, "Muon")]
 
 
 @pytest.mark.parametrize("extension", [".keras", ".weights.h5"])
@@ -429,7 +427,7 @@ EMA, WINDOW = {"use_ema": True, "ema_momentum": 0.5}, {"gradient_accumulation_st
 
 
 def argument_cases():
-    for label, module in keras_modules():
+    for label, module in KERASES:
         api = api_of(module.optimizers.Adam)
         taken = module.optimizers.Adam().get_config() if api in ("update_step", "keras3") else {}
         has_checkpoints = api == "update_step" or api == "keras3" and module.backend.backend() == "tensorflow"
@@ -438,7 +436,7 @@ def argument_cases():
         for native in (EMA, WINDOW, dict(EMA, **WINDOW)):
             for name in ("SGD", "Adafactor") if set(native) <= set(taken) else ():
                 if stock.has_class(module.optimizers, name) and not (name == "Adafactor" and counts_calls):
-                    for extension in extensions_of(api) + [".index"] * has_checkpoints:
+                    for extension in extensions_for_training(api) + [".index"] * has_checkpoints:
                         yield label, module, name, native, extension
 
 
@@ -515,10 +513,10 @@ def check_slots(state, live, order=list):
 
 
 def own_cases():
-    for label, module in keras_modules():
+    for label, module in KERASES:
         api = api_of(module.optimizers.Adam)
         for definition in OWN:
-            for extension in extensions_of(api):
+            for extension in extensions_for_training(api):
                 yield label, module, definition, extension
             if api in ("optimizer_v2", "update_step") and tensorflow.executing_eagerly():
                 yield label, module, definition, ".index"
