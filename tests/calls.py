@@ -642,7 +642,7 @@ def within(scope):
     return call
 
 
-right("in a name scope", TENSORFLOW, within(lambda w: (w.tf if hasattr(w, "tf") else _tf()).name_scope("scope")))
+right("in a name scope", TENSORFLOW, within(lambda w: (w.tf or _tf()).name_scope("scope")))
 right("in a variable scope", "tf_train+graph", within(lambda w: w.tf.variable_scope("scope")))
 right("on a device", "tf_train optimizer_v2 update_step", within(lambda w: w.tf.device("/cpu:0")))
 right("after control dependencies", IN_GRAPHS, within(lambda w: w.tf.control_dependencies([w.tf.no_op()])))
