@@ -85,7 +85,7 @@ CELLS = cells()
 TOLD = [cell for cell in CELLS if cell[0].error is not None and not (cell[0].has_stock and cell[1].stock)]
 
 
-@pytest.mark.parametrize("call, way", ids(harness.share([cell for cell in CELLS if cell not in TOLD], 40) + TOLD))
+@pytest.mark.parametrize("call, way", ids(harness.share([cell for cell in CELLS if cell not in TOLD], 60) + TOLD))
 def test_a_call(call, way):
     stock, ours = outcome(call, way, ours=False), outcome(call, way, ours=True)
     verdict, expected = judge(call, stock, ours), difference(call, way)
@@ -104,7 +104,7 @@ def test_a_call(call, way):
 # A refused call changes nothing.
 
 LATER = [SGD(0.5), Adam(0.5), everstep.accumulate(Adam(0.5), 2)]  # what is bound, where a call does not say it
-WRONG = harness.share([cell for cell in CELLS if not cell[0].right], 60)
+WRONG = harness.share([cell for cell in CELLS if not cell[0].right], 80)
 
 
 @pytest.mark.parametrize("call, way, turn", ids([cell + (turn,) for turn, cell in enumerate(WRONG)]))
