@@ -16,7 +16,7 @@ import everstep
 import harness
 from call_worlds import GRAD, WAYS, Side, goes_on, judge, outcome
 from calls import CALLS, cells
-from everstep.errors import EverstepError, HyperTypeError, HyperValueError, VariableError
+from everstep.errors import EverstepError, HyperTypeError, VariableError
 from everstep.optimizers import SGD, Adam
 
 # name: a regular expression for the whole name of the call; ways: prefixes of ways; verdict: what `judge` says there;
@@ -85,7 +85,7 @@ CELLS = cells()
 TOLD = [cell for cell in CELLS if cell[0].error is not None and not (cell[0].has_stock and cell[1].stock)]
 
 
-@pytest.mark.parametrize("call, way", ids(harness.share([cell for cell in CELLS if cell not in TOLD], 40) + TOLD))
+@pytest.mark.parametrize("call, way", ids(harness.share([cell for cell in CELLS if cell not in TOLD], 60) + TOLD))
 def test_a_call(call, way):
     stock, ours = outcome(call, way, ours=False), outcome(call, way, ours=True)
     verdict, expected = judge(call, stock, ours), difference(call, way)
@@ -104,7 +104,7 @@ def test_a_call(call, way):
 # A refused call changes nothing.
 
 LATER = [SGD(0.5), Adam(0.5), everstep.accumulate(Adam(0.5), 2)]  # what is bound, where a call does not say it
-WRONG = harness.share([cell for cell in CELLS if not cell[0].right], 60)
+WRONG = harness.share([cell for cell in CELLS if not cell[0].right], 80)
 
 
 @pytest.mark.parametrize("call, way, turn", ids([cell + (turn,) for turn, cell in enumerate(WRONG)]))
@@ -170,7 +170,6 @@ def test_a_set_has_no_order():
 
 
 APIS = harness.one_of_each_target(harness.all_ways())
-KERAS = [way for way in APIS if way.target not in ("arrays", "tf_train")]
 
 
 def test_an_error_inside_of_a_callable_is_its_own():
@@ -178,19 +177,12 @@ def test_an_error_inside_of_a_callable_is_its_own():
         return len(3)
 
     optimizer, weights = SGD(rate).bind(np), np.ones(2)
-    for way in KERAS:
-        if way.target != "get_updates":
+    for way in APIS:
+        if way.target in ("optimizer_v2", "update_step", "keras3"):
             with pytest.raises(TypeError, match="has no len"):
                 SGD(rate).bind(way.module).call_hyper("learning_rate", rate)
     with pytest.raises(HyperTypeError, match="len"):  # NumPy reads it where it reads numbers
         optimizer.apply_gradients([(np.ones(2), weights)])
-
-
-def test_bounds_as_arrays_of_one_number():
-    for way in KERAS:
-        assert SGD().bind(way.module, clipnorm=np.array(2.0)).clipnorm == 2.0
-        with pytest.raises(HyperValueError, match="clipvalue"):
-            SGD().bind(way.module, clipvalue=np.array(-1.0))
 
 
 MODELS = harness.kerases()

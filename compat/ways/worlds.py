@@ -44,6 +44,8 @@ class World(object):
     """
 
     graph = session = None  # type: Any  # where the mode has none
+    tf = None  # type: Any  # TensorFlow, in a graph with the names of TF 1
+    keras = None  # type: Any
 
     def __init__(self, module):
         self.module = module
