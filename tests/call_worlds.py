@@ -49,7 +49,7 @@ class Side(object):
         self.variables = []
         self.made = []  # [optimizer, a function of another side that makes the same, its right steps on w]
         self.w = self.variable(START)
-        self.expected = START  # the value of w after the right steps
+        self.expected, self.known = START, self.collected()  # w's value and the graph's collections after right steps
 
     def __getattr__(self, name):
         return getattr(self.world, name)
@@ -77,6 +77,7 @@ class Side(object):
         self.made.append([make(self), make, 0])
         for _ in range(self.steps):
             self.step(self.made[-1][0])
+        self.known = self.collected()
         return self.made[-1][0]
 
     def bind(self, definition, **native):
@@ -125,7 +126,7 @@ class Side(object):
         """Takes one right step, on every target."""
         variables = variables or [self.w]
         self.world.step(optimizer, [(np.full_like(self.read(each), 0.5), each) for each in variables])
-        self.expected = self.read(self.w)
+        self.expected, self.known = self.read(self.w), self.collected()
         for made in self.made:
             made[2] += made[0] is optimizer
 
@@ -135,11 +136,11 @@ class Side(object):
     def unchanged(self):
         return bool((self.read(self.w) == self.expected).all())
 
-    def collections(self):
-        """Returns what is in the graph's collections beside the caller's own variables."""
+    def collected(self):
+        """Returns the names of what is in the graph's collections, without the caller's own variables."""
         callers = set(map(id, self.variables))
         keys = ("variables", "train_op", "trainable_variables") if self.graph else ()
-        return [[each for each in self.graph.get_collection_ref(key) if id(each) not in callers] for key in keys]
+        return [[each.name for each in self.graph.get_collection_ref(key) if id(each) not in callers] for key in keys]
 
     def state(self, optimizer):
         """Returns all that an optimizer has learned, as text."""
@@ -197,35 +198,39 @@ def caught(call, side):
 
 
 def goes_on(call, way, definition, steps):
-    """Makes a wrong call of ours, then a right step. Returns the states after it, of this run and of a clean one.
+    """Makes a wrong call of ours, and then a right step, as a clean run does.
 
-    Returns None if the call made no optimizer, or one that cannot take a step, or may have built a graph's step.
+    Returns what was in the graph's collections before the right step, and the state after it, of both runs; None if the
+    call made no optimizer, or one that cannot take a step, or may have built a graph's step.
     """
-    side, clean = Side(way, True, definition, steps), Side(way, True)
+    side = Side(way, True, definition, steps)
     error, _, _ = caught(call, side)
     if error is None or not side.made or side.graph_mode and not isinstance(error, EverstepError):
         return None
     failed, make, steps = side.made[-1]
-    for each in side.variables[1:]:
-        clean.variable(np.array(side.read(each)))
+    collected, known = side.collected(), side.known
+    others = [np.array(side.read(each)) for each in side.variables[1:]]
+    state = _after_a_step(side, lambda side: failed, 0, steps)
+    clean = Side(way, True)  # after the other has ended: each Keras has one session
+    for each in others:
+        clean.variable(each)
+    expected = _after_a_step(clean, make, steps, steps)
+    return None if isinstance(expected, Exception) else ((collected, state), (known, expected))
 
-    def ended(each, optimizer, before):
-        with each.inside():
-            for _ in range(before):
-                each.step(optimizer)
-            each.step(optimizer, None if steps else each.floats())
-            return each.state(optimizer)
 
+def _after_a_step(side, make, before, all_before):
+    """Returns the state after some steps on w and one on all variables, or the error of an optimizer that is wrong."""
     try:
-        with clean.inside():
-            optimizer = make(clean)
-        expected = ended(clean, optimizer, steps)
-    except Exception:
-        return None  # the optimizer itself is wrong
-    states = ended(side, failed, 0), expected
-    side.close()
-    clean.close()
-    return states
+        with side.inside():
+            optimizer = make(side)
+            for _ in range(before):
+                side.step(optimizer)
+            side.step(optimizer, None if all_before else side.floats())
+            return side.state(optimizer)
+    except Exception as error:
+        return error
+    finally:
+        side.close()
 
 
 def judge(call, stock, ours):

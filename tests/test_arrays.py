@@ -130,9 +130,17 @@ def test_gradients_may_be_of_another_dtype_and_none():
     assert weights.tolist() == [-0.5, 0.5] and bias.tolist() == [1.0]
 
 
+class Keeps(everstep.Definition):
+    last = everstep.slot()
+    older = everstep.slot()
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return grad, {"last": grad, "older": slots.last}
+
+
 def test_the_gradient_is_left_alone():
     weights, grad = np.ones(3), np.array([1.0, 2.0, 3.0])
-    optimizer = rule_that_keeps_the_gradient().bind(np)
+    optimizer = Keeps().bind(np)
     optimizer.apply_gradients([(grad, weights)])
     grad[:] = 0
     assert optimizer.get_slot(weights, "last").tolist() == [1.0, 2.0, 3.0]
@@ -140,17 +148,6 @@ def test_the_gradient_is_left_alone():
     optimizer.apply_gradients([(grad, weights)])
     assert optimizer.get_slot(weights, "older").tolist() == [1.0, 2.0, 3.0]  # swapping slots must copy their old values
     assert before is optimizer.get_slot(weights, "older")
-
-
-def rule_that_keeps_the_gradient():
-    class Keeps(everstep.Definition):
-        last = everstep.slot()
-        older = everstep.slot()
-
-        def update(self, ops, grad, var, slots, hyper, t):
-            return grad, {"last": grad, "older": slots.last}
-
-    return Keeps()
 
 
 # Hypers

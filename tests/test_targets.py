@@ -21,7 +21,7 @@ import everstep
 from everstep.compat.targets import base, detect
 from everstep.errors import EverstepError, TargetError
 from everstep.optimizers import SGD, Adam
-from harness import clear_session
+from harness import all_ways, clear_session
 
 
 def installed(name):
@@ -330,21 +330,14 @@ def ref(module):
 
 
 def on_complex(module):
-    optimizer, zeros = Adam(0.1).bind(module), numpy.zeros((4, 2), "complex64")
-    if tf is None:
+    way = next(way for way in all_ways() if way.target == detect.find(module).target.name)
+    zeros = numpy.zeros((4, 2), "complex64")
+    with way.world(way.module) as world:
         try:
-            variable = keras.Variable(zeros, dtype="complex64")
+            variable = world.variable(zeros)
         except ValueError as error:
             pytest.skip("this Keras itself has no complex variables: {}".format(error))
-        return optimizer.apply_gradients([(keras.ops.convert_to_tensor(zeros), variable)])
-    if not hasattr(optimizer, "apply_gradients"):
-        variable, symbolic = tf.Variable(zeros), getattr(module.backend, "symbolic", lambda function: function)
-        return symbolic(lambda: optimizer.get_updates(v1().reduce_sum(v1().abs(variable)), [variable]))()
-    if getattr(tf, "executing_eagerly", lambda: False)():
-        return optimizer.apply_gradients([(tf.constant(zeros), tf.Variable(zeros))])
-    with v1().Graph().as_default():
-        variable = v1().get_variable("complex", initializer=zeros, use_resource=True)
-        return optimizer.apply_gradients([(v1().constant(zeros), variable)])
+        world.apply(Adam(0.1).bind(way.module), [(world.tensor(zeros), variable)])
 
 
 def constrained(module):
