@@ -48,22 +48,24 @@ from everstep.optimizers.contract.schedule import (
 )
 from everstep.optimizers.contract.types import HyperValue, NativeOptimizer
 from everstep.optimizers.contract.undecayed import Undecayed
-from everstep.optimizers.wrappers.accumulate import accumulate
-from everstep.optimizers.wrappers.cautious import cautious
-from everstep.optimizers.wrappers.centralize import centralize
-from everstep.optimizers.wrappers.clip import clip
-from everstep.optimizers.wrappers.decoupled_weight_decay import decoupled_weight_decay
-from everstep.optimizers.wrappers.gradient_noise import gradient_noise
-from everstep.optimizers.wrappers.grokfast import grokfast
-from everstep.optimizers.wrappers.learning_rate_multipliers import learning_rate_multipliers
-from everstep.optimizers.wrappers.lookahead import lookahead
-from everstep.optimizers.wrappers.loss_scale import loss_scale
-from everstep.optimizers.wrappers.master_copies import master_copies
-from everstep.optimizers.wrappers.moving_average import moving_average
-from everstep.optimizers.wrappers.multistage import multistage
-from everstep.optimizers.wrappers.partition import partition
-from everstep.optimizers.wrappers.sharpness_aware import sharpness_aware
-from everstep.optimizers.wrappers.stochastic_weight_averaging import stochastic_weight_averaging
+from everstep.optimizers.wrappers import (
+    accumulate,
+    cautious,
+    centralize,
+    clip,
+    decoupled_weight_decay,
+    gradient_noise,
+    grokfast,
+    learning_rate_multipliers,
+    lookahead,
+    loss_scale,
+    master_copies,
+    moving_average,
+    multistage,
+    partition,
+    sharpness_aware,
+    stochastic_weight_averaging,
+)
 
 __version__ = "0.1.0"
 

@@ -2,8 +2,8 @@
 
 Measures this checkout in each environment of `ENVIRONMENTS` that exists; --make creates the others first, with the
 matrix. Prints a table with the targets, and writes benchmarks/results.json and the pictures. Compares the ratios with
-those in benchmarks/baseline.json, and exits with 1 if one is more than a quarter worse. --new-baseline stores the
-ratios, and writes docs/speed.md, docs/speed_tables.md and their pictures.
+those in benchmarks/record/baseline.json, and exits with 1 if one is more than a quarter worse. --new-baseline stores
+the ratios, and writes docs/speed.md, docs/speed_tables.md and their pictures.
 
 --only takes a measure of benchmarks/measures.py, or one with an API and a case: dense/tf_train/A.
 """
@@ -60,12 +60,12 @@ def main():
                 continue
             results.append(result)
             _print(result, header=len(results) == 1)
-            _write("results.json", results)
-    baseline = _read("baseline.json")
+            _write(results)
+    baseline = report.baseline()
     if options.new_baseline:
         kept = [each for each in baseline if _key(each) not in {_key(result) for result in results}]
-        stored = sorted(kept + results, key=_key)
-        _write("baseline.json", stored)
+        report.store(sorted(kept + results, key=_key))
+        stored = report.baseline()
         report.write_pages(stored)
         draw(stored, report.DOCS)
     else:
@@ -162,16 +162,8 @@ def _worse(results, before):
                 yield "{} {}: {:.2f} of stock, and {:.2f} before".format(" ".join(_key(result)), label, ratio, old)
 
 
-def _read(name):
-    path = os.path.join(HERE, name)
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
-def _write(name, results):
-    with open(os.path.join(HERE, name), "w", encoding="utf-8") as file:
+def _write(results):
+    with open(os.path.join(HERE, "results.json"), "w", encoding="utf-8") as file:
         file.write("[\n" + ",\n".join(json.dumps(result, sort_keys=True) for result in results) + "\n]\n")
 
 

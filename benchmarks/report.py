@@ -1,7 +1,7 @@
 """Writes the figures in docs/speed.md and docs/speed_tables.md: python benchmarks/report.py
 
-They come from benchmarks/baseline.json; --check only tells if the pages are current. docs/speed.md has each target with
-all figures that miss it, or the worst that meets it, and what is slower than stock without a target.
+They come from benchmarks/record/baseline.json; --check only tells if the pages are current. docs/speed.md has each
+target with all figures that miss it, or the worst that meets it, and what is slower than stock without a target.
 docs/speed_tables.md has all figures, a table for each of `MEASURES`.
 """
 import json
@@ -18,19 +18,50 @@ from benchmarks.measures import MEASURES, limits  # noqa: E402
 from benchmarks.pictures import draw  # noqa: E402
 
 DOCS = os.path.join(ROOT, "docs")
+BASELINE = os.path.join(HERE, "record", "baseline.json")
+ABOUT = ("Generated: do not edit; run python -m benchmarks --new-baseline. A line for each result: {}, {{optimizer: "
+         "[CPU seconds of a step, ratio, more of the measure's `extra`]}}.")
+PLACE = ("cell", "kind", "target", "case", "beside")
 START, END = "<!-- figures: do not edit; python benchmarks/report.py -->\n", "<!-- end of figures -->\n"
 UNITS = {"ms": 1e3, "s": 1}
 OTHERS = {"stock", "optax", "torch.optim", "torch.optim, fused", "LazyAdam"}  # not everstep's
 
 
 def main():
-    with open(os.path.join(HERE, "baseline.json"), encoding="utf-8") as file:
-        results = json.load(file)
+    results = baseline()
     if "--check" in sys.argv:
         old = [page for page, text in pages(results).items() if text != _read(page)]
         return "old: {}; run python benchmarks/report.py".format(", ".join(old)) if old else 0
     write_pages(results)
     draw(results, DOCS)
+
+
+def baseline():
+    """Returns the stored results: of each what the pages and the comparison with later ones need."""
+    with open(BASELINE, encoding="utf-8") as file:
+        rows = json.load(file)["results"]
+    return [dict(zip(PLACE, place), **{key: {label: values[number] for label, values in figures.items()}
+                                       for number, key in enumerate(_kept(place[1]))}) for *place, figures in rows]
+
+
+def store(results):
+    """Writes the results that are compared with from now on."""
+    rows = []
+    for each in results:
+        kept = _kept(each["kind"])
+        figures = {label: [_short(each[key][label]) for key in kept] for label in sorted(each["seconds"])}
+        rows.append(json.dumps([each[key] for key in PLACE] + [figures], separators=(",", ":")))
+    about = json.dumps(ABOUT.format(", ".join(PLACE)))
+    with open(BASELINE, "w", encoding="utf-8") as file:
+        file.write('{{"about": {}, "results": [\n{}\n]}}\n'.format(about, ",\n".join(rows)))
+
+
+def _kept(kind):
+    return ("seconds", "ratios") + MEASURES[kind].extra
+
+
+def _short(figure):
+    return None if figure is None else float("{:.7g}".format(figure))
 
 
 def write_pages(results):

@@ -8,6 +8,7 @@
 Needs only a Python >= 3.8 with venv. Each Python gets an environment of about 1 GB in .demo/, which later runs use
 again. You can delete the folder at any time. Exits with 0 if every API agrees with the oracle.
 """
+import contextlib
 import glob
 import hashlib
 import json
@@ -29,6 +30,7 @@ ROOT = EXAMPLES.parent
 DEMO = ROOT / ".demo"
 sys.path.insert(0, str(ROOT / "matrix"))
 import cells  # noqa: E402  # the pinned versions; the tests use the same table
+import environments  # noqa: E402  # in api/matrix_kit, as cells has it
 
 # One or two cells of the table for each Python, the most interesting first. Together they have every API.
 CELLS = [cells.read()[name] for name in (
@@ -126,6 +128,8 @@ def make_tools(log):
         shutil.rmtree(folder, ignore_errors=True)
         run(log, sys.executable, "-m", "venv", folder)
         run(log, python, "-m", "pip", "install", *TOOLS)
+        with contextlib.suppress(RuntimeError):  # without uv, pip installs
+            run(log, python, "-m", "pip", *environments.GET_UV)
         has = installed(folder, packages=TOOLS)
     wheel = make_wheel(python, log)
     if has.get("wheel") != str(wheel):
@@ -159,17 +163,18 @@ def make_wheel(python, log):
 def make_environment(cell, python, tools, wheel):
     """Returns the Python of a cell's environment. Creates the environment if it does not exist or is outdated."""
     folder, log, env = DEMO / cell.name, log_of(cell), OLD if cell.python in ("2.7", "3.6") else CLEAN
-    pip = folder / "bin" / "python", "-m", "pip", "install"
+    installer = environments.Installer(str(tools), str(DEMO / "uv.json"))
+    install = folder / "bin" / "python", *installer.arguments, "install"
     packages = [package for package in cell.packages if not package.startswith("pytest")]
     has = installed(folder)
     if has.get("packages") != packages + cell.no_deps:
         shutil.rmtree(folder, ignore_errors=True)
         run(log, tools, "-m", "virtualenv", "-p", python, folder, env=env)
-        run(log, *pip, *packages, wheel, env=env)
+        run(log, *install, *packages, wheel, env=env)
         if cell.no_deps:
-            run(log, *pip, *cell.no_deps_arguments, env=env)
+            run(log, *install, *cell.no_deps_arguments, env=env)
     elif has["wheel"] != str(wheel):
-        run(log, *pip, "--force-reinstall", "--no-deps", wheel, env=env)
+        run(log, *install, "--force-reinstall", "--no-deps", wheel, env=env)
     installed(folder, packages=packages + cell.no_deps, wheel=str(wheel))
     return folder / "bin" / "python"
 

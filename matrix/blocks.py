@@ -29,7 +29,8 @@ from collections import OrderedDict, namedtuple
 import cells
 
 ROOT = os.path.dirname(cells.HERE)
-FOLDERS = ("", "api", "docs", "examples", "matrix")  # other folders hold environments and data
+# Other folders hold environments and data.
+FOLDERS = ("", "api", "docs", "examples", "matrix", os.path.join("matrix", "record"))
 SCRIPTS = os.path.join("examples", "")
 CODE, NO_CODE = ("python", "pycon", "console", "sh"), ("text", "mermaid")
 COMMANDS = ("everstep ",)  # the commands that run; others change the machine

@@ -1,11 +1,12 @@
 """What every cell of the matrix showed when it last ran: proof.json, proof.md for people, and proof.svg, a map of it.
 
-`matrix/run.py --full` renews all after each cell. To write the others again from proof.json, also the short form that
-is installed, api/matrix_kit/proven.json: python matrix/proof.py. With a folder of environments that runs kept, it adds
-versions of packages that cells do not pin: python matrix/proof.py .tox
+They are in matrix/record/. `matrix/run.py --full` renews all after each cell. To write the others again from
+proof.json, also the short form that is installed, api/matrix_kit/proven.json: python matrix/proof.py. With a folder of
+environments that runs kept, it adds versions of packages that cells do not pin: python matrix/proof.py .tox
 """
 import collections
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,10 +20,11 @@ import parity_map
 import tox_runner
 
 ROOT = cells.ROOT
-JSON, PAGE, PICTURE = (os.path.join(cells.HERE, "proof." + ending) for ending in ("json", "md", "svg"))
+JSON, PAGE, PICTURE = (os.path.join(cells.RECORD, "proof." + ending) for ending in ("json", "md", "svg"))
 SHORT = os.path.join(cells.KIT, "proven.json")  # what `everstep matrix list` and `pins` print of it
+UNIT, NONE = 1e-7, "-"  # of the figures in proof.json, most of which are then three characters; where there is none
 IN_SHORT = ("when", "commit", "passed", "failed", "skipped", "versions")
-GENERATED = ("matrix/proof.", "api/matrix_kit/proven.json")  # these differ after a run, so no result depends on them
+GENERATED = ("matrix/record/", "api/matrix_kit/proven.json")  # these differ after a run, so no result depends on them
 HEAD = """# The proof: what each cell showed when it last ran
 
 Generated: do not edit; run `python3 matrix/run.py --full --resume`, which goes on where the last run ended.
@@ -30,9 +32,13 @@ Generated: do not edit; run `python3 matrix/run.py --full --resume`, which goes 
 A cell is green if nothing failed. The lines need not be of one commit: all cells together take hours. `proof.json` has
 the same, and for each definition and kind of gradients the largest difference from the float64 oracle.
 """
+ABOUT = ("Generated: do not edit; matrix/proof.py reads and writes it. skips: {number of tests: places in reasons}. "
+         "clients: client, versions, and a row of client_columns for each training. worst: for each of definitions the "
+         "largest difference of each of kinds from the oracle, in 1e-7.")
 COLUMNS = ("cell", "versions as imported", "when (UTC)", "commit", "passed", "failed", "skipped", "min")
 CLIENT_COLUMNS = ("client", "versions", "trained", "steps", "losses", "own losses", "weights", "own weights",
                   "saved and resumed")
+CLIENT_FIELDS = ("client", "versions", "trained", "steps", "losses", "own_losses", "weights", "own_weights", "saved")
 CLIENTS = """
 ## Other people's code
 
@@ -79,8 +85,21 @@ def read():
     if not os.path.exists(JSON):
         return {}
     with open(JSON) as file:
-        shown = json.load(file)["cells"]
-    return {name: shown[name] for name in cells.read() if name in shown}
+        stored = json.load(file)
+    return {name: _unpacked(stored, name) for name in cells.read() if name in stored["cells"]}
+
+
+def _unpacked(stored, name):
+    """Returns the `entry` of a cell in proof.json."""
+    values = stored["cells"][name]
+    skips = sorted((stored["reasons"][place], int(count)) for count, places in values["skips"].items()
+                   for place in places)
+    worst = {definition: {kind: float("%.1e" % (float(figure) * UNIT))
+                          for kind, figure in zip(stored["kinds"], figures.split()) if figure != NONE}
+             for definition, figures in zip(stored["definitions"], values["worst"]) if figures}
+    clients = [dict(zip(stored["client_columns"], row), client=client, versions=versions)
+               for client, versions, *rows in values["clients"] for row in rows]
+    return dict(values, skips=dict(skips), clients=clients, worst=worst)
 
 
 def is_green(values, tree):
@@ -125,21 +144,62 @@ def _skips(path):
     if not os.path.exists(path):
         return {}
     skipped = xml.etree.ElementTree.parse(path).getroot().iter("skipped")
-    messages = [each.get("message", "").replace(ROOT + os.sep, "") for each in skipped]
-    return dict(sorted(collections.Counter(messages).items()))
+    return dict(sorted(collections.Counter(_general(each.get("message", "")) for each in skipped).items()))
+
+
+def _general(reason):
+    """Returns a reason on one line, without what differs from run to run: the object's address, the place in a file."""
+    reason = re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", reason.replace(ROOT + os.sep, ""))).strip()
+    empty = re.match(r"(got empty parameter set) \[(.*?)\], function", reason)  # pytest 9 says it like this
+    return "%s for (%s)" % (empty.group(1), empty.group(2).replace("'", "")) if empty else reason
 
 
 def write(shown):
-    """Writes proof.json, a line for each definition so that its history can be read, and the files made of it."""
+    """Writes proof.json and the files made of it."""
     shown = {name: shown[name] for name in cells.read() if name in shown}
-    lines = []
-    for name, values in shown.items():
-        parts = ["  %s: %s" % (json.dumps(key), _value(key, value)) for key, value in values.items()]
-        lines.append(" %s: {\n%s\n }" % (json.dumps(name), ",\n".join(parts)))
-    _replace(JSON, '{"cells": {\n%s\n}}\n' % ",\n".join(lines))
+    _replace(JSON, text(shown))
     _replace(PAGE, "\n".join(page(shown)) + "\n")
     _replace(PICTURE, parity_map.picture(shown))
     _replace(SHORT, short(shown))
+
+
+def text(shown):
+    """Returns proof.json: what cells share is in it once, and each definition and client has a line to compare."""
+    reasons = sorted({reason for values in shown.values() for reason in values["skips"]})
+    definitions = sorted({name for values in shown.values() for name in values["worst"]})
+    kinds = sorted({kind for values in shown.values() for figures in values["worst"].values() for kind in figures},
+                   key=lambda kind: ((parity_map.KINDS + (kind,)).index(kind), kind))
+    shared = [("about", ABOUT), ("client_columns", CLIENT_FIELDS[2:]), ("kinds", kinds), ("definitions", definitions)]
+    lines = ['"%s": %s,' % (key, json.dumps(value)) for key, value in shared]
+    lines += ['"reasons": %s,' % _lines(reasons), '"cells": {']
+    for place, (name, values) in enumerate(shown.items(), 1):
+        skips = {}
+        for reason, count in sorted(values["skips"].items(), key=lambda item: (item[1], item[0])):
+            skips.setdefault(count, []).append(reasons.index(reason))
+        clients = [[*named, *([row[key] for key in CLIENT_FIELDS[2:]] for row in rows)] for named, rows
+                   in itertools.groupby(values["clients"], lambda row: (row["client"], row["versions"]))]
+        worst = [_figures(values["worst"].get(definition, {}), kinds) for definition in definitions]
+        one_line = {key: value for key, value in values.items() if key not in ("skips", "clients", "worst")}
+        lines += ["%s: %s," % (json.dumps(name), _compact(one_line)[:-1]),
+                  '"skips": %s,' % _compact(skips),
+                  '"clients": %s,' % _compact(clients).replace('],["', '],\n["'),
+                  '"worst": %s}%s' % (_lines(worst if any(worst) else []), "," * (place < len(shown)))]
+    return "{\n%s\n}}\n" % "\n".join(lines)
+
+
+def _figures(figures, kinds):
+    """Returns the figures of these kinds in UNIT, as text; nothing after the last that is there."""
+    known = ("%g" % float("%.2g" % (figures[kind] / UNIT)) if kind in figures else NONE for kind in kinds)
+    return " ".join(known).rstrip(" " + NONE)
+
+
+def _lines(rows):
+    """Returns a JSON list, with a line for each row."""
+    return "[\n%s]" % ",\n".join(map(_compact, rows)) if rows else "[]"
+
+
+def _compact(value):
+    return json.dumps(value, separators=(",", ":"))
 
 
 def short(shown):
@@ -156,15 +216,6 @@ def with_versions(shown, folder):
         if all(values["versions"].get(package, version) == version for package, version in kept.items()):
             values["versions"].update(kept)
     return shown
-
-
-def _value(key, value):
-    if key not in ("worst", "skips", "clients") or not value:
-        return json.dumps(value)
-    if isinstance(value, list):
-        return "[\n%s\n  ]" % ",\n".join("   " + json.dumps(item, sort_keys=True) for item in value)
-    items = ["   %s: %s" % (json.dumps(name), json.dumps(item, sort_keys=True)) for name, item in value.items()]
-    return "{\n%s\n  }" % ",\n".join(items)
 
 
 def _replace(path, text):
@@ -187,21 +238,15 @@ def page(shown):
     if clients:
         yield CLIENTS
         yield from _table(CLIENT_COLUMNS, range(3, 8), [
-            tuple(str(row.get(key, "")) for key in ("client", "versions", "trained", "steps", "losses", "own_losses",
-                                                    "weights", "own_weights", "saved")) for _, row in clients])
+            tuple(str(row.get(key, "")) for key in CLIENT_FIELDS) for _, row in clients])
     reasons = {}
     for name, values in shown.items():
         for reason, count in values["skips"].items():
-            reasons.setdefault(_general(reason), []).append((name, count))
+            reasons.setdefault(reason, []).append((name, count))
     yield SKIPS.rstrip("\n")
     for reason, found in sorted(reasons.items()):
         yield "| %s | %d | %d |" % (reason.replace("|", "\\|"), len({name for name, _ in found}),
                                     sum(count for _, count in found))
-
-
-def _general(reason):
-    """Returns a reason on one line, without the value that a test puts before a colon or the object's address."""
-    return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", reason)).strip()
 
 
 def _row(name, values):

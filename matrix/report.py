@@ -1,4 +1,4 @@
-"""Writes battery.md, stock.md and grid.md from the measurements of a run of the matrix in .tox/results/.
+"""Writes matrix/record/battery.md, stock.md and grid.md from the measurements of a run in .tox/results/.
 
 Run it after `python matrix/run.py` (or with EVERSTEP_FULL=1 for every combination): python matrix/report.py
 """
@@ -121,13 +121,13 @@ def table(title, keys, rows, columns=CASES):
 
 
 if __name__ == "__main__":
-    with open(os.path.join(cells.HERE, "battery.md"), "w") as file:
+    with open(os.path.join(cells.RECORD, "battery.md"), "w") as file:
         file.write("\n".join([HEAD] + list(tables(measured()))) + "\n")
-    with open(os.path.join(cells.HERE, "stock.md"), "w") as file:
+    with open(os.path.join(cells.RECORD, "stock.md"), "w") as file:
         rows = list(table("largest of any cell", ("way", "stock optimizer"), distances(), KINDS))
         rows.extend(table(MIGRATED, ("from", "to", "stock optimizer"), migrations(), APART))
         file.write("\n".join([STOCK] + rows) + "\n")
-    with open(os.path.join(cells.HERE, "grid.md"), "w") as file:
+    with open(os.path.join(cells.RECORD, "grid.md"), "w") as file:
         grid, definitions = continued()
         ways = sorted({way for row in grid.values() for way in row})
         rows = list(table("largest of any definition and cell", ("writer",), grid, ways))

@@ -9,23 +9,31 @@ from __future__ import absolute_import, division, print_function
 # Private names, so that editors offer algorithms alone.
 import importlib as _importlib
 import pkgutil as _pkgutil
-from itertools import chain as _chain
 
 from everstep.optimizers.contract.definition import Definition as _Definition
 
 
-def _definitions(package):
-    """The definitions in the modules of a package; so that a new file is all that a new optimizer needs."""
+def _found(package):
+    """{name: value} of the definitions in the modules of a package, and of the functions that are named like theirs.
+
+    So a new file is all that a new optimizer needs.
+    """
+    found = {}
     for _, name, is_package in _pkgutil.iter_modules(_importlib.import_module(package).__path__):
         if is_package:
             continue
         module = _importlib.import_module("{}.{}".format(package, name))
-        for value in list(vars(module).values()):
-            if isinstance(value, type) and issubclass(value, _Definition) and value.__module__ == module.__name__:
-                yield value
+        for key, value in vars(module).items():
+            is_definition = isinstance(value, type) and issubclass(value, _Definition)
+            if (is_definition or key == name) and value.__module__ == module.__name__:
+                found[key] = value
+    return found
 
 
-_shipped = {each.__name__: each for each in _chain(_definitions(__name__), _definitions(__name__ + ".wrappers"))}
+_in_wrappers = _found(__name__ + ".wrappers")
+vars(_importlib.import_module(__name__ + ".wrappers")).update(_in_wrappers, __all__=sorted(_in_wrappers))
+_shipped = _found(__name__)
+_shipped.update((name, value) for name, value in _in_wrappers.items() if isinstance(value, type))
 globals().update(_shipped)
 __all__ = [name for name in sorted(_shipped)]
 

@@ -1,60 +1,878 @@
 # Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py
-from everstep.optimizers.adabelief import AdaBelief as AdaBelief
-from everstep.optimizers.adabound import AdaBound as AdaBound
-from everstep.optimizers.adadelta import Adadelta as Adadelta
-from everstep.optimizers.adafactor import Adafactor as Adafactor
-from everstep.optimizers.adagrad import Adagrad as Adagrad
-from everstep.optimizers.adagrad_da import AdagradDA as AdagradDA
-from everstep.optimizers.adagrad_decay import AdagradDecay as AdagradDecay
-from everstep.optimizers.adam import Adam as Adam
-from everstep.optimizers.adam_mini import AdamMini as AdamMini
-from everstep.optimizers.adamax import Adamax as Adamax
-from everstep.optimizers.adamw import AdamW as AdamW
-from everstep.optimizers.adan import Adan as Adan
-from everstep.optimizers.addsign import AddSign as AddSign
-from everstep.optimizers.ademamix import AdEMAMix as AdEMAMix
-from everstep.optimizers.cocob import COCOB as COCOB
-from everstep.optimizers.conditional_gradient import ConditionalGradient as ConditionalGradient
-from everstep.optimizers.diffgrad import DiffGrad as DiffGrad
-from everstep.optimizers.ftrl import Ftrl as Ftrl
-from everstep.optimizers.lamb import LAMB as LAMB
-from everstep.optimizers.lars import LARS as LARS
-from everstep.optimizers.lion import Lion as Lion
-from everstep.optimizers.mars import MARS as MARS
-from everstep.optimizers.muon import Muon as Muon
-from everstep.optimizers.nadam import Nadam as Nadam
-from everstep.optimizers.nadamw import NadamW as NadamW
-from everstep.optimizers.novograd import NovoGrad as NovoGrad
-from everstep.optimizers.powersign import PowerSign as PowerSign
-from everstep.optimizers.prodigy import Prodigy as Prodigy
-from everstep.optimizers.proximal_adagrad import ProximalAdagrad as ProximalAdagrad
-from everstep.optimizers.proximal_gradient_descent import ProximalGradientDescent as ProximalGradientDescent
-from everstep.optimizers.qhadam import QHAdam as QHAdam
-from everstep.optimizers.radam import RAdam as RAdam
-from everstep.optimizers.rmsprop import RMSprop as RMSprop
-from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
-from everstep.optimizers.sgd import SGD as SGD
-from everstep.optimizers.sgdw import SGDW as SGDW
-from everstep.optimizers.tiger import Tiger as Tiger
-from everstep.optimizers.wrappers.accumulate import Accumulate as Accumulate
-from everstep.optimizers.wrappers.cautious import Cautious as Cautious
-from everstep.optimizers.wrappers.centralize import Centralize as Centralize
-from everstep.optimizers.wrappers.clip import Clip as Clip
-from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay as DecoupledWeightDecay
-from everstep.optimizers.wrappers.gradient_noise import GradientNoise as GradientNoise
-from everstep.optimizers.wrappers.grokfast import Grokfast as Grokfast
-from everstep.optimizers.wrappers.learning_rate_multipliers import LearningRateMultipliers as LearningRateMultipliers
-from everstep.optimizers.wrappers.lookahead import Lookahead as Lookahead
-from everstep.optimizers.wrappers.loss_scale import LossScale as LossScale
-from everstep.optimizers.wrappers.master_copies import MasterCopies as MasterCopies
-from everstep.optimizers.wrappers.moving_average import MovingAverage as MovingAverage
-from everstep.optimizers.wrappers.multistage import Multistage as Multistage
-from everstep.optimizers.wrappers.partition import Partition as Partition
-from everstep.optimizers.wrappers.sharpness_aware import SharpnessAware as SharpnessAware
-from everstep.optimizers.wrappers.stochastic_weight_averaging import (
-    StochasticWeightAveraging as StochasticWeightAveraging,
-)
-from everstep.optimizers.yogi import Yogi as Yogi
+from typing import Any, Literal
+
+from everstep.optimizers.contract.declarations import Hyper, Option, Scalar, Slot
+from everstep.optimizers.contract.definition import Definition
+from everstep.optimizers.contract.types import HyperValue
+from everstep.optimizers.wrappers import Accumulate as Accumulate
+from everstep.optimizers.wrappers import Cautious as Cautious
+from everstep.optimizers.wrappers import Centralize as Centralize
+from everstep.optimizers.wrappers import Clip as Clip
+from everstep.optimizers.wrappers import DecoupledWeightDecay as DecoupledWeightDecay
+from everstep.optimizers.wrappers import GradientNoise as GradientNoise
+from everstep.optimizers.wrappers import Grokfast as Grokfast
+from everstep.optimizers.wrappers import LearningRateMultipliers as LearningRateMultipliers
+from everstep.optimizers.wrappers import Lookahead as Lookahead
+from everstep.optimizers.wrappers import LossScale as LossScale
+from everstep.optimizers.wrappers import MasterCopies as MasterCopies
+from everstep.optimizers.wrappers import MovingAverage as MovingAverage
+from everstep.optimizers.wrappers import Multistage as Multistage
+from everstep.optimizers.wrappers import Partition as Partition
+from everstep.optimizers.wrappers import SharpnessAware as SharpnessAware
+from everstep.optimizers.wrappers import StochasticWeightAveraging as StochasticWeightAveraging
+
+class AdaBelief(RAdam):
+    epsilon: Hyper
+    rectify: Option[bool]
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-14,
+        weight_decay: HyperValue = 0.0,
+        amsgrad: bool = False,
+        sma_threshold: HyperValue = 5.0,
+        corrected_root: bool = True,
+        rectify: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdaBound(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    final_rate: Hyper
+    gamma: Hyper
+    amsgrad: Option[bool]
+    m: Slot
+    v: Slot
+    v_hat: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        final_rate: HyperValue = 0.1,
+        gamma: HyperValue = 0.001,
+        amsgrad: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adadelta(Definition):
+    learning_rate: Hyper
+    rho: Hyper
+    epsilon: Hyper
+    mean_square: Slot
+    mean_square_step: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        rho: HyperValue = 0.95,
+        epsilon: HyperValue = 1e-07,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adafactor(Definition):
+    learning_rate: Hyper
+    beta_2_decay: Hyper
+    epsilon_1: Hyper
+    epsilon_2: Hyper
+    clip_threshold: Hyper
+    relative_step: Option[bool]
+    scale_parameter: Option[bool]
+    factored: Option[bool]
+    rows: Slot
+    columns: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_2_decay: HyperValue = -0.8,
+        epsilon_1: HyperValue = 1e-30,
+        epsilon_2: HyperValue = 0.001,
+        clip_threshold: HyperValue = 1.0,
+        relative_step: bool = True,
+        scale_parameter: bool = True,
+        factored: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adagrad(Definition):
+    learning_rate: Hyper
+    initial_accumulator_value: Option[float]
+    epsilon: Hyper
+    epsilon_in_root: Option[bool]
+    accumulator: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: HyperValue = 1e-07,
+        epsilon_in_root: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdagradDA(Definition):
+    learning_rate: Hyper
+    initial_accumulator_value: Option[float]
+    l1: Hyper
+    l2: Hyper
+    gradient_sum: Slot
+    accumulator: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        initial_accumulator_value: float = 0.1,
+        l1: HyperValue = 0.0,
+        l2: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdagradDecay(Definition):
+    learning_rate: Hyper
+    decay_rate: Hyper
+    decay_steps: Option[int]
+    initial_accumulator_value: Option[float]
+    accumulator: Slot
+    decays: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        decay_rate: HyperValue = 0.9,
+        decay_steps: int = 100000,
+        initial_accumulator_value: float = 0.1,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    amsgrad: Option[bool]
+    bias_correction: Option[bool]
+    m: Slot
+    v: Slot
+    v_hat: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        amsgrad: bool = False,
+        bias_correction: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdamMini(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    block: Option[Literal["output", "row", "column", "head", "variable"]]
+    m: Slot
+    v_output: Slot
+    v_row: Slot
+    v_column: Slot
+    v_head: Slot
+    v_variable: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        block: Literal["output", "row", "column", "head", "variable"] = "output",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adamax(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    m: Slot
+    u: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdamW(Adam):
+    weight_decay: Hyper
+    decay_times_rate: Option[bool]
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        amsgrad: bool = False,
+        bias_correction: bool = True,
+        weight_decay: HyperValue = 0.004,
+        decay_times_rate: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Adan(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    beta_3: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    proximal: Option[bool]
+    m: Slot
+    d: Slot
+    v: Slot
+    previous_grad: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.98,
+        beta_2: HyperValue = 0.92,
+        beta_3: HyperValue = 0.99,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        proximal: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AddSign(Definition):
+    learning_rate: Hyper
+    alpha: Hyper
+    beta: Hyper
+    sign_decay: Hyper
+    m: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.1,
+        alpha: HyperValue = 1.0,
+        beta: HyperValue = 0.9,
+        sign_decay: HyperValue = 1.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class AdEMAMix(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    beta_3: Hyper
+    alpha: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    alpha_warmup: Option[int]
+    beta_3_warmup: Option[int]
+    m: Slot
+    v: Slot
+    slow: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        beta_3: HyperValue = 0.9999,
+        alpha: HyperValue = 2.0,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        alpha_warmup: int = 0,
+        beta_3_warmup: int = 0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class COCOB(Definition):
+    learning_rate: Hyper
+    alpha: Hyper
+    initial_largest: Option[float]
+    largest: Slot
+    absolute_sum: Slot
+    gradient_sum: Slot
+    offset: Slot
+    reward: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 1.0,
+        alpha: HyperValue = 100.0,
+        initial_largest: float = 1e-08,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class ConditionalGradient(Definition):
+    learning_rate: Hyper
+    lambda_: Hyper
+    epsilon: Hyper
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.99,
+        lambda_: HyperValue = 0.01,
+        epsilon: HyperValue = 1e-07,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class DiffGrad(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    m: Slot
+    v: Slot
+    previous_grad: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Ftrl(Definition):
+    learning_rate: Hyper
+    learning_rate_power: Hyper
+    initial_accumulator_value: Option[float]
+    l1: Hyper
+    l2: Hyper
+    l2_shrinkage: Hyper
+    beta: Hyper
+    accumulator: Slot
+    linear: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        learning_rate_power: HyperValue = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1: HyperValue = 0.0,
+        l2: HyperValue = 0.0,
+        l2_shrinkage: HyperValue = 0.0,
+        beta: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class LAMB(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    exclude_from_weight_decay: Option[str]
+    exclude_from_layer_adaptation: Option[str]
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-06,
+        weight_decay: HyperValue = 0.0,
+        exclude_from_weight_decay: str = "",
+        exclude_from_layer_adaptation: str = "",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class LARS(Definition):
+    learning_rate: Hyper
+    momentum: Hyper
+    weight_decay: Hyper
+    trust_coefficient: Hyper
+    epsilon: Hyper
+    nesterov: Option[bool]
+    exclude_from_layer_adaptation: Option[str]
+    velocity: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        momentum: HyperValue = 0.9,
+        weight_decay: HyperValue = 0.0001,
+        trust_coefficient: HyperValue = 0.001,
+        epsilon: HyperValue = 0.0,
+        nesterov: bool = False,
+        exclude_from_layer_adaptation: str = "",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Lion(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    weight_decay: Hyper
+    m: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.99,
+        weight_decay: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class MARS(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    gamma: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    amsgrad: Option[bool]
+    m: Slot
+    v: Slot
+    v_max: Slot
+    previous_grad: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.003,
+        beta_1: HyperValue = 0.95,
+        beta_2: HyperValue = 0.99,
+        gamma: HyperValue = 0.025,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        amsgrad: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Muon(Definition):
+    learning_rate: Hyper
+    momentum: Hyper
+    weight_decay: Hyper
+    adam_beta_1: Hyper
+    adam_beta_2: Hyper
+    epsilon: Hyper
+    adam_weight_decay: Hyper
+    adam_rate_ratio: Hyper
+    nesterov: Option[bool]
+    ns_steps: Option[int]
+    ns_a: Option[float]
+    ns_b: Option[float]
+    ns_c: Option[float]
+    rms_rate: Option[float]
+    original_scale: Option[bool]
+    exclude: Option[Any]
+    exclude_embeddings: Option[bool]
+    uses_adam: Option[bool]
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        momentum: HyperValue = 0.95,
+        weight_decay: HyperValue = 0.004,
+        adam_beta_1: HyperValue = 0.9,
+        adam_beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        adam_weight_decay: HyperValue = 0.004,
+        adam_rate_ratio: HyperValue = 1.0,
+        nesterov: bool = True,
+        ns_steps: int = 5,
+        ns_a: float = 3.4445,
+        ns_b: float = -4.775,
+        ns_c: float = 2.0315,
+        rms_rate: float = 0.2,
+        original_scale: bool = False,
+        exclude: Any = (),
+        exclude_embeddings: bool = True,
+        uses_adam: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Nadam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    momentum_decay: Hyper
+    momentum_schedule: Option[bool]
+    m: Slot
+    v: Slot
+    momentum_product: Scalar
+    @staticmethod
+    def scheduled(hyper: Any, t: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        momentum_decay: HyperValue = 0.004,
+        momentum_schedule: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class NadamW(Nadam):
+    weight_decay: Hyper
+    decay_times_rate: Option[bool]
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        momentum_decay: HyperValue = 0.004,
+        momentum_schedule: bool = True,
+        weight_decay: HyperValue = 0.004,
+        decay_times_rate: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class NovoGrad(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    grad_averaging: Option[bool]
+    amsgrad: Option[bool]
+    rate_in_velocity: Option[bool]
+    m: Slot
+    v: Slot
+    v_hat: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        weight_decay: HyperValue = 0.0,
+        grad_averaging: bool = False,
+        amsgrad: bool = False,
+        rate_in_velocity: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class PowerSign(Definition):
+    learning_rate: Hyper
+    power_base: Hyper
+    beta: Hyper
+    sign_decay: Hyper
+    m: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.1,
+        power_base: HyperValue = 2.718281828459045,
+        beta: HyperValue = 0.9,
+        sign_decay: HyperValue = 1.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Prodigy(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    beta_3: Option[float | None]
+    epsilon: Hyper
+    weight_decay: Hyper
+    d0: Option[float]
+    d_coef: Hyper
+    growth_rate: Option[float | None]
+    bias_correction: Option[bool]
+    safeguard_warmup: Option[bool]
+    m: Slot
+    v: Slot
+    s: Slot
+    start: Slot
+    growth: Scalar
+    growth_before: Scalar
+    greatest: Scalar
+    numerator: Scalar
+    denominator: Scalar
+    def __init__(
+        self,
+        learning_rate: HyperValue = 1.0,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        beta_3: float | None = None,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        d0: float = 1e-06,
+        d_coef: HyperValue = 1.0,
+        growth_rate: float | None = None,
+        bias_correction: bool = False,
+        safeguard_warmup: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class ProximalAdagrad(Definition):
+    learning_rate: Hyper
+    initial_accumulator_value: Option[float]
+    l1: Hyper
+    l2: Hyper
+    accumulator: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        initial_accumulator_value: float = 0.1,
+        l1: HyperValue = 0.0,
+        l2: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class ProximalGradientDescent(Definition):
+    learning_rate: Hyper
+    l1: Hyper
+    l2: Hyper
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        l1: HyperValue = 0.0,
+        l2: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class QHAdam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    nu_1: Hyper
+    nu_2: Hyper
+    epsilon: Hyper
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        nu_1: HyperValue = 1.0,
+        nu_2: HyperValue = 1.0,
+        epsilon: HyperValue = 1e-08,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class RAdam(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    amsgrad: Option[bool]
+    sma_threshold: Hyper
+    corrected_root: Option[bool]
+    m: Slot
+    v: Slot
+    v_hat: Slot
+    weights_sum: Scalar
+    ages_sum: Scalar
+    def second_moment(self, grad: Any, m: Any, v: Any, hyper: Any) -> Any: ...
+    def direction(self, ops: Any, m_hat: Any, root: Any, hyper: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-07,
+        weight_decay: HyperValue = 0.0,
+        amsgrad: bool = False,
+        sma_threshold: HyperValue = 5.0,
+        corrected_root: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class RMSprop(Definition):
+    learning_rate: Hyper
+    rho: Hyper
+    momentum: Hyper
+    epsilon: Hyper
+    centered: Option[bool]
+    epsilon_in_root: Option[Literal[None, False, True]]
+    initial_mean_square: Option[float]
+    mean_square: Slot
+    mean_grad: Slot
+    velocity: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        rho: HyperValue = 0.9,
+        momentum: HyperValue = 0.0,
+        epsilon: HyperValue = 1e-07,
+        centered: bool = False,
+        epsilon_in_root: Literal[None, False, True] = None,
+        initial_mean_square: float = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class ScheduleFreeAdamW(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    weight_decay: Hyper
+    warmup_steps: Option[int]
+    averaging_power: Hyper
+    rate_power: Hyper
+    correction_in_rate: Option[bool]
+    z: Slot
+    v: Slot
+    greatest_rate: Scalar
+    weights_sum: Scalar
+    def rate(self, ops: Any, hyper: Any, t: Any) -> Any: ...
+    @staticmethod
+    def weight(hyper: Any, greatest: Any, t: Any) -> Any: ...
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.0025,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 1e-08,
+        weight_decay: HyperValue = 0.0,
+        warmup_steps: int = 0,
+        averaging_power: HyperValue = 0.0,
+        rate_power: HyperValue = 2.0,
+        correction_in_rate: bool = False,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class SGD(Definition):
+    learning_rate: Hyper
+    momentum: Hyper
+    nesterov: Option[bool]
+    rate_in_velocity: Option[bool]
+    velocity: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        momentum: HyperValue = 0.0,
+        nesterov: bool = False,
+        rate_in_velocity: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class SGDW(SGD):
+    weight_decay: Hyper
+    decay_times_rate: Option[bool]
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        momentum: HyperValue = 0.0,
+        nesterov: bool = False,
+        rate_in_velocity: bool = True,
+        weight_decay: HyperValue = 0.004,
+        decay_times_rate: bool = True,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Tiger(Definition):
+    learning_rate: Hyper
+    beta: Hyper
+    weight_decay: Hyper
+    relative_rate: Option[Literal["", "row", "variable"]]
+    m: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.001,
+        beta: HyperValue = 0.965,
+        weight_decay: HyperValue = 0.01,
+        relative_rate: Literal["", "row", "variable"] = "",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
+
+class Yogi(Definition):
+    learning_rate: Hyper
+    beta_1: Hyper
+    beta_2: Hyper
+    epsilon: Hyper
+    l1: Hyper
+    l2: Hyper
+    initial_accumulator_value: Option[float]
+    activation: Option[Literal["sign", "tanh"]]
+    m: Slot
+    v: Slot
+    def __init__(
+        self,
+        learning_rate: HyperValue = 0.01,
+        beta_1: HyperValue = 0.9,
+        beta_2: HyperValue = 0.999,
+        epsilon: HyperValue = 0.001,
+        l1: HyperValue = 0.0,
+        l2: HyperValue = 0.0,
+        initial_accumulator_value: float = 1e-06,
+        activation: Literal["sign", "tanh"] = "sign",
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = "exact",
+        dense_ok: bool = False,
+    ) -> None: ...
 
 __all__ = [
     "Accumulate",

@@ -1,17 +1,27 @@
-"""Makes files of every format, whole and crafted ones, for tests and for fuzz.py."""
+"""Makes files of every format, whole and crafted ones, for tests and for fuzz.py.
+
+What tests need of the inside of readers and writers, they get here.
+"""
 from __future__ import absolute_import, division, print_function
 
+import binascii
 import io
 import json
 import os
+import shutil
 import struct
 import zipfile
 from collections import OrderedDict
 
 import numpy as np
+import pytest
 
 import everstep
-from everstep.compat.state import bundle, keras_h5, keras_zip, npz_archive
+from everstep.compat.state import bundle, npz_archive
+from everstep.compat.state.bundle_index import OpenFile, _entries_of_table, check_index, read_varint  # noqa: F401
+from everstep.compat.state.event_file import _checksum as checksum  # noqa: F401
+from everstep.compat.state.files import FORMATS, inspect, read_native  # noqa: F401
+from everstep.compat.state.object_graph import GRAPH  # noqa: F401
 
 try:
     import tensorflow
@@ -22,12 +32,30 @@ try:
 except ImportError:
     h5py = None
 
+tf1 = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)  # TensorFlow with the names of TF 1
+HDF5 = pytest.mark.skipif(h5py is None, reason="h5py reads HDF5")
+TENSORFLOW = pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
 FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files")
 BUNDLES = ("tf-saver", "tf-object")
 LENGTH, ARRAYS = 3000, 8
 
 
+def handles_of(state):
+    """Returns {(variable, slot): array or handle} of a state, in order; the slot of a variable's own value is None."""
+    named = [((name, slot), handle) for name, slots in state.slots.items() for slot, handle in slots.items()]
+    return OrderedDict(named + [((name, None), handle) for name, handle in state.variables.items()])
+
+
+def arrays_of(state):
+    return OrderedDict((key, np.asarray(handle)) for key, handle in handles_of(state).items())
+
+
 # Files of real frameworks
+
+
+def spelled(name, arguments):
+    """Returns a call of an optimizer's class as text, such as "Adam(learning_rate=0.1)"."""
+    return "{}({})".format(name, ", ".join("{}={!r}".format(str(key), arguments[key]) for key in sorted(arguments)))
 
 
 class Fixture(object):
@@ -37,6 +65,8 @@ class Fixture(object):
             self.facts = json.load(file)
 
     def __getattr__(self, name):
+        if name not in self.facts:
+            raise AttributeError(name)
         return self.facts[name]
 
     def how(self):
@@ -45,8 +75,7 @@ class Fixture(object):
             return {}
         if self.definition:
             return {"definition": everstep.Definition.from_config(self.definition)}
-        arguments = ", ".join("{}={!r}".format(str(name), value) for name, value in sorted(self.arguments.items()))
-        return {"optimizer": "{}({})".format(self.optimizer, arguments)}
+        return {"optimizer": spelled(self.optimizer, self.arguments)}
 
     def read(self):
         return everstep.read_checkpoint(self.path, **self.how())
@@ -68,6 +97,24 @@ def fixtures():
 # Files by hand
 
 
+def read_bytes(path):
+    with io.open(path, "rb") as file:
+        return file.read()
+
+
+def write_bytes(path, data):
+    with io.open(path, "wb") as file:
+        file.write(data)
+
+
+def copy_bundle(source, path):
+    """Copies a checkpoint, or a file of another kind."""
+    folder, name = os.path.split(source)
+    for other in os.listdir(folder):
+        if (other == name or other.startswith(name + ".")) and not other.endswith(".json"):
+            shutil.copyfile(os.path.join(folder, other), path + other[len(name) :])
+
+
 def values(number):
     return np.arange(LENGTH * 4, dtype=np.float32).reshape(LENGTH, 4) + np.float32(100000 * number)
 
@@ -79,9 +126,9 @@ def write_hdf5(path, arrays, **options):
                 file.create_dataset(name % number, data=array, **options)
 
 
-def write_zip(path, hdf5, how=zipfile.ZIP_STORED):
+def write_zip(path, hdf5, how=zipfile.ZIP_STORED, config="{}"):
     with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr("config.json", "{}")
+        archive.writestr("config.json", config)
         archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
         archive.write(hdf5, "model.weights.h5")
 
@@ -93,15 +140,33 @@ def write(kind, path, arrays):
         state.save(path)
         return lambda: [slots["m"] for slots in everstep.State.load(path).slots.values()]
     if kind == "tf":
-        bundle.write(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)), lambda count: None)
-        return lambda: [handle for _, handle in bundle.read(path).entries]
+        write_tensors(path, OrderedDict(("w%02d" % n, array) for n, array in enumerate(arrays)))
+        return lambda: list(read_tensors(path).values())
     write_hdf5(path, arrays)
     if kind == "keras":
         os.rename(path, path + ".h5")
         write_zip(path, path + ".h5")
         os.remove(path + ".h5")
-    read = keras_h5.read if kind == "h5" else keras_zip.read
-    return lambda: [handle for _, handle in read(path).entries]
+    return lambda: [handle for _, handle in read_native(path).entries]
+
+
+def write_tensors(path, tensors):
+    """Writes a checkpoint with these tensors."""
+    bundle.write(path, tensors, lambda count: None)
+
+
+def read_tensors(path):
+    """Returns {name: handle} of a checkpoint."""
+    return OrderedDict(bundle.read(path).entries)
+
+
+def index_entries(path):
+    """Returns [[key, value]] of the index of a checkpoint, or of one of version 1."""
+    file = OpenFile(path)
+    try:
+        return [[key, bytes(value)] for key, value in _entries_of_table(file)]
+    finally:
+        file.close()
 
 
 def writers(folder):
@@ -124,7 +189,7 @@ def writers(folder):
         yield kind, os.path.join(str(folder), name), save
     if tensorflow is not None:
         yield "tf-saver", os.path.join(str(folder), "run.ckpt"), lambda path, number=1: (
-            bundle.write(path, {"w": np.full(3, number, np.float32)}, lambda count: None))
+            write_tensors(path, {"w": np.full(3, number, np.float32)}))
 
 
 _KERAS_WRITERS = OrderedDict([
@@ -136,14 +201,12 @@ def loaded_number(name, path):
     if name == "tf-saver":
         if bundle.find(path) is None:
             return None
-        numbers = set(np.asarray(bundle.read(path).entries[0][1]).tolist())
+        numbers = set(np.asarray(read_tensors(path)["w"]).tolist())
     else:
         how = {"optimizer": "Adam(amsgrad=True)"} if name == "keras-weights-h5" else {}
         state = everstep.read_checkpoint(path, **how)
-        numbers = {float(state.updates)}
-        for slots in state.slots.values():
-            for handle in slots.values():
-                numbers.update(np.asarray(handle).ravel().tolist())
+        numbers = {float(state.updates)}.union(*[np.asarray(handle).ravel().tolist() for slots in state.slots.values()
+                                                 for handle in slots.values()])
     return int(numbers.pop()) if len(numbers) == 1 else "mixed"
 
 
@@ -166,23 +229,15 @@ def bomb(tmp_path, how):
     return path
 
 
-# Crafted headers of .npz
+# Crafted .npz
 
 
-def npz_with(tmp_path, change):
-    """Returns the path of a file without arrays of numbers, whose header was changed."""
-    path = str(tmp_path / "run.npz")
-    header = OrderedDict([("format", "everstep-state"), ("version", 1), ("definition", None), ("updates", 0),
-                          ("steps", None), ("pending", 0), ("scalars", {}), ("slots", {}), ("variables", {})])
-    shapes = change(header) or []
-    if shapes:
-        header["slots"] = {"w": OrderedDict(
-            ("s%d" % n, {"member": "array_%d.npy" % n, "shape": shape, "dtype": "<f4"})
-            for n, shape in enumerate(shapes)
-        )}
-    arrays = [({"shape": shape, "dtype": "<f4", "member": ""}, np.zeros(0, np.float32)) for shape in shapes]
-    npz_archive.write(path, (header if isinstance(header, str) else json.dumps(header)).encode("ascii"), arrays)
-    return path
+def npz_of(contents):
+    """Returns a file as `State.save` writes it, with right places and checksums, of members of any contents."""
+    members, end = npz_archive._layout([len(each) for each in contents])
+    crcs = [binascii.crc32(each) & 0xFFFFFFFF for each in contents]
+    data = b"".join(npz_archive._local(*item) + each for item, each in zip(zip(members, crcs), contents))
+    return data + npz_archive._directory(members, crcs, end)
 
 
 def deep(depth):
@@ -193,27 +248,6 @@ def deep(depth):
 
 
 # TensorFlow's index
-
-
-def _crc_table():
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def crc32c(data):
-    """Returns the checksum of some bytes as TensorFlow stores it."""
-    value = 0xFFFFFFFF
-    for byte in bytearray(data):
-        value = _CRC_TABLE[(value ^ byte) & 255] ^ value >> 8
-    value ^= 0xFFFFFFFF
-    return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def varint(value):
@@ -236,7 +270,7 @@ def block(entries, restarts=(0,), kind=b"\0"):
     """Returns a block of a table of LevelDB, with its checksum; `kind` says how it is compressed."""
     data = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
     data += struct.pack("<{}I".format(len(restarts) + 1), *(tuple(restarts) + (len(restarts),))) + kind
-    return data + struct.pack("<I", crc32c(data))
+    return data + checksum(data)
 
 
 def table(first, separator=b"zzz"):
@@ -249,10 +283,8 @@ def table(first, separator=b"zzz"):
 
 
 def write_index(path, entries, restart=0):
-    with io.open(path + ".index", "wb") as file:
-        file.write(table(block(entries, [restart])))
-    with io.open(path + ".data-00000-of-00001", "wb") as file:
-        file.write(b"\0" * 24)
+    write_bytes(path + ".index", table(block(entries, [restart])))
+    write_bytes(path + ".data-00000-of-00001", b"\0" * 24)
 
 
 HEADER = message((1, 1), (3, message((1, 1))))
@@ -260,5 +292,5 @@ HEADER = message((1, 1), (3, message((1, 1))))
 
 def entry(dtype=1, sizes=(2, 3), shard=0, offset=0, size=24, more=()):
     shape = b"".join(message((2, message((1, length)))) for length in sizes)
-    crc = varint(6 << 3 | 5) + struct.pack("<I", crc32c(b"\0" * 24))
+    crc = varint(6 << 3 | 5) + checksum(b"\0" * 24)
     return message((1, dtype), (2, shape), (3, shard), (4, offset), (5, size), *more) + crc

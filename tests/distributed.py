@@ -27,17 +27,11 @@ def definitions():
 
 def _definitions():
     adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
-    return {
-        "SGD": everstep.optimizers.SGD(0.1),
-        "Adam": adam,
-        "LAMB": everstep.optimizers.LAMB(0.1, epsilon=1e-3),
-        "accumulate(Adam)": everstep.accumulate(adam, 2),
-        "Adam, rows": adam.replace(sparse="rows"),
-        "Adam, catch_up": adam.replace(sparse="catch_up"),
-        "clip(Adam)": everstep.clip(adam, global_norm=0.5),
-        "Nadam": everstep.optimizers.Nadam(0.1, epsilon=1e-3),
-        "moving_average(SGD)": everstep.moving_average(everstep.optimizers.SGD(0.1)),
-    }
+    return {"SGD": everstep.optimizers.SGD(0.1), "Adam": adam, "LAMB": everstep.optimizers.LAMB(0.1, epsilon=1e-3),
+            "accumulate(Adam)": everstep.accumulate(adam, 2), "Adam, rows": adam.replace(sparse="rows"),
+            "Adam, catch_up": adam.replace(sparse="catch_up"), "clip(Adam)": everstep.clip(adam, global_norm=0.5),
+            "Nadam": everstep.optimizers.Nadam(0.1, epsilon=1e-3),
+            "moving_average(SGD)": everstep.moving_average(everstep.optimizers.SGD(0.1))}
 
 
 def batch(step):
@@ -65,6 +59,12 @@ def modules(tf):
         apis.append(("legacy", legacy))
     chosen = os.environ.get("MODULE")
     return [apis[int(chosen) % len(apis)]] if chosen else apis
+
+
+def cases(tf):
+    """Returns (label, module, definition) of each Keras and definition."""
+    return [("{} {}".format(target, name), module, definition)
+            for target, module in modules(tf) for name, definition in sorted(definitions().items())]
 
 
 class Model(object):
@@ -115,6 +115,9 @@ class Model(object):
         native = [v.value if self.keras3 else v for v in (self.table, self.weights)]
         return [each.numpy() for v in native for each in self.strategy.experimental_local_results(v)]
 
+    def lists(self):
+        return [value.tolist() for value in self.values()]
+
 
 def largest_difference(values, expected):
     """Returns the largest difference. `values` may hold each variable several times, once for each replica."""
@@ -122,29 +125,24 @@ def largest_difference(values, expected):
     return max(float(np.abs(value - expected[place // each]).max()) for place, value in enumerate(values))
 
 
-def replicas(kinds):
+def replicas():
     """Compares MirroredStrategy and CentralStorageStrategy on two devices with one replica on the whole batches."""
     import tensorflow as tf
 
     two_devices(tf)
     devices = ["CPU:0", "CPU:1"]
-    strategies = {
-        "mirrored": lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice()),
-        "central": lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0"),
-    }
-    differences = {}
-    if "mirrored" in kinds:
-        differences["replicas not waited for"] = 2 - waited_for(tf, strategies["mirrored"]())
-        differences["sum in a replica"] = 2 - sum_in_a_replica(tf, strategies["mirrored"]())
-    for target, module in modules(tf):
-        for name, definition in sorted(definitions().items()):
-            single = Model(tf, module, definition).train(range(STEPS))
-            for kind in kinds.split(","):
-                both = Model(tf, module, definition, strategies[kind]()).train(range(STEPS))
-                differences["{} {} {}".format(target, kind, name)] = largest_difference(both.values(), single.values())
-            if name == "Adam" and "mirrored" in kinds:
-                both = Model(tf, module, definition, strategies["mirrored"](), is_eager=True).train(range(STEPS))
-                differences[target + " mirrored, eager Adam"] = largest_difference(both.values(), single.values())
+    mirrored = lambda: tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())  # noqa: E731
+    central = lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")  # noqa: E731
+    differences = {"replicas not waited for": 2 - waited_for(tf, mirrored()),
+                   "sum in a replica": 2 - sum_in_a_replica(tf, mirrored())}
+    for label, module, definition in cases(tf):
+        single = Model(tf, module, definition).train(range(STEPS)).values()
+        kinds = {"mirrored": (mirrored, False), "central": (central, False)}
+        if label.endswith(" Adam"):
+            kinds["mirrored, eager"] = mirrored, True
+        for kind, (strategy, is_eager) in kinds.items():
+            both = Model(tf, module, definition, strategy(), is_eager).train(range(STEPS)).values()
+            differences["{}, {}".format(label, kind)] = largest_difference(both, single)
     return differences
 
 
@@ -211,22 +209,14 @@ def multi_worker():
 
     kind = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)
     strategy = (kind or tf.distribute.experimental.MultiWorkerMirroredStrategy)()
-    values = {}
-    for target, module in modules(tf):
-        for name, definition in sorted(definitions().items()):
-            both = Model(tf, module, definition, strategy).train(range(STEPS))
-            values["{} {}".format(target, name)] = [value.tolist() for value in both.values()]
-    return values
+    return {label: Model(tf, module, definition, strategy).train(range(STEPS)).lists()
+            for label, module, definition in cases(tf)}
 
 
 def single_process():
     import tensorflow as tf
 
-    return {
-        "{} {}".format(target, name): [v.tolist() for v in Model(tf, module, definition).train(range(STEPS)).values()]
-        for target, module in modules(tf)
-        for name, definition in sorted(definitions().items())
-    }
+    return {label: Model(tf, module, definition).train(range(STEPS)).lists() for label, module, definition in cases(tf)}
 
 
 def server(task, cluster):
@@ -252,15 +242,14 @@ def coordinator(cluster):
     strategy = (kind or tf.distribute.experimental.ParameterServerStrategy)(resolver)
     places = getattr(tf.distribute, "coordinator", None) or tf.distribute.experimental.coordinator
     results = {}
-    for target, module in modules(tf):
-        for name, definition in sorted(definitions().items()):
-            model = Model(tf, module, definition, strategy)
-            dispatch = places.ClusterCoordinator(strategy)
-            for step in range(STEPS):
-                dispatch.schedule(model.function, args=tuple(map(tf.constant, batch(step))))
-                dispatch.join()  # one step at a time, so that the result is that of one process
-            results["{} {}".format(target, name)] = [value.tolist() for value in model.values()]
-            results["{} {} updates".format(target, name)] = int(model.optimizer.iterations.numpy())
+    for label, module, definition in cases(tf):
+        model = Model(tf, module, definition, strategy)
+        dispatch = places.ClusterCoordinator(strategy)
+        for step in range(STEPS):
+            dispatch.schedule(model.function, args=tuple(map(tf.constant, batch(step))))
+            dispatch.join()  # one step at a time, so that the result is that of one process
+        results[label] = model.lists()
+        results[label + " updates"] = int(model.optimizer.iterations.numpy())
     return results
 
 
@@ -370,12 +359,11 @@ def horovod():
 
     hvd.init()
     values = {}
-    for target, module in modules(tf):
-        for name, definition in sorted(definitions().items()):
-            model = Model(tf, module, definition)
-            model.optimizer = hvd.DistributedOptimizer(model.optimizer, op=hvd.Sum)
-            model.share = BATCH // hvd.size(), hvd.rank()
-            values["{} {}".format(target, name)] = [value.tolist() for value in model.train(range(STEPS)).values()]
+    for label, module, definition in cases(tf):
+        model = Model(tf, module, definition)
+        model.optimizer = hvd.DistributedOptimizer(model.optimizer, op=hvd.Sum)
+        model.share = BATCH // hvd.size(), hvd.rank()
+        values[label] = model.train(range(STEPS)).lists()
     print(json.dumps({"rank": hvd.rank(), "size": hvd.size(), "values": values}))
 
 
@@ -407,21 +395,8 @@ def jax_devices():
     return differences
 
 
-JOBS = dict(
-    single_process=single_process,
-    coordinator=coordinator,
-    estimator=estimator,
-    horovod=horovod,
-    jax=jax_devices,
-    multi_worker=multi_worker,
-    replicas=replicas,
-    resumed=resumed,
-    server=server,
-    train_worker=train_worker,
-)
-
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    result = JOBS[sys.argv[1]](**dict(argument.split("=", 1) for argument in sys.argv[2:]))
+    result = globals()[sys.argv[1]](**dict(argument.split("=", 1) for argument in sys.argv[2:]))
     if result is not None:
         print(json.dumps(result))

@@ -17,9 +17,9 @@ from __future__ import absolute_import, division, print_function
 import argparse
 import contextlib
 import ctypes
-import errno
 import io
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -37,7 +37,7 @@ import numpy as np
 
 import everstep
 import mutations
-from crafted_files import loaded_number, tensorflow, writers
+from crafted_files import loaded_number, read_bytes, tf1, write_bytes, writers
 from everstep import cli
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import Definition
@@ -46,10 +46,6 @@ try:
     import faulthandler
 except ImportError:  # on Python 2
     faulthandler = None
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
 
 MEGABYTE = 1 << 20
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
@@ -118,23 +114,22 @@ def saved(state, arrays, path):
 
 def used_as_template(mutant, format, path):
     """Writes the whole file's state into a copy of the damaged one."""
-    before, state = mutations.read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
+    before, state = read_bytes(mutant.path), everstep.read_checkpoint(mutant.source, **mutant.how)
     try:
         everstep.write_checkpoint(state, path, format, template=mutant.path, learning_rate=0.1)
         mutations.state_of(path, mutant.how)
     finally:
-        if mutations.read_bytes(mutant.path) != before:
+        if read_bytes(mutant.path) != before:
             raise Wrong("the template was changed")
 
 
 def warm_started(path, arrays):
     """Prepares a graph to start from a checkpoint."""
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
-    with tf.Graph().as_default():
+    with tf1.Graph().as_default():
         for name, array in arrays.items():
-            if name[0] == "variable" and array.ndim:
-                tf.get_variable(name[1].replace(" ", "_"), array.shape)
-        tf.get_variable("new", (2,))
+            if name[1] is None and array.ndim:
+                tf1.get_variable(name[0].replace(" ", "_"), array.shape)
+        tf1.get_variable("new", (2,))
         everstep.warm_start(path)
 
 
@@ -223,30 +218,26 @@ def give_back_memory():
 
 
 class Worker(object):
-    """A forked process that makes and reads files, one for each line that it gets."""
+    """A forked process that makes and reads files, one for each task that it gets."""
 
     def __init__(self, folder, seed):
         self.folder, self.task, self.stage, self.since = folder, None, None, None
         self.log = os.path.join(folder, "log")
         if not os.path.isdir(folder):
             os.mkdir(folder)
-        requests, self.requests = os.pipe()
-        self.answers, answers = os.pipe()
-        self.rest = b""
+        self.pipe, theirs = multiprocessing.Pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python 3.12 and JAX warn of any fork of a process with threads
             self.process = os.fork()
         if not self.process:
             try:
-                os.close(self.requests)
-                os.close(self.answers)
-                self._serve(seed, requests, answers)
+                self.pipe.close()
+                self._serve(seed, theirs)
             finally:
                 os._exit(0)
-        os.close(requests)
-        os.close(answers)
+        theirs.close()
 
-    def _serve(self, seed, requests, answers):
+    def _serve(self, seed, pipe):
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
             os.dup2(log, number)
@@ -258,57 +249,52 @@ class Worker(object):
         size = memory_status("VmSize:")
         if size:
             resource.setrlimit(resource.RLIMIT_AS, (size + 4 * LIMIT_BYTES,) * 2)
-        say = lambda **answer: os.write(answers, json.dumps(answer).encode("ascii") + b"\n")  # noqa: E731
-        for line in iter(os.fdopen(requests).readline, ""):  # Python 2 iterates over a file in blocks
-            format, number = line.split()
+        for format, number in iter(pipe.recv, None):
             forget_peak()
             before = memory_status("VmRSS:")
             place = os.path.join(self.folder, "files")
             shutil.rmtree(place, ignore_errors=True)
             os.mkdir(place)
-            say(stage="make")
+            pipe.send({"stage": "make"})
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # zipfile warns of equal names
-                    mutant = mutations.mutate(format, seed, int(number), place)
+                    mutant = mutations.mutate(format, seed, number, place)
                 write_note(place, mutant, seed, format, number)
-                kind, problem = examine(format, mutant, place, lambda name: say(stage=name), int(number))
+                kind, problem = examine(format, mutant, place, lambda name: pipe.send({"stage": name}), number)
             except Exception:
                 kind, problem = "foreign", "make: " + traceback.format_exc()
             peak = max(0, memory_status("VmHWM:") - before)
             if kind in GOOD and peak > LIMIT_BYTES:
                 kind, problem = "memory", "took {} MB".format(peak // MEGABYTE)
-            say(kind=kind, problem=problem, peak=peak)
+            pipe.send({"kind": kind, "problem": problem, "peak": peak})
 
     def give(self, format, number):
         self.task, self.stage, self.since = (format, number), "make", (time.time(), self._cpu_seconds())
-        os.write(self.requests, "{} {}\n".format(format, number).encode("ascii"))
+        self.pipe.send((format, number))
 
     def answer(self):
         """Returns the answer to the task, or None if it is not there yet."""
         try:
-            data = os.read(self.answers, 1 << 16)
-        except OSError as error:
-            if error.errno != errno.EINTR:
-                raise
-            return None
-        if not data:
+            while self.pipe.poll():
+                answer = self.pipe.recv()
+                if "kind" in answer:
+                    return answer
+                self.stage = answer["stage"]
+        except (EOFError, IOError, OSError):
             return self._crash()
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop()
-        for line in lines:
-            answer = json.loads(line.decode("ascii"))
-            if "kind" in answer:
-                return answer
-            self.stage = answer["stage"]
         return None
 
+    def _read_log(self):
+        """Returns (the log, the first frame in it, which is where the process was)."""
+        text = read_bytes(self.log).decode("utf-8", "replace")
+        return text, next((line for line in text.splitlines() if line.startswith("  File ")), "")
+
     def _crash(self):
-        """Returns the answer for a process that ended. The first frame in the log is where it was."""
+        """Returns the answer for a process that ended."""
         _, status = os.waitpid(self.process, 0)
         self.process = None
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         library = mutations.MUTATORS[self.task[0]][1]
         outside = ("json", "numpy", "npz", "restore", "arrays.py", "cli.py")
         ours = library is None or self.stage == "make" or any(word in frame for word in outside)
@@ -326,8 +312,7 @@ class Worker(object):
         os.kill(self.process, signal.SIGABRT)  # faulthandler then writes where it is
         time.sleep(0.5)
         self.end()
-        text = mutations.read_bytes(self.log).decode("utf-8", "replace")
-        frame = next((line for line in text.splitlines() if line.startswith("  File ")), "")
+        text, frame = self._read_log()
         inside = any(library in frame for library in ("h5py", "tensorflow"))
         return {"kind": "hang in library" if inside else "hang", "peak": 0, "problem": "{}: {:.0f} s\n{}".format(
             self.stage, processor, text[-3000:])}
@@ -346,8 +331,7 @@ class Worker(object):
             os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
             self.process = None
-        os.close(self.requests)
-        os.close(self.answers)
+        self.pipe.close()
 
 
 def write_note(place, mutant, seed, format, number):
@@ -369,13 +353,13 @@ class Report(object):
         if answer["kind"] in GOOD:
             return
         note = os.path.join(folder, "files", "note.txt")
-        what = mutations.read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
+        what = read_bytes(note).decode("utf-8") if os.path.exists(note) else ""
         self.problems.append((answer["kind"], format, number, what + answer["problem"]))
         if self.keep:
             kept = os.path.join(self.keep, "{}-{}-{}".format(answer["kind"].replace(" ", "-"), format, number))
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(os.path.join(folder, "files"), kept)
-            mutations.write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
+            write_bytes(os.path.join(kept, "problem.txt"), answer["problem"].encode("utf-8"))
 
     def failures(self):
         return [problem for problem in self.problems if problem[0] not in HARMLESS]
@@ -392,17 +376,11 @@ class Report(object):
             print("| {} |".format(" | ".join(map(str, row))))
             if row is rows[0]:
                 print("|" + "---|" * len(row))
-        seen = Counter()
-        for kind, format, number, problem in self.problems:
-            where = [line.strip() for line in problem.splitlines() if line.strip()]
-            key = (kind, format, tuple(where[-3:]) if kind in ("foreign", "wrong") else where[3:4])
-            seen[str(key)] += 1
-            if seen[str(key)] == 1:
-                text = u"\n{} {} {}\n{}".format(kind, format, number, problem)
-                print(text.encode("ascii", "backslashreplace").decode("ascii"))
+        for problem in self.problems[:50]:
+            print(u"\n{} {} {}\n{}".format(*problem).encode("ascii", "backslashreplace").decode("ascii"))
 
 
-def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, progress=None):
+def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS, keep=None, tell=lambda report: None):
     """Makes and reads files until the time is over, or until there were so many files of each format.
 
     Returns:
@@ -424,16 +402,15 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
             if not busy:
                 return report
             try:
-                ready = select.select([worker.answers for worker in busy], [], [], 0.5)[0]
+                ready = select.select([worker.pipe for worker in busy], [], [], 0.5)[0]
             except select.error:  # a signal, on Python 2
                 continue
             for worker in busy:
-                answer = worker.answer() if worker.answers in ready else worker.overdue(limit)
+                answer = worker.answer() if worker.pipe in ready else worker.overdue(limit)
                 if answer is None:
                     continue
                 report.add(worker.task[0], worker.task[1], answer, worker.folder)
-                if progress is not None:
-                    progress(report)
+                tell(report)
                 worker.task = None
                 if worker.process is None:
                     if not answer["kind"].startswith("hang"):
@@ -447,27 +424,10 @@ def run(formats, seed, seconds=None, files=None, workers=1, limit=LIMIT_SECONDS,
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def progress_bar(seconds, total):
-    """Returns a function that shows how far a run is: a bar if tqdm is installed, else a line every 10 seconds."""
-    start = last = time.time()
-    if tqdm is not None:
-        bar = tqdm(total=total or int(seconds), unit="file" if total else "s", miniters=1)
-
-        def show(report):
-            place = report.total() if total else min(int(time.time() - start), int(seconds))
-            bar.set_postfix(files=report.total(), faults=len(report.failures()), refresh=False)
-            bar.update(place - bar.n)
-
-        return show
-    last = [start]
-
-    def write(report):
-        if time.time() - last[0] > 10:
-            last[0] = time.time()
-            print("{} files, {} faults, {:.0f} s".format(
-                report.total(), len(report.failures()), last[0] - start), file=sys.stderr)
-
-    return write
+def progress(report):
+    """Prints how far a run is, now and then."""
+    if report.total() % 100 == 0:
+        print("{} files, {} faults".format(report.total(), len(report.failures())), file=sys.stderr)
 
 
 # Killing writers
@@ -569,17 +529,17 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             def count_lines():
                 with lines_traced(lambda number: None) as count:
                     save(path, 1)  # noqa: B023
-                mutations.write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
+                write_bytes(count_file, str(count[0]).encode("ascii"))  # noqa: B023
 
             start = time.time()
             assert not in_child(count_lines), name
-            seconds, lines = time.time() - start, int(mutations.read_bytes(count_file))
+            seconds, lines = time.time() - start, int(read_bytes(count_file))
             size = max(os.path.getsize(os.path.join(folder, each)) for each in os.listdir(folder))
-            old = mutations.read_bytes(path) if before else None
+            old = read_bytes(path) if before else None
 
             def prepare(path=path, old=old):
                 if old is not None:
-                    mutations.write_bytes(path, old)
+                    write_bytes(path, old)
 
             remove_all(folder)
             places = range(1, lines + 1) if moments is None else sorted(chance.sample(range(1, lines + 1), moments))
@@ -668,7 +628,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both print what was found so far
     signal.signal(signal.SIGINT, signal.default_int_handler)
     report = run(formats, options.seed, options.seconds, options.files, options.workers, options.limit, options.keep,
-                 progress_bar(options.seconds, options.files and options.files * len(formats)))
+                 progress)
     report.print()
     return 1 if report.failures() else 0
 

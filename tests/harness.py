@@ -4,14 +4,18 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import inspect
+import json
 import logging
 import os
 import sys
-import zlib
+
+import numpy as np
 
 import cells
+from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.targets import detect, native_classes
+from everstep.compat.ways import small_model  # noqa: F401
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
 from everstep.compat.ways.runs import (  # noqa: F401
@@ -124,10 +128,10 @@ def rotate(cases, ways):
     return [(cases[place % len(cases)], way) for place, way in enumerate(ways, TURN)]
 
 
-def is_mine(case):
+def is_mine(case, target=None):
     """Returns whether a case, given as a text that is the same in all cells, is in this cell's `parts` of cells.ini."""
-    parts = cells.read()[CELL].parts if CELL and not FULL else ({1}, 1)
-    return cells.has_case(parts, zlib.crc32(case.encode("utf-8")) & 0xFFFFFFFF)  # the same on Python 2
+    parts = cells.read()[CELL].parts if CELL and not FULL else {None: ({1}, 1)}
+    return cells.has_case(parts, target, cells.number_of(case))
 
 
 def each_in_turn(cases, ways, each_of=1):
@@ -145,6 +149,27 @@ def shrink(monkeypatch, **sizes):
 
 
 NUMPY = next(way for way in all_ways() if way.target == "arrays")
+find, known_modules, TARGETS = detect.find, detect.known_modules, detect.TARGETS
+open_runs = []  # closed by conftest.py at the end of each test
+
+
+def opened(run):
+    """Returns a run, which is closed at the end of the test."""
+    open_runs.append(run)
+    return run
+
+
+def new_run(way, make, start, kinds):
+    """Returns a run that is closed at the end of the test; `make` is a function or a definition."""
+    return opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
+
+
+def assert_same_arrays(actual, expected):
+    """Compares {key: array}, or all arrays of two states."""
+    actual, expected = (each if isinstance(each, dict) else arrays_of(each) for each in (actual, expected))
+    assert set(actual) == set(expected)
+    for key in expected:
+        np.testing.assert_array_equal(actual[key], expected[key], err_msg=str(key))
 
 
 def in_graph(way):
@@ -152,3 +177,9 @@ def in_graph(way):
     return issubclass(way.run, (GraphRun, GetUpdatesRun))
 
 
+def write_table(kind, rows):
+    """Prints rows, and writes them for matrix/report.py."""
+    print("\n".join(map(str, rows)))
+    if os.environ.get("EVERSTEP_TABLE"):
+        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".{}.json".format(kind)), "w") as file:
+            json.dump(rows, file, indent=0)

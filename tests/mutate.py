@@ -1,11 +1,16 @@
 """Changes one operator, constant or condition of shipped code at a time, and runs the tests that should see it.
 
     python3 tests/mutate.py --area engine --count 20 --seed 1
+    python3 tests/mutate.py --list --compare before.jsonl
+
+The second judges the fixed changes of tests/mutants.list, and tells what died before and lives now. A change there is
+found by its function's name and its line's text, wherever they are now, or reported as gone.
 
 A change that no test sees is a hole in the tests, or makes no difference: tests/mutants.ini lists those of the second
 kind, with the reason. coverage.py finds once which test of a cell runs which line (tests/which_lines.py); of those,
 the fastest run, as long as --seconds allow, NumPy first. A crash and a timeout count as died. Tests that fail without
-a change are left out, and those that saw one run again without it at the end.
+a change are left out, and those that saw one run again without it at the end. Outcomes are kept in .tox/mutate: a run
+that was stopped goes on where it was, as long as neither code nor tests change.
 
 Needs the environments of the cells that AREAS names (`python3 matrix/run.py --keep --cell NAME`), with `coverage`
 installed there, and Python 3.9 or newer for itself.
@@ -32,17 +37,21 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / ".tox" / "mutate"
 EQUIVALENT = ROOT / "tests" / "mutants.ini"
+LIST = ROOT / "tests" / "mutants.list"
 
 # (cell, the tests that should see a change): a cell with a framework takes many minutes for all of its tests.
 NUMPY = ("py313-numpy", "test_*.py")
 EVERY = ("py313-numpy EVERSTEP_FULL", "test_catch_up.py")  # cases that are shared out over all Pythons
+CALLS = " test_calls.py test_wrappers_accumulate.py"
 TF_TRAIN = ("py37-tf1.15-k2.3", "test_tf_train.py test_tf1_idioms.py test_verbs.py test_gradients_by_hand.py "
-            "test_capture.py")
-GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py")
+            "test_capture.py" + CALLS)
+GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradients_by_hand.py "
+               "test_callbacks.py" + CALLS)
 EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
-OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py")
-OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py")
-NEW_STYLE = "test_verbs.py test_copies.py test_calls.py test_members.py"
+OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py" + CALLS)
+OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py "
+                "test_callbacks.py" + CALLS)
+NEW_STYLE = "test_verbs.py test_copies.py test_members.py test_callbacks.py" + CALLS
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
 KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py test_periods.py " + NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
@@ -52,22 +61,25 @@ TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_lowering.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
 FILES = "test_files_written.py test_files_cli.py test_files_hostile.py test_stock_files.py"
+WORLDS = "test_testing.py test_verbs.py test_gradients_by_hand.py"
 STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_files.py"
 
-# {area: (patterns of files, [(cell, patterns of tests)])}
+# {area: (patterns of files, [(cell, patterns of tests)])}. A file of several areas counts for the first one, and the
+# tests of all of them should see its changes.
 AREAS = {
+    "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
     "contract": (["optimizers/contract/*.py"], [NUMPY, EVERY, UPDATE_STEP]),
     "rules": (["optimizers/*.py"], [NUMPY, EVERY]),
-    "schedules": (["optimizers/contract/schedule.py"], [NUMPY]),
     "wrappers": (["optimizers/wrappers/*.py"], [NUMPY, EVERY, ("py39-tf2.10", "test_multistage.py")]),
     "engine": (["compat/engine/*.py"],
                [NUMPY, EVERY, ("py311-tf2.15", BACKENDS), TF_TRAIN, ("py37-tf1.15-k2.3", SPEED), ("py39-tf2.10", SPEED),
                 TORCH, ("py313-k3jax", "test_grouped.py")]),
     "arrays": (["compat/backends/*arrays*.py", "compat/backends/on_numpy.py", "compat/backends/ops.py",
                 "compat/targets/arrays.py"], [NUMPY]),
-    "targets": (["compat/targets/[bcdhl]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
+    "targets": (["compat/targets/[bcdhlr]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),
-    "state": (["compat/state/*.py", "api/*.py"],
+    "tools": (["api/*.py", "api/matrix_kit/*.py"], [NUMPY]),
+    "state": (["compat/state/*.py"],
               [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py test_state_in_life.py " + FILES)]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS), TRACED]),
@@ -76,6 +88,9 @@ AREAS = {
                    ("py311-k3torch", "test_backends.py test_grouped.py test_keras3_backends.py")]),
     "torch": (["compat/backends/on_torch.py"], [TORCH]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
+    "port": (["compat/port/*.py"], [NUMPY, ("py311-tf2.15", "test_port.py"), ("py37-tf1.15-k2.3", "test_port.py")]),
+    "testing": (["api/testing/*.py", "compat/ways/*.py"],
+                [NUMPY, ("py37-tf1.15-k2.3", WORLDS), ("py39-tf2.10", WORLDS)]),
     "tf_train": (["compat/targets/tf_train.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],
                  [TF_TRAIN, EAGER_TRAIN]),
     "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"],
@@ -100,10 +115,10 @@ SWAPS = {
 HAS_OPERATORS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
 WORDING = ("format", "warn", "refusal")  # calls that make messages
 
-# `lines` are those of the statement; None if it runs on import.
-Mutant = collections.namedtuple("Mutant", "path line start end old new lines")
-Outcome = collections.namedtuple("Outcome", "mutant status cell seen_by")
-DIED, LIVED, UNSEEN, SAME = "died", "lived", "no test runs it", "equivalent"
+# `function` is a qualified name, `text` that of the line, and `number` tells equal changes of a function apart: these
+# find a change again (`name_of`). `lines` are those of the statement; None if it runs on import.
+Mutant = collections.namedtuple("Mutant", "path function text old new number line start end lines")
+DIED, LIVED, UNSEEN, SAME, GONE = "died", "lived", "no test runs it", "equivalent", "gone"
 
 
 # Mutants
@@ -111,7 +126,8 @@ DIED, LIVED, UNSEEN, SAME = "died", "lived", "no test runs it", "equivalent"
 def mutants_of(path):
     """Returns the mutants of a file: those of each operator, number, flag and condition of its code."""
     text = (ROOT / path).read_text()
-    starts = [0] + list(itertools.accumulate(len(line) for line in text.splitlines(True)))
+    texts = text.splitlines(True)
+    starts = [0] + list(itertools.accumulate(map(len, texts)))
     found = []
 
     def place(line, column):
@@ -120,7 +136,7 @@ def mutants_of(path):
     def span(node):
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    def visit(node, lines, in_function):
+    def visit(node, lines, in_function, scope):
         if isinstance(node, ast.Raise) or isinstance(node, ast.Call) and _name(node.func) in WORDING:
             return
         if isinstance(node, ast.Assign) and _name(node.targets[0]) == "MYPY":  # code for type checkers alone
@@ -129,13 +145,12 @@ def mutants_of(path):
             last = max(node.lineno, node.body[0].lineno - 1) if hasattr(node, "body") else node.end_lineno
             lines = range(node.lineno, last + 1) if in_function else None
         for start, end, new in changes(node):
-            mutant = Mutant(path, text.count("\n", 0, start) + 1, start, end, text[start:end], new, lines)
-            if _compiles(changed(text, mutant)):
-                found.append(mutant)
-        body = node.body if isinstance(node, (ast.FunctionDef, ast.Lambda)) else None
+            found.append((start, end, new, scope, lines))
+        body = node.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ()
         for child in ast.iter_child_nodes(node):
-            inside = isinstance(body, list) and child in body
-            visit(child, lines, in_function or inside)
+            inside = child in body
+            visit(child, lines, in_function or inside and isinstance(node, ast.FunctionDef),
+                  ("%s.%s" % (scope, node.name)).lstrip(".") if inside else scope)
 
     def changes(node):
         if isinstance(node, ast.BinOp) and not isinstance(getattr(node.left, "value", None), str):
@@ -168,8 +183,14 @@ def mutants_of(path):
         for new in others if match else ():
             yield start + match.start(), start + match.end(), new
 
-    visit(ast.parse(text), None, False)
-    return found
+    visit(ast.parse(text), None, False, "")
+    mutants, counts = [], collections.Counter()
+    for start, end, new, scope, lines in sorted(found, key=lambda change: change[:3]):
+        line = text.count("\n", 0, start) + 1
+        change = path, scope, texts[line - 1].strip(), text[start:end], new
+        counts[change] += 1
+        mutants.append(Mutant(*change, counts[change], line, start, end, lines))
+    return mutants
 
 
 def _name(function):
@@ -180,24 +201,95 @@ def changed(text, mutant):
     return text[:mutant.start] + mutant.new + text[mutant.end:]
 
 
-def _compiles(text):
+def compiles(mutant):
     try:
-        ast.parse(text)
+        ast.parse(changed((ROOT / mutant.path).read_text(), mutant))
     except SyntaxError:
         return False
     return True
 
 
-def source_line(mutant):
-    return (ROOT / mutant.path).read_text().splitlines()[mutant.line - 1].strip()
+def shipped():
+    return [str(path.relative_to(ROOT)) for room in ("api", "compat", "optimizers")
+            for path in sorted((ROOT / room).rglob("*.py"))]
 
 
-def equivalents():
-    """Returns {(path, source line, old, new): reason}."""
-    parser = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
-    parser.read(EQUIVALENT)
-    return {(parser[name]["path"], parser[name]["line"], parser[name]["old"], parser[name]["new"]):
-            parser[name]["reason"] for name in parser.sections()}
+def name_of(mutant):
+    return mutant[:6]
+
+
+class Finder:
+    """Finds changes by name in all shipped code, wherever their function is now."""
+
+    def __init__(self):
+        self.files = collections.defaultdict(lambda: collections.defaultdict(list))
+        for mutant in itertools.chain.from_iterable(map(mutants_of, shipped())):
+            self.files[mutant[1:5]][mutant.path].append(mutant)
+
+    def all(self, path, *change):
+        """Returns the mutants of a function, a line's text, and what is changed there: those of the file, or of the
+        only one that has them now."""
+        files = self.files.get(change, {})
+        return files.get(path) or (list(files.values())[0] if len(files) == 1 else [])
+
+    def one(self, name):
+        """Returns the mutant of a name, or None if it is gone."""
+        *where, number = name
+        return (self.all(*where)[number - 1:] or [None])[0]
+
+    def equivalents(self):
+        """Returns {mutant: reason}, and the titles of entries that are gone."""
+        parser = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
+        parser.read(EQUIVALENT)
+        found, gone = {}, []
+        for title in parser.sections():
+            mutants = self.all(*(parser[title][key] for key in "path function line old new".split()))
+            found.update(dict.fromkeys(mutants, parser[title]["reason"]))
+            gone += [] if mutants else [title]
+        return found, gone
+
+
+def areas_of(path):
+    path = pathlib.PurePath(path)
+    return [area for area, (patterns, _) in AREAS.items() if any(path.match(pattern) for pattern in patterns)]
+
+
+def area_of(name, mutant):
+    """Returns the area of a mutant, or of the file where it was; None if no area has that file."""
+    return next(iter(areas_of(mutant.path if mutant else name[0])), None)
+
+
+def cells_of(path):
+    """Returns {cell: patterns of the tests that should see a change of a file}."""
+    cells = collections.defaultdict(list)
+    for area in areas_of(path):
+        for cell, patterns in AREAS[area][1]:
+            cells[cell] += patterns.split()
+    return cells
+
+
+def all_mutants(area):
+    return [mutant for path in shipped() if areas_of(path)[:1] == [area] for mutant in mutants_of(path)]
+
+
+def sample(area, count, seed, without=()):
+    """Returns `count` mutants of an area, of other places with another seed."""
+    every = [mutant for mutant in all_mutants(area) if mutant not in without]
+    random.Random("%s %s" % (area, seed)).shuffle(every)
+    return list(itertools.islice(filter(compiles, every), count))
+
+
+def draw(count, seed):
+    """Writes the fixed list: `count` mutants of each area."""
+    known, _ = Finder().equivalents()
+    lines = ["# Changes for python3 tests/mutate.py --list: [file, function, line, old, new, which of equal ones].\n"
+             "# Drawn by --draw --count %d --seed %s. Do not edit: another list cannot be compared.\n" % (count, seed)]
+    lines += [json.dumps(name_of(mutant)) + "\n" for area in AREAS for mutant in sample(area, count, seed, known)]
+    LIST.write_text("".join(lines))
+
+
+def read_list():
+    return [tuple(json.loads(line)) for line in LIST.read_text().splitlines() if not line.startswith("#")]
 
 
 # Tests
@@ -231,22 +323,20 @@ class Cell:
 
     def _measure(self, files):
         """Reads which tests run which line: measured once for each state of the code and of a file of tests."""
-        shipped = [path for room in ("api", "compat", "optimizers") for path in sorted((ROOT / room).rglob("*.py"))]
-        kept = {name: WORK / self.name / ("%s-%s.json" % (name, _digest(shipped + [ROOT / "tests" / name])))
+        kept = {name: WORK / self.name / ("%s-%s.json" % (name, _digest(shipped() + ["tests/" + name])))
                 for name in files}
-        missing = ["tests/" + name for name in files if not kept[name].exists()]
-        if missing:
-            print("%s: which test runs which line of %d files; this takes minutes, once" % (self.name, len(missing)),
-                  flush=True)
-            (WORK / self.name).mkdir(parents=True, exist_ok=True)
-            result = WORK / self.name / "result.json"
-            path = os.pathsep.join([str(ROOT / ".dev"), str(ROOT / "tests")])
-            _, output = self.pytest(path, missing, 3600, "-p", "which_lines", WHICH_LINES=str(result),
+        missing = [name for name in files if not kept[name].exists()]
+        (WORK / self.name).mkdir(parents=True, exist_ok=True)
+        result = WORK / self.name / "result.json"
+        path = os.pathsep.join([str(ROOT / ".dev"), str(ROOT / "tests")])
+        for number, name in enumerate(missing, 1):
+            _, output = self.pytest(path, ["tests/" + name], 3600, "-p", "which_lines", WHICH_LINES=str(result),
                                     COVERAGE_CORE="ctrace")
-            print(output.strip().splitlines()[-1], flush=True)
             measured = json.loads(result.read_text())
-            for name in missing:
-                kept[name[6:]].write_text(json.dumps(measured.get(name, {"seconds": {}, "lines": {}})))
+            kept[name].write_text(json.dumps(measured.get("tests/" + name, {"seconds": {}, "lines": {}})))
+            result.unlink()
+            print("%s: measured, once, which test runs which line: file %d of %d, %s: %s" % (
+                self.name, number, len(missing), name, output.strip().splitlines()[-1]), flush=True)
         for name in files:
             found = json.loads(kept[name].read_text())
             self.seconds.update(found["seconds"])
@@ -280,40 +370,34 @@ class Cell:
 def _digest(paths):
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(path.read_bytes())
+        digest.update((ROOT / path).read_bytes())
     return digest.hexdigest()[:12]
 
 
 # Runs
 
-def judge(mutant, cells, package, seconds, known):
-    """Runs the tests that should see a mutant. Returns an Outcome."""
+def judge(mutant, cell, package, seconds):
+    """Runs the tests of a cell that should see a mutant. Returns its status and what saw it."""
+    tests, total = cell.tests_of(mutant, seconds)
+    if not tests:
+        return UNSEEN, ""
     text = (ROOT / mutant.path).read_text()
     room, _, rest = mutant.path.partition("/")
     file = package / "everstep" / (rest if room == "api" else mutant.path)
     file.write_text(changed(text, mutant))
-    seen = None
     try:
-        for cell in cells:
-            tests, total = cell.tests_of(mutant, seconds)
-            if not tests:
-                continue
-            seen = cell.name
-            code, output, gone = 4, "", set()
-            while code == 4 and tests and (gone or not output):
-                tests = [test for test in tests if test not in gone]
-                code, output = cell.pytest(package, tests, 60 + 4 * total, "-x", PYTHONDONTWRITEBYTECODE="1")
-                # The change gave some tests other names, which no test sees.
-                gone = set(re.findall(r"^ERROR: not found: %s/(.*)$" % re.escape(str(ROOT)), output, re.M))
-            if code != 0:
-                failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.M)
-                return Outcome(mutant, DIED, cell.name, failed.group(1) if failed else "timeout" if code is None else
-                               output.strip().splitlines()[-1])
+        code, output, gone = 4, "", set()
+        while code == 4 and tests and (gone or not output):
+            tests = [test for test in tests if test not in gone]
+            code, output = cell.pytest(package, tests, 60 + 4 * total, "-x", PYTHONDONTWRITEBYTECODE="1")
+            # The change gave some tests other names, which no test sees.
+            gone = set(re.findall(r"^ERROR: not found: %s/(.*)$" % re.escape(str(ROOT)), output, re.M))
     finally:
         file.write_text(text)
-    if (mutant.path, source_line(mutant), mutant.old, mutant.new) in known:
-        return Outcome(mutant, SAME, seen, "")
-    return Outcome(mutant, LIVED if seen else UNSEEN, seen, "")
+    if code == 0:
+        return LIVED, ""
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.M)
+    return DIED, failed.group(1) if failed else "timeout" if code is None else output.strip().splitlines()[-1]
 
 
 def copy_of_package(number):
@@ -323,19 +407,32 @@ def copy_of_package(number):
     return folder
 
 
-def all_mutants(area):
-    paths = sorted({str(path.relative_to(ROOT)) for pattern in AREAS[area][0] for path in ROOT.glob(pattern)})
-    return [mutant for path in paths for mutant in mutants_of(path)]
+class Outcomes:
+    """A file of outcomes, one line of JSON for each mutant in each cell; those of other code or tests do not count."""
 
+    def __init__(self, file, state=None):
+        self.file, self.found = file, collections.defaultdict(dict)
+        records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        self.state = state or records[-1]["state"]
+        for record in records:
+            if record["state"] == self.state:
+                self.found[tuple(record["mutant"])][record["cell"]] = record
 
-def sample(area, count, seed):
-    """Returns `count` mutants of an area, of other places with another seed."""
-    every = all_mutants(area)
-    return random.Random("%s %s" % (area, seed)).sample(every, min(count, len(every)))
+    def add(self, name, cell, seconds, status, seen_by):
+        record = {"mutant": name, "cell": cell, "status": status, "seen_by": seen_by, "seconds": seconds,
+                  "state": self.state}
+        self.found[name][cell] = record
+        with self.file.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
+    def is_open(self, name, cell, seconds):
+        """Returns whether a cell has still to judge a mutant, with tests of so many seconds."""
+        known = self.found[name].get(cell)
+        return self.status(name) != DIED and not (known and known["seconds"] >= seconds)
 
-def of_lines(area, lines):
-    return [mutant for mutant in all_mutants(area) if "%s:%d" % (mutant.path, mutant.line) in lines]
+    def status(self, name):
+        found = {record["status"] for record in self.found[name].values()}
+        return next((status for status in (DIED, LIVED, UNSEEN) if status in found), None)
 
 
 def main():
@@ -344,6 +441,9 @@ def main():
     parser.add_argument("--cell", action="append", help="run no tests in others; may be repeated")
     parser.add_argument("--count", type=int, default=12, help="of mutants in each area (%(default)s)")
     parser.add_argument("--seed", default="1", help="another one takes other places (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="take the fixed mutants of tests/mutants.list")
+    parser.add_argument("--draw", action="store_true", help="only write that list, with --count and --seed")
+    parser.add_argument("--compare", type=pathlib.Path, metavar="FILE", help="with outcomes kept from an earlier run")
     parser.add_argument("--line", action="append", metavar="PATH:LINE", help="take all mutants of a line; repeatable")
     parser.add_argument("--tests", action="append", help="files, such as 'test_copies.py', in place of those of AREAS")
     parser.add_argument("--seconds", type=float, default=60, help="of tests in each cell (%(default)s)")
@@ -351,72 +451,126 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--environments", type=pathlib.Path, default=ROOT / ".tox", metavar="FOLDER")
     options = parser.parse_args()
+    if options.compare and not options.compare.exists():
+        parser.error("there is no file %s; outcomes are kept in %s" % (options.compare, WORK / "outcomes.jsonl"))
+    if options.draw:
+        return draw(options.count, options.seed)
     if not (ROOT / ".dev" / "everstep").exists():  # renewing it would disturb tests that run at the same time
         subprocess.run([sys.executable, str(ROOT / "matrix" / "link_farm.py")], check=True)
-    areas, known = options.area or list(AREAS), equivalents()
-    chosen = {}
-    for area in areas:
-        for mutant in of_lines(area, options.line) if options.line else sample(area, options.count, options.seed):
-            chosen.setdefault(mutant, area)
-    areas = [area for area in areas if area in chosen.values()]
-    cells_of = {area: [cell for cell in AREAS[area][1] if cell[0] in (options.cell or cell)] for area in areas}
-    patterns = collections.defaultdict(list)
-    for name, tests in itertools.chain(*cells_of.values()):
-        patterns[name] += options.tests or tests.split()
-    cells = {name: Cell(name, options.environments, patterns[name]) for name in patterns}
-    if options.map:
-        return 0
+    finder = Finder()
+    chosen = choose(options, finder)
+    cells = [cell for cell in dict.fromkeys(cell for _, tests in AREAS.values() for cell, _ in tests)
+             if cell.split()[0] in (options.cell or cell)]
+    WORK.mkdir(parents=True, exist_ok=True)
+    state = [_digest(shipped() + sorted(ROOT.glob("tests/*.py")))] + (options.tests or [])
+    outcomes = Outcomes(WORK / "outcomes.jsonl", " ".join(state))
     packages = queue.Queue()
     for number in range(options.jobs):
         packages.put(copy_of_package(number))
+    result = 0
+    for name in cells:
+        open_ = {key: mutant for key, mutant in chosen.items() if mutant and name in cells_of(mutant.path)
+                 and (options.map or outcomes.is_open(key, name, options.seconds))}
+        if open_:
+            patterns = options.tests or {each for mutant in open_.values() for each in cells_of(mutant.path)[name]}
+            cell = Cell(name, options.environments, patterns)
+            if not options.map:
+                run(cell, open_, packages, options.seconds, outcomes)
+                result = max(result, check_that_tests_pass(cell, outcomes, open_))
+    if options.map:
+        return result
+    if options.compare:
+        result = max(result, compare(Outcomes(options.compare), outcomes, chosen))
+    return max(result, report(chosen, outcomes, finder))
 
-    def run(area, mutant):
+
+def choose(options, finder):
+    """Returns {name: mutant}; one of the list that is gone is None."""
+    if options.list:
+        chosen = {name: finder.one(name) for name in read_list()}
+        return {name: mutant for name, mutant in chosen.items()
+                if not options.area or area_of(name, mutant) in options.area}
+    areas = options.area or AREAS
+    mutants = ([mutant for area in areas for mutant in all_mutants(area)
+                if "%s:%d" % (mutant.path, mutant.line) in options.line and compiles(mutant)] if options.line else
+               [mutant for area in areas for mutant in sample(area, options.count, options.seed)])
+    return {name_of(mutant): mutant for mutant in mutants}
+
+
+def run(cell, chosen, packages, seconds, outcomes):
+    """Judges mutants in a cell, as many at a time as there are copies of the package."""
+    start = time.time()
+
+    def one(mutant):
         package = packages.get()
         try:
-            return area, judge(mutant, [cells[name] for name, _ in cells_of[area]], package, options.seconds, known)
+            return judge(mutant, cell, package, seconds)
         finally:
             packages.put(package)
 
-    outcomes, start = [], time.time()
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = [pool.submit(run, area, mutant) for mutant, area in chosen.items()]
-        for future in concurrent.futures.as_completed(waiting):
-            area, outcome = future.result()
-            outcomes.append((area, outcome))
-            mutant = outcome.mutant
+    with concurrent.futures.ThreadPoolExecutor(packages.qsize()) as pool:
+        waiting = {pool.submit(one, mutant): name for name, mutant in chosen.items()}
+        for number, future in enumerate(concurrent.futures.as_completed(waiting), 1):
+            name = waiting[future]
+            status, seen_by = future.result()
+            outcomes.add(name, cell.name, seconds, status, seen_by)
+            mutant = chosen[name]
             print("%3d of %d, %4d s  %-8s %s:%d  %s -> %s  (%s %s)" % (
-                len(outcomes), len(chosen), time.time() - start, outcome.status, mutant.path, mutant.line,
-                " ".join(mutant.old.split()), mutant.new or "nothing", outcome.cell, outcome.seen_by[:100]), flush=True)
-    return max(report(areas, outcomes), check_that_tests_pass(cells, outcomes))
+                number, len(chosen), time.time() - start, status, mutant.path, mutant.line,
+                " ".join(mutant.old.split()), mutant.new or "nothing", cell.name, seen_by[:100]), flush=True)
 
 
-def check_that_tests_pass(cells, outcomes):
+def check_that_tests_pass(cell, outcomes, names):
     """Runs the tests that saw a change once more, without it. Returns the exit code: 1 if one fails."""
-    result = 0
-    for cell in cells.values():
-        tests = {outcome.seen_by for _, outcome in outcomes if outcome.cell == cell.name}
-        tests = sorted(test for test in tests if test in cell.seconds)
-        if tests:
-            code, output = cell.pytest(ROOT / ".dev", tests, 3600)
-            print("\nwithout a change, the %d tests of %s that saw one: %s" % (
-                len(tests), cell.name, "all pass" if code == 0 else output[-3000:]))
-            result = max(result, int(code != 0))
-    return result
+    tests = sorted({outcomes.found[name][cell.name]["seen_by"] for name in names} & set(cell.seconds))
+    if not tests:
+        return 0
+    code, output = cell.pytest(ROOT / ".dev", tests, 3600)
+    print("\nwithout a change, the %d tests of %s that saw one: %s\n" % (
+        len(tests), cell.name, "all pass" if code == 0 else output[-3000:]), flush=True)
+    return int(code != 0)
 
 
-def report(areas, outcomes):
+def compare(before, after, names):
+    """Prints what became of mutants since an earlier run. Returns the exit code: 1 if one died then and lives now."""
+    gone = {name for name, mutant in names.items() if not mutant}
+    pairs = {name: (before.status(name), GONE if name in gone else after.status(name)) for name in names}
+    print("\n%-16s %-16s %8s" % ("before", "now", "mutants"))
+    for (then, now), count in collections.Counter(pairs.values()).most_common():
+        print("%-16s %-16s %8d" % (then or "not judged", now or "not judged", count))
+    worse = [name for name, (then, now) in pairs.items() if then == DIED and now in (LIVED, UNSEEN)]
+    for name in worse:
+        print("\ndied before, now %s:\n%s" % (after.status(name), description(name)))
+    return 1 if worse else 0
+
+
+def report(chosen, outcomes, finder):
     """Prints the table and the survivors. Returns the exit code: 1 if one lived."""
-    print("\n%-14s %8s %6s %6s %10s %8s" % ("area", "mutants", "died", "lived", "equivalent", "not run"))
-    counts = {area: collections.Counter(outcome.status for each, outcome in outcomes if each == area) for area in areas}
+    known, gone_entries = finder.equivalents()
+    status_of = {name: GONE if mutant is None else SAME if outcomes.status(name) in (LIVED, UNSEEN) and mutant in known
+                 else outcomes.status(name) for name, mutant in chosen.items()}
+    columns = [DIED, LIVED, SAME, UNSEEN, GONE, None]
+    counts = {area: collections.Counter() for area in [*AREAS, None]}
+    for name, mutant in chosen.items():
+        counts[area_of(name, mutant)][status_of[name]] += 1
     counts["all"] = sum(counts.values(), collections.Counter())
+    print("\n%-14s %8s" % ("area", "mutants"), *["%15s" % (column or "not judged") for column in columns])
     for area, count in counts.items():
-        print("%-14s %8d %6d %6d %10d %8d" % (area, sum(count.values()), count[DIED], count[LIVED], count[SAME],
-                                              count[UNSEEN]))
-    survivors = [outcome.mutant for _, outcome in outcomes if outcome.status in (LIVED, UNSEEN)]
-    for mutant in sorted(survivors, key=lambda mutant: mutant[:3]):
-        print("\n%s:%d\n  %s\n  %s -> %s" % (mutant.path, mutant.line, source_line(mutant), mutant.old,
-                                             mutant.new or "nothing"))
-    return 1 if survivors else 0
+        if count:
+            print("%-14s %8d" % (area or "no area", sum(count.values())),
+                  *["%15d" % count[column] for column in columns])
+    for status in (LIVED, UNSEEN, GONE):
+        for name in sorted(name for name in chosen if status_of[name] == status):
+            print("\n%s: %s" % (status, description(name, chosen[name])))
+    for title in gone_entries:
+        print("\n%s has an entry for code that is gone: %s" % (EQUIVALENT.name, title))
+    return 1 if {LIVED, UNSEEN} & set(status_of.values()) else 0
+
+
+def description(name, mutant=None):
+    path, function, text, old, new, _ = name
+    place = "%s:%d" % (mutant.path, mutant.line) if mutant else path
+    return "%s  %s\n  %s\n  %s -> %s" % (place, function, text, old, new or "nothing")
 
 
 if __name__ == "__main__":

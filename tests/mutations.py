@@ -4,9 +4,7 @@
 """
 from __future__ import absolute_import, division, print_function
 
-import binascii
 import copy
-import io
 import json
 import os
 import random
@@ -18,10 +16,9 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+import crafted_files as crafted
 import everstep
-from crafted_files import BUNDLES, block, crc32c, deep, fixtures, h5py, table, tensorflow, varint
-from everstep.compat.state import bundle_index, npz_archive, object_graph
-from everstep.compat.state.open_file import OpenFile
+from crafted_files import BUNDLES, block, copy_bundle, fixtures, h5py, read_bytes, table, varint, write_bytes
 
 STATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "states")
 
@@ -40,7 +37,8 @@ VALUES = NUMBERS + TEXTS + [
     {"class_name": "everstep>Adam", "config": {"everstep": {}}}, {"module": "builtins", "class_name": "lambda",
                                                                   "config": {"value": "x"}, "registered_name": None},
     {"class_name": "ExponentialDecay", "config": {"initial_learning_rate": 0.1, "decay_steps": 0, "decay_rate": 2}},
-    {"definition": "Adam"}, {"schedule": "PolynomialDecay"}, {"__tuple__": []}, [1] * 1000, deep(50), deep(300),
+    {"definition": "Adam"}, {"schedule": "PolynomialDecay"}, {"__tuple__": []}, [1] * 1000, crafted.deep(50),
+    crafted.deep(300),
 ]
 
 
@@ -68,8 +66,9 @@ def mutate_json(chance, text):
         container, key = chance.choice(places)
         action = chance.choice(["value", "value", "value", "delete", "rename", "swap", "edit", "wrap", "add"])
         what.append("{} {}".format(action, repr(key)[:30]))
+        value, new = container[key], copy.deepcopy(chance.choice(VALUES))
         if action == "value":
-            container[key] = copy.deepcopy(chance.choice(VALUES))
+            container[key] = new
         elif action == "delete" and container is not root:
             del container[key]
         elif action == "rename" and isinstance(container, dict):
@@ -77,21 +76,19 @@ def mutate_json(chance, text):
         elif action == "swap":
             other, name = chance.choice(places)
             container[key] = copy.deepcopy(other[name])
-        elif action == "edit":
-            value = container[key]
-            if isinstance(value, (int, float)):
-                as_float = float(value) if abs(value) < 1 << 99 else 0.5  # an int may be too large
-                container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, as_float, [value]])
-            elif hasattr(value, "lower"):
-                container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
-            elif isinstance(value, list):
-                container[key] = chance.choice([value * 2, value[:-1], value[::-1], value + [None], tuple(value)])
+        elif action == "edit" and isinstance(value, (int, float)):
+            as_float = float(value) if abs(value) < 1 << 99 else 0.5  # an int may be too large
+            container[key] = chance.choice([value + 1, value - 1, -value, value * 1000, as_float, [value]])
+        elif action == "edit" and hasattr(value, "lower"):
+            container[key] = chance.choice([value[:-1], value + u"x", value.upper(), value * 2, [value]])
+        elif action == "edit" and isinstance(value, list):
+            container[key] = chance.choice([value * 2, value[:-1], value[::-1], value + [None], tuple(value)])
         elif action == "wrap":
-            container[key] = chance.choice([[container[key]], {"config": container[key]}, {"a": container[key]}])
-        elif isinstance(container[key], dict):
-            container[key][chance.choice(TEXTS)] = copy.deepcopy(chance.choice(VALUES))
-        elif isinstance(container[key], list):
-            container[key].append(copy.deepcopy(chance.choice(VALUES)))
+            container[key] = chance.choice([[value], {"config": value}, {"a": value}])
+        elif isinstance(value, dict):
+            value[chance.choice(TEXTS)] = new
+        elif isinstance(value, list):
+            value.append(new)
     text = json.dumps(root[0])
     if chance.random() < 0.1:
         odd = chance.choice(["1" + "0" * 5000, "1e999", "-1e999", "[" * 3000 + "]" * 3000, "\"\\ud800\"", "[" * 100000,
@@ -107,43 +104,23 @@ def mutate_bytes(chance, data):
     """Returns (changed bytes, what was changed)."""
     data, what = bytearray(data), []
     for _ in range(chance.choice([1, 1, 1, 2, 3, 8])):
-        size = max(1, len(data))
-        place, length = chance.randrange(size), chance.choice([1, 2, 4, 8, 16, 100, 512])
+        place, length = chance.randrange(max(1, len(data))), chance.choice([1, 2, 4, 8, 16, 100, 512])
         action = chance.choice(["flip", "flip", "byte", "number", "number", "run", "insert", "delete", "cut", "copy"])
         what.append("{} {}+{}".format(action, place, length))
-        if not data:
-            data.extend(b"\0" * length)
-        elif action == "flip":
-            data[place] ^= 1 << chance.randrange(8)
-        elif action == "byte":
-            data[place] = chance.choice([0, 1, 127, 128, 254, 255])
-        elif action == "number":
-            form = chance.choice("<H <I <Q >H >I >Q".split())
-            packed = struct.pack(form, chance.choice(NUMBERS[:20]) % (1 << 8 * struct.calcsize(form)))
-            place -= place % len(packed)
-            data[place : place + len(packed)] = packed
-        elif action == "run":
-            data[place : place + length] = bytearray([chance.choice([0, 255])]) * length
-        elif action == "insert":
-            data[place:place] = bytearray(chance.randrange(256) for _ in range(length))
-        elif action == "delete":
-            del data[place : place + length]
-        elif action == "cut":
-            del data[place:]
-        else:
-            start = chance.randrange(size)
-            data[place : place + length] = data[start : start + length]
+        form, start = chance.choice("<H <I <Q >H >I >Q".split()), chance.randrange(max(1, len(data)))
+        number = struct.pack(form, chance.choice(NUMBERS[:20]) % (1 << 8 * struct.calcsize(form)))
+        aligned = place - place % len(number)
+        old = data[place] if data else 0
+        stop, new = {  # what stands from `place` to `stop` is replaced
+            "flip": (place + 1, [old ^ 1 << chance.randrange(8)]),
+            "byte": (place + 1, [chance.choice([0, 1, 127, 128, 254, 255])]),
+            "number": (aligned + len(number), number[place - aligned :]),
+            "run": (place + length, [chance.choice([0, 255])] * length),
+            "insert": (place, [chance.randrange(256) for _ in range(length)]),
+            "delete": (place + length, b""), "cut": (len(data), b""),
+            "copy": (place + length, data[start : start + length])}[action]
+        data[place:stop] = bytearray(new)
     return bytes(data), "bytes: " + ", ".join(what)
-
-
-def read_bytes(path):
-    with io.open(path, "rb") as file:
-        return file.read()
-
-
-def write_bytes(path, data):
-    with io.open(path, "wb") as file:
-        file.write(data)
 
 
 # Protobuf messages
@@ -154,15 +131,15 @@ def parsed(data):
     data, position, result = bytearray(data), 0, []
     try:
         while position < len(data):
-            tag, position = bundle_index.read_varint(data, position)
+            tag, position = crafted.read_varint(data, position)
             if not 8 <= tag < 1 << 16:
                 return None
             if tag & 7 == 0:
-                value, position = bundle_index.read_varint(data, position)
+                value, position = crafted.read_varint(data, position)
             else:
                 length = {1: 8, 5: 4}.get(tag & 7)
                 if tag & 7 == 2:
-                    length, position = bundle_index.read_varint(data, position)
+                    length, position = crafted.read_varint(data, position)
                 if length is None or length > len(data) - position:
                     return None
                 value = bytes(data[position : position + length])
@@ -179,14 +156,8 @@ def packed(fields):
     """Returns the bytes of a parsed message."""
     parts = []
     for field, kind, value in fields:
-        parts.append(varint(field << 3 | kind))
-        if isinstance(value, list):
-            value = packed(value)
-        if kind == 0:
-            parts.append(varint(value) if not isinstance(value, bytes) else value)
-        else:
-            value = varint(value) if not isinstance(value, bytes) else value
-            parts.append((varint(len(value)) if kind == 2 else b"") + value)
+        value = packed(value) if isinstance(value, list) else value if isinstance(value, bytes) else varint(value)
+        parts.append(varint(field << 3 | kind) + (varint(len(value)) if kind == 2 else b"") + value)
     return b"".join(parts)
 
 
@@ -198,14 +169,13 @@ def mutate_message(chance, data):
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         lists, left = [], [root]
         while left:
-            each = left.pop()
-            if each:
-                lists.append(each)
-            left.extend(value for _, _, value in each if isinstance(value, list))
+            lists.append(left.pop())
+            left.extend(value for _, _, value in lists[-1] if isinstance(value, list))
+        lists = [each for each in lists if each]
         if not lists:
             break
         holder = chance.choice(lists)
-        place = chance.randrange(len(holder))
+        place, other = chance.randrange(len(holder)), chance.randrange(len(holder))
         field = holder[place]
         action = chance.choice(["value", "value", "value", "value", "number", "kind", "drop", "double", "swap", "nest"])
         what.append("{} of field {}".format(action, field[0]))
@@ -217,19 +187,16 @@ def mutate_message(chance, data):
         elif action == "value":
             text = bytes(field[2]) if not isinstance(field[2], int) else b""
             field[2] = chance.choice([text[:-1], text + b"x", b"", b"\xff", text.upper(), text * 300, b"\0" + text])
-        elif action == "number":
-            field[0] = chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 15, 100])
-        elif action == "kind":
-            field[1] = chance.choice([0, 1, 2, 3, 5, 7])
+        elif action in ("number", "kind"):
+            field[action == "kind"] = chance.choice([1, 2, 3, 4, 5, 6, 7, 8, 15, 100] if action == "number" else
+                                                    [0, 1, 2, 3, 5, 7])
         elif action == "drop":
             del holder[place]
-        elif action == "double":
-            holder.insert(place, copy.deepcopy(field))
         elif action == "swap":
-            other = chance.randrange(len(holder))
             holder[place][2], holder[other][2] = holder[other][2], holder[place][2]
         else:
-            holder.insert(place, [chance.choice([1, 2, 3, 7]), 2, copy.deepcopy(chance.choice(lists))])
+            nested = [chance.choice([1, 2, 3, 7]), 2, copy.deepcopy(chance.choice(lists))]
+            holder.insert(place, nested if action == "nest" else copy.deepcopy(field))
     return packed(root), "message: " + ", ".join(what)
 
 
@@ -256,35 +223,24 @@ def mutate_npz(chance, source, path):
     if action == "zip" or chance.random() < 0.05:
         write_zip_of(chance, path, members)
     else:
-        write_members(path, [contents for _, contents in members])
+        write_bytes(path, crafted.npz_of([contents for _, contents in members]))
     return what, False
-
-
-def write_members(path, contents):
-    """Writes a zip as `State.save` does, with right checksums, of members of any contents."""
-    members, end = npz_archive._layout([len(each) for each in contents])
-    crcs = [binascii.crc32(each) & 0xFFFFFFFF for each in contents]
-    data = b"".join(npz_archive._local(*item) + each for item, each in zip(zip(members, crcs), contents))
-    write_bytes(path, data + npz_archive._directory(members, crcs, end))
 
 
 def write_zip_of(chance, path, members):
     """Writes an ordinary zip, with some members missing, twice, in another order, packed or with odd names."""
     action = chance.choice(["order", "drop", "double", "name", "extra", "packed", "empty"])
+    place = chance.randrange(len(members))
     if action == "order":
         chance.shuffle(members)
-    elif action == "drop" and members:
-        del members[chance.randrange(len(members))]
-    elif action == "double":
-        members.append(list(chance.choice(members)))
     elif action == "name":
-        chance.choice(members)[0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
-    elif action == "extra":
-        members.append([chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])])
-    elif action == "empty":
-        members = []
-    kinds = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED] + [
-        getattr(zipfile, name) for name in ("ZIP_BZIP2", "ZIP_LZMA") if hasattr(zipfile, name)]
+        members[place][0] = chance.choice([" ", "a/b", "../x", u"\u6743.h5", "x" * 60000, "\\", "config.json"])
+    else:
+        extra = [chance.choice(["x.json", "x.h5", "x"]), b"\0" * chance.choice([0, 10, 1 << 20])]
+        members = {"drop": members[:place] + members[place + 1 :], "double": members + [members[place]],
+                   "extra": members + [extra], "empty": []}.get(action, members)
+    kinds = [getattr(zipfile, name) for name in ("ZIP_STORED", "ZIP_DEFLATED", "ZIP_BZIP2", "ZIP_LZMA")
+             if hasattr(zipfile, name)]
     with zipfile.ZipFile(path, "w", chance.choice(kinds)) as archive:
         for name, contents in members:
             archive.writestr(name, contents)
@@ -354,8 +310,7 @@ def change_attribute(chance, owner, name):
         ("dots", lambda: np.array([b".", b"..", b"/", b"//"])), ("bad names", lambda: np.array([b"\xff", b"a"])),
         ("many names", lambda: np.array([("%d" % number).encode("ascii") for number in range(5000)])),
         ("complex", lambda: np.complex64(1j)), ("void", lambda: np.void(b"abc")),
-        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u"")))),
-    ])
+        ("object names", lambda: np.array([u"\u6743", u"b"], dtype=h5py.special_dtype(vlen=type(u""))))])
     action = chance.choice(list(actions))
     try:
         value = actions[action]()
@@ -382,8 +337,8 @@ def change_object(chance, file, name, names):
         ("vlen text", dict(data=u"x", dtype=h5py.special_dtype(vlen=type(u"")))),
         ("references", dict(shape=shape, dtype=h5py.special_dtype(ref=h5py.Reference))),
         ("enum", dict(shape=shape, dtype=h5py.special_dtype(enum=("i4", {"a": 1})))),
-        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))),
-        ("scalar", zeros("f4", ())), ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
+        ("vlen", dict(shape=shape, dtype=h5py.special_dtype(vlen=np.dtype("f4")))), ("scalar", zeros("f4", ())),
+        ("one", zeros("f4", (1,))), ("no rows", zeros("f4", (0,) + shape[1:])),
         ("other shape", zeros("f4", shape[::-1])), ("more axes", zeros("f4", shape + (1,))),
         ("many axes", zeros("f4", (1,) * 32)), ("null", dict(data=h5py.Empty("f4"))),
         ("NaN", dict(data=np.full(shape, np.nan, "f4"))), ("infinite", dict(data=np.full(shape, np.inf, "f4"))),
@@ -396,15 +351,13 @@ def change_object(chance, file, name, names):
         ("shuffle, Fletcher", dict(data=np.zeros(shape or (1,), "f4"), shuffle=True, fletcher32=True)),
         ("scaleoffset", dict(data=np.zeros(shape or (1,), "i4"), scaleoffset=3)),
         ("resizable", dict(data=np.zeros(shape or (1,), "f4"), maxshape=(None,) * max(1, len(shape)))),
-        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)])),
-    ])
+        ("external", dict(shape=(3,), dtype="f4", external=[("/etc/hostname", 0, 12)]))])
     others = OrderedDict([
         ("delete", None), ("group", lambda: file.create_group(name)), ("hard link", lambda: file[chance.choice(names)]),
         ("root", lambda: file["/"]), ("soft link", lambda: h5py.SoftLink("/" + chance.choice(names))),
         ("broken link", lambda: h5py.SoftLink("/nothing")), ("type", lambda: np.dtype("f4")),
         ("external link", lambda: h5py.ExternalLink("/etc/hostname", "/")), ("rename", None), ("add", None),
-        ("virtual", None),
-    ])
+        ("virtual", None)])
     action = chance.choice(list(arrays) + list(others) + ["delete", "rename", "add"])
     try:
         if action == "rename":
@@ -497,10 +450,8 @@ def mutate_bundle(chance, source, path):
         data, what = mutate_bytes(chance, read_bytes(name))
         write_bytes(name, data)
         return "{} {}".format(os.path.basename(name), what), True
-    opened = OpenFile(index)
-    entries = [[key, bytes(value)] for key, value in bundle_index._entries_of_table(opened)]
-    opened.close()
-    graph = next((entry for entry in entries if entry[0] == object_graph.GRAPH.encode("ascii")), None)
+    entries = crafted.index_entries(index)
+    graph = next((entry for entry in entries if entry[0] == crafted.GRAPH.encode("ascii")), None)
     if action == "graph" and graph is not None:
         what = mutate_graph(chance, path, graph)
     elif action == "block":
@@ -515,41 +466,30 @@ def mutate_bundle(chance, source, path):
     return what, False
 
 
-def copy_bundle(source, path):
-    folder, name = os.path.split(source)
-    for other in os.listdir(folder):
-        if (other == name or other.startswith(name + ".")) and not other.endswith(".json"):
-            shutil.copyfile(os.path.join(folder, other), path + other[len(name) :])
-
-
 def mutate_entries(chance, entries):
     """Changes entries in place."""
     what = []
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         if not entries:
             break
-        place = chance.randrange(len(entries))
+        place, other = chance.randrange(len(entries)), chance.randrange(len(entries))
         key, value = entries[place]
-        action = chance.choice(["message"] * 6 + ["key", "drop", "double", "swap"])
-        name = key.decode("ascii", "replace")[:60]
+        action = change = chance.choice(["message"] * 6 + ["key", "drop", "double", "swap"])
         if action == "message":
             entries[place][1], change = mutate_message(chance, value)
-            what.append(u"{} {}".format(name, change))
-        else:
-            what.append(u"{} {}".format(name, action))
-        if action == "key":
-            odd = [key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
-                   key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"]
-            entries[place][0] = chance.choice(odd)
+        elif action == "key":
+            entries[place][0] = chance.choice([
+                key + b"_1", key[:-1], b"", b"\xff", b"\0" + key, b"a/" + key, key.upper(), b"global_step",
+                key.replace(b"/", b""), b"a" * 70000, b"\x1b[31m", key + b"/.ATTRIBUTES/VARIABLE_VALUE", b"x/Adam"])
             if chance.random() < 0.8:
                 entries.sort()
         elif action == "drop":
             del entries[place]
         elif action == "double":
             entries.insert(place, [key + chance.choice([b"", b"\0", b"_1", b"x"]), value])
-        elif action == "swap":
-            other = chance.randrange(len(entries))
+        else:
             entries[place][1], entries[other][1] = entries[other][1], value
+        what.append(u"{} {}".format(key.decode("ascii", "replace")[:60], change))
     return "; ".join(what)
 
 
@@ -560,15 +500,14 @@ def mutate_graph(chance, path, entry):
     shards = [name for name in os.listdir(os.path.dirname(path)) if name.startswith(os.path.basename(path) + ".data")]
     data_file = path + ".data-{:05d}-of-{:05d}".format(place.get(3, 0), len(shards))
     data, offset, size = read_bytes(data_file), place.get(4, 0), place[5]
-    length, start = bundle_index.read_varint(bytearray(data[offset : offset + size]), 0)
+    length, start = crafted.read_varint(bytearray(data[offset : offset + size]), 0)
     graph, what = mutate_message(chance, data[offset + start + 4 : offset + size])
     lengths = struct.pack("<I", len(graph))
-    text = varint(len(graph)) + struct.pack("<I", crc32c(lengths)) + graph
+    text = varint(len(graph)) + crafted.checksum(lengths) + graph
     write_bytes(data_file, data + text)
     changed = {4: len(data), 5: len(text)}
     entry[1] = packed([[field, kind, changed.get(field, value)] for field, kind, value in fields if field not in (4, 6)]
-                      + [[4, 0, len(data)],
-                         [6, 5, struct.pack("<I", crc32c(lengths + struct.pack("<I", crc32c(lengths)) + graph))]])
+                      + [[4, 0, len(data)], [6, 5, crafted.checksum(lengths + crafted.checksum(lengths) + graph)]])
     return "graph: " + what
 
 
@@ -594,16 +533,12 @@ def mutate_folder(chance, source, path):
 
 # name: (function, the library that it needs, name of the mutated file)
 MUTATORS = OrderedDict([
-    ("npz", (mutate_npz, None, "run.npz")),
-    ("h5", (mutate_h5, "h5py", "model.h5")),
-    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")),
-    ("keras", (mutate_keras, "h5py", "model.keras")),
+    ("npz", (mutate_npz, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_keras, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
-    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")),
-    ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
-    ("folder", (mutate_folder, "tensorflow", "folder")),
-])
-_INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": tensorflow is not None}
+    ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")), ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
+    ("folder", (mutate_folder, "tensorflow", "folder"))])
+_INSTALLED = {None: True, "h5py": h5py is not None, "tensorflow": crafted.tensorflow is not None}
 _SOURCES = {}
 
 
@@ -642,7 +577,4 @@ def mutate(format, seed, number, folder):
 def state_of(path, how):
     """Returns (state, {name: array}) of a file, with all its arrays read."""
     state = everstep.read_checkpoint(path, **how)
-    arrays = OrderedDict((("variable", name), np.asarray(handle)) for name, handle in state.variables.items())
-    for name, slots in state.slots.items():
-        arrays.update(((name, slot), np.asarray(handle)) for slot, handle in slots.items())
-    return state, arrays
+    return state, crafted.arrays_of(state)

@@ -15,18 +15,6 @@ WAYS = harness.all_ways()
 ONE_EACH = harness.one_of_each_target(WAYS)
 SPARSE_ONES = harness.one_of_each_target([way for way in WAYS if way.sparse])
 numpy_cells = pytest.mark.skipif(len(WAYS) > 1, reason="the same everywhere: the NumPy cells run it")
-_open = []
-
-
-def close_all():
-    while _open:
-        _open.pop().close()
-
-
-def opened(run):
-    """Returns a run, which is closed when the test ends."""
-    _open.append(run)
-    return run
 
 
 def bound(way, definition, **native):
@@ -41,7 +29,7 @@ def bound(way, definition, **native):
 
 def started(way, definition, start, kinds, **native):
     """Returns a new run."""
-    run = opened(way.run(lambda: bound(way, definition, **native), start, kinds))
+    run = harness.new_run(way, lambda: bound(way, definition, **native), start, kinds)
     if defines(definition, "loss_scale") and not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
         run.optimizer.make_state(list(run.variables.values()))
         run.optimizer.scale_loss(1.0)
@@ -61,7 +49,7 @@ def trained(way, definition, start, kinds, batches, **native):
 
 def resumed(run):
     """Returns a new run that goes on from a run's files."""
-    return opened(run.resumed())
+    return harness.opened(run.resumed())
 
 
 class Trial(training.Trial):

@@ -1,7 +1,11 @@
 """Saves and names the parts of the model of tests/files. tests/make/files.py trains it."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.ways.small_model import EMBEDDINGS, IDS, KERNEL, TARGETS, build, gradients, keras_major, train  # noqa: F401
+from harness import small_model
+
+EMBEDDINGS, IDS, KERNEL, TARGETS = small_model.EMBEDDINGS, small_model.IDS, small_model.KERNEL, small_model.TARGETS
+build, gradients, keras_major = small_model.build, small_model.gradients, small_model.keras_major
+train = small_model.train
 
 try:
     from tensorflow import __version__ as TENSORFLOW

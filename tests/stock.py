@@ -1,4 +1,4 @@
-"""Stock optimizers, how to train with one, and where everstep does not follow it: for the tests of `from_native`."""
+"""Stock optimizers, how to train with one, and where everstep does not follow it; for tests, the stock table too."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -6,6 +6,10 @@ import warnings
 
 import everstep
 import harness
+from crafted_files import tensorflow, tf1
+from everstep.compat.stock.lookup import FRAMEWORKS, entry_for, entry_named, entry_of_class  # noqa: F401
+from everstep.compat.stock.registry import find_name, spelled  # noqa: F401
+from everstep.compat.stock.table import STOCK, UNSUPPORTED  # noqa: F401
 from everstep.testing.training import KINDS, make_batches
 from test_battery import start_values
 
@@ -14,60 +18,40 @@ KIND_OF = {"dense": "dense", "bias": "dense", "single": "dense", "unique": "uniq
 
 # (stock class, learning rate, other arguments) on each kind of API. epsilon=1e-3 is large, so that its place shows.
 TRAIN = [
-    ("GradientDescentOptimizer", 0.1, {}),
-    ("MomentumOptimizer", 0.1, {"momentum": 0.9}),
-    ("MomentumOptimizer", 0.1, {"momentum": 0.9, "use_nesterov": True}),
-    ("RMSPropOptimizer", 0.1, {"epsilon": 1e-3}),
-    ("RMSPropOptimizer", 0.1, {"momentum": 0.9, "centered": True, "epsilon": 1e-3}),
-    ("AdagradOptimizer", 1.0, {}),
-    ("AdadeltaOptimizer", 3.0, {"epsilon": 1e-3}),
-    ("AdamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("GradientDescentOptimizer", 0.1, {}), ("MomentumOptimizer", 0.1, {"momentum": 0.9}),
+    ("MomentumOptimizer", 0.1, {"momentum": 0.9, "use_nesterov": True}), ("RMSPropOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("RMSPropOptimizer", 0.1, {"momentum": 0.9, "centered": True, "epsilon": 1e-3}), ("AdagradOptimizer", 1.0, {}),
+    ("AdadeltaOptimizer", 3.0, {"epsilon": 1e-3}), ("AdamOptimizer", 0.1, {"epsilon": 1e-3}),
     ("FtrlOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
     ("FtrlOptimizer", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
     ("ProximalAdagradOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
     ("ProximalGradientDescentOptimizer", 0.1, {"l1_regularization_strength": 0.1, "l2_regularization_strength": 0.01}),
     ("AdagradDAOptimizer", 1.0, {}),
-    ("AdagradDAOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001}),
-]
+    ("AdagradDAOptimizer", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001})]
 CONTRIB = [
-    ("LazyAdamOptimizer", 0.1, {"epsilon": 1e-3}),
-    ("AdamGSOptimizer", 0.1, {"epsilon": 1e-3}),
-    ("LazyAdamGSOptimizer", 0.1, {"epsilon": 1e-3}),
-    ("RegAdagradOptimizer", 1.0, {}),
-    ("AdaMaxOptimizer", 0.1, {"epsilon": 1e-3}),
-    ("NadamOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("LazyAdamOptimizer", 0.1, {"epsilon": 1e-3}), ("AdamGSOptimizer", 0.1, {"epsilon": 1e-3}),
+    ("LazyAdamGSOptimizer", 0.1, {"epsilon": 1e-3}), ("RegAdagradOptimizer", 1.0, {}),
+    ("AdaMaxOptimizer", 0.1, {"epsilon": 1e-3}), ("NadamOptimizer", 0.1, {"epsilon": 1e-3}),
     ("AdamWOptimizer", 0.1, {"weight_decay": 0.001, "epsilon": 1e-3}),
     ("MomentumWOptimizer", 0.1, {"weight_decay": 0.001, "momentum": 0.9}),
-    ("AddSignOptimizer", 0.1, {"alpha": 1.5, "beta": 0.8}),
-    ("PowerSignOptimizer", 0.1, {"base": 2.0, "beta": 0.8}),
+    ("AddSignOptimizer", 0.1, {"alpha": 1.5, "beta": 0.8}), ("PowerSignOptimizer", 0.1, {"base": 2.0, "beta": 0.8}),
     ("LARSOptimizer", 1.0, {"weight_decay": 0.01, "eeta": 0.1, "epsilon": 1e-3}),
-    ("LARSOptimizer", 1.0, {"momentum": 0.5, "eeta": 0.1, "use_nesterov": True, "skip_list": ["single", "bia"]}),
-]
-KERAS = [
-    ("SGD", 0.1, {}),
-    ("SGD", 0.1, {"momentum": 0.9}),
-    ("SGD", 0.1, {"momentum": 0.9, "nesterov": True}),
-    ("RMSprop", 0.1, {"epsilon": 1e-3}),
-    ("RMSprop", 0.1, {"epsilon": 1e-3, "centered": True}),
-    ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9}),
-    ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9, "centered": True}),
-    ("Adagrad", 1.0, {"epsilon": 1e-3}),
-    ("Adadelta", 3.0, {"epsilon": 1e-3}),
-    ("Adam", 0.1, {"epsilon": 1e-3}),
-    ("Adam", 0.1, {"amsgrad": True}),
-    ("Adamax", 0.1, {"epsilon": 1e-3}),
-    ("Nadam", 0.1, {"epsilon": 1e-3}),
-    ("Ftrl", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001, "beta": 0.1}),
-    ("Ftrl", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
-    ("AdamW", 0.1, {"weight_decay": 0.1, "epsilon": 1e-3}),
-    ("Lion", 0.1, {"beta_1": 0.8, "weight_decay": 0.01}),
-    ("Adafactor", 0.1, {"epsilon_1": 1e-3, "clip_threshold": 0.9}),
-    ("Adafactor", 0.1, {"relative_step": False, "weight_decay": 0.01}),
-    ("Lamb", 0.1, {"epsilon": 1e-3, "weight_decay": 0.01}),
-    ("ScheduleFreeAdamW", 0.1, {"epsilon": 1e-3, "warmup_steps": 10}),
-    ("Muon", 0.1, {"epsilon": 1e-3, "weight_decay": 0.1, "adam_weight_decay": 0.01, "adam_lr_ratio": 0.5}),
-    ("Muon", 0.1, {"exclude_layers": ["sing", "kern"], "rms_rate": None, "nesterov": False, "weight_decay": None}),
-]
+    ("LARSOptimizer", 1.0, {"momentum": 0.5, "eeta": 0.1, "use_nesterov": True, "skip_list": ["single", "bia"]})]
+KERAS = [("SGD", 0.1, {}), ("SGD", 0.1, {"momentum": 0.9}), ("SGD", 0.1, {"momentum": 0.9, "nesterov": True}),
+         ("RMSprop", 0.1, {"epsilon": 1e-3}), ("RMSprop", 0.1, {"epsilon": 1e-3, "centered": True}),
+         ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9}),
+         ("RMSprop", 0.1, {"epsilon": 1e-3, "momentum": 0.9, "centered": True}), ("Adagrad", 1.0, {"epsilon": 1e-3}),
+         ("Adadelta", 3.0, {"epsilon": 1e-3}), ("Adam", 0.1, {"epsilon": 1e-3}), ("Adam", 0.1, {"amsgrad": True}),
+         ("Adamax", 0.1, {"epsilon": 1e-3}), ("Nadam", 0.1, {"epsilon": 1e-3}),
+         ("Ftrl", 1.0, {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.001, "beta": 0.1}),
+         ("Ftrl", 1.0, {"learning_rate_power": -0.4, "l2_shrinkage_regularization_strength": 0.001}),
+         ("AdamW", 0.1, {"weight_decay": 0.1, "epsilon": 1e-3}), ("Lion", 0.1, {"beta_1": 0.8, "weight_decay": 0.01}),
+         ("Adafactor", 0.1, {"epsilon_1": 1e-3, "clip_threshold": 0.9}),
+         ("Adafactor", 0.1, {"relative_step": False, "weight_decay": 0.01}),
+         ("Lamb", 0.1, {"epsilon": 1e-3, "weight_decay": 0.01}),
+         ("ScheduleFreeAdamW", 0.1, {"epsilon": 1e-3, "warmup_steps": 10}),
+         ("Muon", 0.1, {"epsilon": 1e-3, "weight_decay": 0.1, "adam_weight_decay": 0.01, "adam_lr_ratio": 0.5}),
+         ("Muon", 0.1, {"exclude_layers": ["sing", "kern"], "rms_rate": None, "nesterov": False, "weight_decay": None})]
 
 
 # Known differences from stock: (prefix of the way's name, stock classes or None for all that square gradients, kinds
@@ -85,42 +69,23 @@ EXCEPTIONS = [
     ("keras3 tensorflow", ("ScheduleFreeAdamW",), ("dense", "unique", "duplicates"), 0.5, AVERAGE),
     ("keras3 torch", ("ScheduleFreeAdamW",), ("dense",), 0.5, AVERAGE),
     ("keras3", None, ("duplicates",), 2.0, "stock Keras 3 on TensorFlow squares the parts of a row one by one"),
-    (
-        "update_step function",
-        ("Nadam",),
-        ("dense", "unique", "duplicates"),
-        0.1,
-        "stock multiplies its momentum product once per variable in a compiled step",
-    ),
+    ("update_step function", ("Nadam",), ("dense", "unique", "duplicates"), 0.1,
+     "stock multiplies its momentum product once per variable in a compiled step"),
 ]
 
 
 # TF before 1.13, measured in 1.4 and 1.8. Its Nadam takes no sparse gradients.
-FIRST = [
-    ("tf_train", ("AdadeltaOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it steps with the new average"),
-    ("tf_train", ("FtrlOptimizer",), ("dense", "unique", "duplicates"), 0.5, "it accumulates the shrunk gradient"),
-    ("tf_train", ("LazyAdamOptimizer",), ("unique", "duplicates"), 1.0, "it is dense for resource variables"),
-]
-
-
+ALL = ("dense", "unique", "duplicates")
+FIRST = [("tf_train", ("AdadeltaOptimizer",), ALL, 0.5, "it steps with the new average"),
+         ("tf_train", ("FtrlOptimizer",), ALL, 0.5, "it accumulates the shrunk gradient"),
+         ("tf_train", ("LazyAdamOptimizer",), ALL[1:], 1.0, "it is dense for resource variables")]
 # TF 1.11, the first to have it, to 1.14.
-EARLY = [
-    (
-        "tf_train",
-        ("LARSOptimizer",),
-        ("dense", "unique", "duplicates"),
-        5.0,
-        "its ratio is outside of the velocity, and its weight decay in the ratio alone",
-    ),
-]
+EARLY = [("tf_train", ("LARSOptimizer",), ALL, 5.0,
+          "its ratio is outside of the velocity, and its weight decay in the ratio alone")]
 
 
 def is_tf_train(way, *versions):
-    if way.target != "tf_train":
-        return False
-    import tensorflow as tf
-
-    return tf.__version__.startswith(versions)
+    return way.target == "tf_train" and tensorflow.__version__.startswith(versions)
 
 
 def is_before_1_13(way):
@@ -140,9 +105,7 @@ def allowed(way, name, kind):
 
 def stock_class(way, name):
     if name in [each[0] for each in CONTRIB]:
-        import tensorflow as tf
-
-        return getattr(getattr(getattr(tf, "contrib", None), "opt", None), name, None)
+        return getattr(getattr(getattr(tensorflow, "contrib", None), "opt", None), name, None)
     return getattr(way.stock, name, None)
 
 
@@ -190,10 +153,7 @@ def counted(stock, **arguments):
     """Creates a stock optimizer. One that counts by global_step also moves it, in each step."""
     if getattr(stock, "__name__", None) not in BY_GLOBAL_STEP:
         return stock(**arguments)
-    import tensorflow as tf
-
-    train = getattr(getattr(tf, "compat", None), "v1", tf).train
-    optimizer = stock(global_step=train.get_or_create_global_step(), **arguments)
+    optimizer = stock(global_step=tf1.train.get_or_create_global_step(), **arguments)
     apply_gradients, step = optimizer.apply_gradients, optimizer._global_step
     optimizer.apply_gradients = lambda pairs, global_step=None, name=None: apply_gradients(pairs, step, name)
     return optimizer
@@ -211,8 +171,7 @@ def cases():
 DENSE_ONLY = [
     (("AddSignOptimizer", "PowerSignOptimizer"), ("1.",), "tf_train resource", "it lacks the method"),
     (("AdamWOptimizer", "MomentumWOptimizer"), ("1.10.",), "tf_train", "it gives rows the decay of a whole variable"),
-    (("LARSOptimizer",), ("1.11.", "1.12."), "tf_train", "it reads a tensor that it never makes"),
-]
+    (("LARSOptimizer",), ("1.11.", "1.12."), "tf_train", "it reads a tensor that it never makes")]
 
 
 def takes_sparse(way, name):
@@ -228,13 +187,10 @@ def kinds_for(way, name):
 
 
 def run(way, make_optimizer, steps=100, kinds=KINDS):
-    trained = way.run(make_optimizer, start_values("float32"), kinds)
-    try:
-        for batch in make_batches("float32", steps, kinds=kinds):
-            trained.step(batch)
-        return trained.weights()
-    finally:
-        trained.close()
+    trained = harness.new_run(way, make_optimizer, start_values("float32"), kinds)
+    for batch in make_batches("float32", steps, kinds=kinds):
+        trained.step(batch)
+    return trained.weights()
 
 
 def migrate(*stock_and_api):
@@ -245,11 +201,5 @@ def migrate(*stock_and_api):
 
 def accepts_arguments(way, name, rate, arguments):
     """Returns whether this version of stock takes the arguments. Creates one in the graph that it would train in."""
-    optimizers = []
-
-    def make():
-        optimizers.append(make_stock(way, name, rate, arguments))
-        return everstep.optimizers.SGD(0.1).bind(way.module)
-
-    way.run(make, start_values("float32"), KINDS).close()
-    return optimizers[0] is not None
+    with way.world(way.module):
+        return make_stock(way, name, rate, arguments) is not None

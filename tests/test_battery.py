@@ -11,6 +11,7 @@ Prints the largest differences as a table at the end; EVERSTEP_TABLE=FILE also w
 
 from __future__ import absolute_import, division, print_function
 
+import argparse
 import importlib
 import itertools
 import json
@@ -28,7 +29,9 @@ from everstep.testing.checks import takes_catch_up
 from everstep.testing.definitions import check_golden
 from everstep.testing.training import BOUNDS, SHAPES, STEPS
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+sys.path.insert(0, GOLDEN)
+NO_DATA = argparse.Namespace(CONFIGURATIONS=[], GOLDEN=[])  # one test says so: the others run with its defaults
 
 pytestmark = pytest.mark.shared
 WAYS = harness.framework_ways() or [harness.NUMPY]
@@ -37,7 +40,8 @@ RESULTS = {}  # (definition, way, case) -> largest difference
 
 def golden(definition_class):
     """Returns the test data of a definition: the module in tests/golden with the same name."""
-    return importlib.import_module(definition_class.__module__.rsplit(".", 1)[-1])
+    name = definition_class.__module__.rsplit(".", 1)[-1]
+    return importlib.import_module(name) if os.path.exists(os.path.join(GOLDEN, name + ".py")) else NO_DATA
 
 
 def definition_classes():
@@ -85,7 +89,7 @@ def sparse_cases():
             # A target without sparse gradients refuses "rows" (tests/test_keras3_backends.py).
             known = SPARSE_CONFIGURED if way.sparse else CONFIGURED
             forms = [configured for configured in known if configured[0] is each]
-            if harness.is_mine("{} {}".format(each.__name__, way.target)):
+            if harness.is_mine("{} {}".format(each.__name__, way.target), way.target):
                 pairs += [(way, configured) for configured in (forms if harness.FULL else [forms[turn % len(forms)]])]
     return pairs
 
@@ -238,9 +242,24 @@ def test_numbers_worked_by_hand(definition_class, settings, start, grads, expect
     assert check_golden(definition_class, 1e-7, settings, start, grads, expected).failure is None
 
 
-def test_every_definition_has_golden_numbers():
-    for each in definition_classes():
-        assert golden(each).GOLDEN, each
+def no_golden_numbers(definition_class):
+    """Returns what to do about a definition without golden numbers; "" if it has some."""
+    if golden(definition_class).GOLDEN:
+        return ""
+    form = "{} has no golden numbers: write tests/golden/{}.py with GOLDEN. CONTRIBUTING.md says how"
+    return form.format(definition_class.__name__, definition_class.__module__.rsplit(".", 1)[-1])
+
+
+@pytest.mark.parametrize("definition_class", definition_classes(), ids=lambda value: value.__name__)
+def test_every_definition_has_golden_numbers(definition_class):
+    assert no_golden_numbers(definition_class) == ""
+
+
+def test_a_definition_without_golden_data_is_named(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "GOLDEN", os.path.join(GOLDEN, "empty"))
+    said = no_golden_numbers(everstep.optimizers.AdaBelief)
+    assert said.startswith("AdaBelief has no golden numbers: write tests/golden/adabelief.py with GOLDEN")
+    assert configurations(everstep.optimizers.AdaBelief) and define(everstep.optimizers.AdaBelief, {})
 
 
 @pytest.mark.shared(False)

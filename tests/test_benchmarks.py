@@ -5,7 +5,6 @@ No test here measures time.
 from __future__ import absolute_import, division, print_function
 
 import importlib
-import json
 import os
 import re
 import sys
@@ -139,10 +138,27 @@ def test_one_measure_is_asked_for():
     assert not selected(["dense/B"], *parts) and not selected(["dense/tf_train"], *parts)
 
 
+def test_what_is_stored_of_results(monkeypatch, tmp_path):
+    report = importlib.import_module("benchmarks.report")
+    stored = report.baseline()
+    with open(report.BASELINE) as file:
+        text = file.read()
+    assert len(text) < 100000, "it is compared at each commit: keep what the pages and the comparison need"
+    monkeypatch.setattr(report, "BASELINE", str(tmp_path / "baseline.json"))
+    report.store(stored)
+    with open(report.BASELINE) as file:
+        assert file.read() == text
+    measured = result("first_step", TF_1, "tf_train", "300 variables", "everstep", 1 / 3.0)
+    report.store([dict(measured, first={}, peak={}, nodes=dict(measured["nodes"], everstep=12.5))])
+    [kept] = report.baseline()
+    assert kept["ratios"]["everstep"] == kept["seconds"]["everstep"] == 0.3333333
+    assert kept["nodes"] == dict(measured["nodes"], everstep=12.5) and "peak" not in kept
+    assert {key: kept[key] for key in report.PLACE} == {key: measured[key] for key in report.PLACE}
+
+
 def test_the_pages_show_the_stored_figures():
     report = importlib.import_module("benchmarks.report")
-    with open(os.path.join(FOLDER, "baseline.json")) as file:
-        results = json.load(file)
+    results = report.baseline()
     for page, text in report.pages(results).items():
         with open(os.path.join(ROOT, "docs", page)) as file:
             assert file.read() == text, "run python benchmarks/report.py"

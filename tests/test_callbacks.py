@@ -7,9 +7,9 @@ import pytest
 import everstep
 import harness
 import small_model
-from everstep.compat.targets import detect
 from everstep.errors import EverstepError, HyperValueError
 from everstep.optimizers import SGD, Adam
+from harness import detect
 
 NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
 KERASES = sorted(harness.kerases())
@@ -20,23 +20,16 @@ INPUTS = np.tile(np.random.RandomState(0).randn(4, 3).astype("float32"), (2, 1))
 OUTPUTS = np.tile(np.random.RandomState(1).randn(4, 2).astype("float32"), (2, 1))
 RATE = 0.05
 # All of them train as the rule alone. So does `accumulate` if each half of a batch of stock's is a step.
-DEFINITIONS = {
-    "plain": lambda rule: rule,
-    "accumulate": lambda rule: everstep.accumulate(rule, 2),
-    "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
-    "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
-    "clip": lambda rule: everstep.clip(rule, global_norm=1e6),
-}
+DEFINITIONS = {"plain": lambda rule: rule, "accumulate": lambda rule: everstep.accumulate(rule, 2),
+               "moving_average": lambda rule: everstep.moving_average(rule, 0.5),
+               "partition": lambda rule: everstep.partition({"last": ("last", rule)}, default=rule),
+               "clip": lambda rule: everstep.clip(rule, global_norm=1e6)}
 RATES = [name for name in sorted(DEFINITIONS) if name != "partition"]  # it has two, see below
 kerases = pytest.mark.parametrize("name", KERASES if harness.FULL else [KERASES[harness.TURN % len(KERASES)]])
 kinds = pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "ReduceLROnPlateau"], 2))
 definitions = pytest.mark.parametrize("definition", harness.share(sorted(DEFINITIONS), 5))
 
 pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")]
-
-
-class Interruption(Exception):
-    """Simulates the end of the process."""
 
 
 def started(name):
@@ -115,8 +108,11 @@ def as_stock(keras, definition, make, **more):
     return [theirs, ours]
 
 
-def callbacks_of_the_rate(callbacks):
+def callbacks_of_keras(callbacks):
+    stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
+    stop.restore_best_weights = True  # where this Keras has it
     return {
+        "EarlyStopping": stop,
         "LearningRateScheduler": callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
         # With mode="max" a falling loss is a plateau at every epoch.
         "ReduceLROnPlateau": callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.5, patience=1),
@@ -124,10 +120,10 @@ def callbacks_of_the_rate(callbacks):
 
 
 @kerases
-@kinds
+@pytest.mark.parametrize("kind", harness.share(["LearningRateScheduler", "EarlyStopping", "ReduceLROnPlateau"], 2))
 @pytest.mark.parametrize("definition", harness.share(RATES, 4))
-def test_callbacks_of_the_rate(name, kind, definition):
-    as_stock(started(name), definition, lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])
+def test_callbacks_as_stock(name, kind, definition):
+    as_stock(started(name), definition, lambda callbacks: [callbacks_of_keras(callbacks)[kind]])
 
 
 def lists_optimizers(keras):
@@ -141,14 +137,14 @@ def test_callbacks_of_the_rate_of_a_partition(name, kind):
     """As with Keras's MultiOptimizer, where there is one: every rate. Else an error, before anything is set."""
     keras = started(name)
     if lists_optimizers(keras):
-        ours = as_stock(keras, "partition", lambda callbacks: [callbacks_of_the_rate(callbacks)[kind]])[1].optimizer
+        ours = as_stock(keras, "partition", lambda callbacks: [callbacks_of_keras(callbacks)[kind]])[1].optimizer
         rates = [float(np.asarray(branch.learning_rate)) for branch in ours.optimizers]
         assert rates[0] == rates[1] == float(np.asarray(ours.last_learning_rate)) != RATE
         assert [branch.name for branch in ours.optimizers] == ["last", "default"]
         return
     model = build(keras, bound(keras, "partition"))
     with pytest.raises((EverstepError, ValueError), match="no one learning rate|must have a .l"):
-        fit(model, [callbacks_of_the_rate(keras.callbacks)[kind]])
+        fit(model, [callbacks_of_keras(keras.callbacks)[kind]])
     for rate in (model.optimizer.last_learning_rate, model.optimizer.default_learning_rate):
         value = np.asarray(rate) if hasattr(keras, "ops") else keras.backend.get_value(rate)
         assert abs(float(value) - RATE) < 1e-7
@@ -177,18 +173,6 @@ def test_the_list_of_the_optimizers_of_a_partition():
 
 @kerases
 @definitions
-def test_early_stopping(name, definition):
-    def make(callbacks):
-        stop = callbacks.EarlyStopping(monitor="loss", mode="max", patience=1)
-        if hasattr(stop, "restore_best_weights"):
-            stop.restore_best_weights = True
-        return [stop]
-
-    as_stock(started(name), definition, make)
-
-
-@kerases
-@definitions
 @pytest.mark.parametrize("whole", harness.share([False, True], 2))
 def test_model_checkpoint(name, definition, whole, tmpdir):
     keras = started(name)
@@ -204,33 +188,6 @@ def test_model_checkpoint(name, definition, whole, tmpdir):
         resumed = build(keras, bound(keras, definition))
         resumed.load_weights(path)
     for one, other in zip(model.get_weights(), resumed.get_weights()):
-        np.testing.assert_array_equal(one, other)
-
-
-@kerases
-@definitions
-def test_backup_and_restore(name, definition, tmpdir):
-    keras = started(name)
-    callbacks = keras.callbacks
-    make = getattr(callbacks, "BackupAndRestore", None)
-    if make is None or not harness.FULL and detect.find(keras).target.name != "optimizer_v2":
-        pytest.skip("this Keras has none, or keras_suite.py tests it")
-    old = hasattr(keras, "ops") and not hasattr(keras.optimizers.SGD(), "_iterations")  # Keras 3.0 forgets the epoch
-
-    def run(*more, **how):
-        models.append(build(keras, bound(keras, definition)))
-        fit(models[-1], more, 4, batch_of(definition), **how)
-
-    def interrupt(epoch, logs=None):
-        if epoch == 2:
-            raise Interruption()
-
-    models, directory = [], str(tmpdir.join("backup"))
-    run()
-    with pytest.raises(Interruption):
-        run(make(directory), callbacks.LambdaCallback(on_epoch_begin=interrupt))
-    run(make(directory), **({"initial_epoch": 2} if old else {}))
-    for one, other in zip(models[0].get_weights(), models[2].get_weights()):
         np.testing.assert_array_equal(one, other)
 
 

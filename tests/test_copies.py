@@ -3,11 +3,11 @@ from __future__ import absolute_import, division, print_function
 
 import base64
 import copy
+import functools
 import json
 import pickle
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -15,11 +15,11 @@ import pytest
 import everstep
 import harness
 import small_model
-from everstep.compat.targets import detect, native_classes
+from crafted_files import tf1
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam
 
-NAMED = dict((name, module) for name, module in detect.known_modules() if module is not None)
+NAMED = dict((name, module) for name, module in harness.known_modules() if module is not None)
 KERASES = sorted(harness.kerases())
 START = {"kernel": np.linspace(-1, 1, 6).reshape(2, 3).astype("float32"), "bias": np.float32([0.5, -0.5, 1.0])}
 KINDS = {"kernel": harness.DENSE, "bias": harness.DENSE}
@@ -50,12 +50,20 @@ def pickled(optimizer):
 def eager(way):
     if way.target == "get_updates":  # eager variables, though the step is a graph
         return getattr(pytest.importorskip("tensorflow"), "executing_eagerly", lambda: False)()
-    return way.run.__name__ not in ("TrainRefRun", "TrainResourceRun", "V2SessionRun")
+    return not issubclass(way.run, harness.GraphRun)
 
 
-def copied_with_arrays(run):
-    """Copies the optimizer and its variables in one call."""
-    return copy.deepcopy({"optimizer": run.optimizer, "variables": run.variables})
+def trained(way, rule, steps=3):
+    """Returns a run after some steps of a definition, or of the optimizer that a function makes."""
+    run = harness.new_run(way, rule, START, KINDS)
+    for step in range(steps):
+        run.step(grads(step))
+    return run
+
+
+def check_equal(actual, expected):
+    for name, value in expected.items():
+        assert np.array_equal(actual[name], value), name
 
 
 # Optimizers that have not trained.
@@ -63,24 +71,17 @@ def copied_with_arrays(run):
 
 @ways
 @rules
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
-def test_fresh(way, rule, duplicate):
-
-    def make():
+def test_fresh(way, rule):
+    def make(duplicate):
         optimizer = rule.bind(way.module, name="mine")
         twin = duplicate(optimizer)
         assert type(twin) is type(optimizer) and twin is not optimizer
         assert twin.definition == rule and repr(twin) == repr(optimizer)
         return twin
 
-    after = []
-    for each in (make, lambda: rule.bind(way.module, name="mine")):
-        run = way.run(each, START, KINDS)
-        for step in range(3):
-            run.step(grads(step))
-        after.append(run.weights())
-    for name, value in after[1].items():
-        assert np.array_equal(after[0][name], value)
+    expected = trained(way, lambda: rule.bind(way.module, name="mine")).weights()
+    for each in (copy.copy, copy.deepcopy, pickled):
+        check_equal(trained(way, functools.partial(make, each)).weights(), expected)
 
 
 @ways
@@ -113,13 +114,12 @@ def test_a_counter_that_was_set_comes_along(way, duplicate):
 
     after = []
     for each in (make, lambda: duplicate(make())):
-        run = way.run(each, START, KINDS)
+        run = trained(way, each, 0)
         assert int(np.asarray(run.optimizer.iterations)) == 7
         run.step(grads(0))
         assert int(np.asarray(run.optimizer.iterations)) == 8
         after.append(run.weights())
-    for name, value in after[1].items():
-        assert np.array_equal(after[0][name], value)
+    check_equal(*after)
 
 
 # Optimizers that have trained: from here on two optimizers train the same variables, from the same values.
@@ -139,8 +139,11 @@ def resume(run, optimizer):
 
 @ways
 @rules
-def test_trained_and_pickled(way, rule):
-    run = way.run(lambda: rule.bind(way.module), START, KINDS)
+def test_trained(way, rule):
+    """A copy or a pickle has the state and slots of its own; it goes on bit for bit, or restore replaces its state."""
+    run = trained(way, rule, 0)
+    variables = [run.variables[name] for name in run.names]
+    fresh = everstep.capture(rule.bind(way.module), variables, run.world.session)
     for step in range(3):
         run.step(grads(step))
     if not eager(way):
@@ -148,79 +151,37 @@ def test_trained_and_pickled(way, rule):
             with pytest.raises(UnsupportedError, match="everstep.capture"):
                 duplicate(run.optimizer)
         return
-    twin = pickled(run.optimizer)
+    state = everstep.capture(run.optimizer, variables)
+    twin, copied = pickled(run.optimizer), copy.deepcopy(run.optimizer)
     if way.target != "tf_train":
         assert int(np.asarray(twin.iterations)) == int(np.asarray(run.optimizer.iterations)) > 0
-    expected, weights = resume(run, twin)
-    for name, value in expected.items():
-        assert np.array_equal(weights[name], value), name
-
-
-@ways
-@rules
-def test_a_pickle_before_its_first_step(way, rule):
-    """capture sees its state, a second copy has it too, and restore replaces it."""
-    if not eager(way):
-        pytest.skip("graphs: see test_trained_and_pickled")
-    run = way.run(lambda: rule.bind(way.module), START, KINDS)
-    fresh = everstep.capture(rule.bind(way.module), [run.variables[name] for name in run.names])
-    for step in range(3):
-        run.step(grads(step))
-    variables = [run.variables[name] for name in run.names]
-    trained = everstep.capture(run.optimizer, variables)
-    for twin in (pickled(run.optimizer), copy.deepcopy(pickled(run.optimizer)), pickled(pickled(run.optimizer))):
-        assert_same_state(everstep.capture(twin, variables), trained)
-    twin = pickled(run.optimizer)
-    everstep.restore(twin, fresh, variables)
-    assert_same_state(everstep.capture(twin, variables), fresh)
+    for each in (copied, pickled(run.optimizer), copy.deepcopy(twin), pickled(twin)):
+        assert_same_state(everstep.capture(each, variables), state)
+    replaced = pickled(run.optimizer)
+    everstep.restore(replaced, fresh, variables)
+    assert_same_state(everstep.capture(replaced, variables), fresh)
+    check_equal(*resume(run, twin))
+    assert_same_state(everstep.capture(copied, variables), state)
 
 
 def assert_same_state(state, expected):
     assert (state.updates, state.steps, state.pending) == (expected.updates, expected.steps, expected.pending)
     assert dict(state.scalars) == dict(expected.scalars)
-    for name in expected.slots:
-        for slot in expected.slots[name]:
-            assert np.array_equal(state.slots[name][slot], expected.slots[name][slot]), (name, slot)
-
-
-@ways
-@rules
-def test_trained_and_deep_copied(way, rule):
-    """The copy trains the same variables, and has its own slots."""
-    if not eager(way):
-        pytest.skip("graphs: see test_trained_and_pickled")
-    run = way.run(lambda: rule.bind(way.module), START, KINDS)
-    for step in range(3):
-        run.step(grads(step))
-    twin = copy.deepcopy(run.optimizer)
-    variables = [run.variables[name] for name in run.names]
-    state, slots = everstep.capture(twin, variables), everstep.capture(run.optimizer, variables)
-    assert {n: list(s) for n, s in state.slots.items()} == {n: list(s) for n, s in slots.slots.items()}
-    run.step(grads(10))
-    again = everstep.capture(twin, variables)
-    for name in state.slots:
-        for slot in state.slots[name]:
-            assert np.array_equal(state.slots[name][slot], slots.slots[name][slot])
-            assert np.array_equal(state.slots[name][slot], again.slots[name][slot])
-    assert state.scalars == again.scalars or all(
-        np.array_equal(state.scalars[key], again.scalars[key]) for key in state.scalars
-    )
+    harness.assert_same_arrays(state, expected)
 
 
 @rules
 def test_arrays_are_copied_with_what_trains_them(rule):
-    run = harness.ArraysRun(lambda: rule.bind(np), START, KINDS)
-    for step in range(3):
-        run.step(grads(step))
-    both = copied_with_arrays(run)
-    twin = harness.ArraysRun(lambda: both["optimizer"], START, KINDS)
+    run = trained(harness.NUMPY, rule)
+    both = copy.deepcopy({"optimizer": run.optimizer, "variables": run.variables})
+    twin = trained(harness.NUMPY, lambda: both["optimizer"], 0)
     twin.variables = both["variables"]
+    twin.begin()
     for each in (run, twin):
         each.step(grads(10))
         each.step(grads(11))
-    for name, value in run.weights().items():
-        assert np.array_equal(twin.weights()[name], value)
-        assert not np.shares_memory(twin.variables[name], run.variables[name])
+    check_equal(twin.weights(), run.weights())
+    assert not any(np.shares_memory(twin.variables[name], run.variables[name]) for name in START)
 
 
 def test_a_pickle_refuses_other_variables():
@@ -276,12 +237,9 @@ def test_a_shallow_copy_shares_its_slots():
 
 
 def test_a_tensor_for_a_hyper_is_refused():
-    tf = pytest.importorskip("tensorflow")
-    v1 = getattr(getattr(tf, "compat", None), "v1", tf)
-    train = getattr(v1, "train", None) or tf.train
-    with v1.Graph().as_default():
-        rate = v1.placeholder_with_default(0.1, ())
-        optimizer = Adam(rate).bind(train)
+    pytest.importorskip("tensorflow")
+    with tf1.Graph().as_default():
+        optimizer = Adam(tf1.placeholder_with_default(0.1, ())).bind(tf1.train)
         for duplicate in (copy.deepcopy, pickled):
             with pytest.raises(UnsupportedError, match="Adam.learning_rate is a tensor"):
                 duplicate(optimizer)
@@ -424,8 +382,9 @@ import everstep
 module = importlib.import_module({package!r})
 for part in {path!r}:
     module = getattr(module, part)
-for before in {before!r}:
-    eval(before)
+for before in (None, everstep.optimizers.Adam(1.0)):
+    if before is not None:
+        before.bind(module)
     try:
         model = module.models.load_model({file!r})
     except Exception as error:
@@ -446,18 +405,14 @@ def test_files_in_another_process(name, suffix, tmpdir):
     path = str(tmpdir.join("model" + suffix))
     trained_model(keras, lambda: Adam(0.025).bind(keras)).save(path)
     package, _, inside = name.partition(".")
-    for before, expected in [
-        (["everstep.optimizers.Adam(1.0).bind(module)"], ["LOADED"]),
-        (["None", "everstep.register(module)"], ["REFUSED", "LOADED"]),
-    ]:
-        script = textwrap.dedent(LOADER).format(
-            package=package, path=inside.split(".") if inside else [], before=before, file=path
-        )
-        output = subprocess.check_output([sys.executable, "-c", script, json.dumps(sys.path)], stderr=subprocess.STDOUT)
-        output = output.decode("utf-8")
-        said = [line for line in output.splitlines() if line.startswith(("LOADED", "REFUSED"))]
-        assert [line.split()[0] for line in said] == expected, output
-        assert "Adam(learning_rate=0.025," in said[-1]
+    script = LOADER.format(package=package, path=inside.split(".") if inside else [], file=path)
+    output = subprocess.check_output([sys.executable, "-c", script, json.dumps(sys.path)], stderr=subprocess.STDOUT)
+    said = [line for line in output.decode("utf-8").splitlines() if line.startswith(("LOADED", "REFUSED"))]
+    assert [line.split()[0] for line in said] == ["REFUSED", "LOADED"], output
+    assert "Adam(learning_rate=0.025," in said[-1]
+    with harness.unregistered(keras):
+        everstep.register(keras)
+        assert keras.models.load_model(path).optimizer.definition == Adam(0.025)
 
 
 @kerases
@@ -467,14 +422,14 @@ def test_register_survives_a_scope(name):
     with scopes(keras, {})({}):
         native = type(Adam(0.1).bind(keras))
     Adam(0.1).bind(keras)
-    table = native_classes.registry_of(native.native_base).get_custom_objects()
+    table = harness.native_classes.registry_of(native.native_base).get_custom_objects()
     assert any(each is native for each in table.values())
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(NAMED) if name.endswith("train")] + ["numpy"])
 def test_register_where_there_is_nothing(name):
     try:
-        detect.find(NAMED[name])
+        harness.find(NAMED[name])
     except everstep.errors.TargetError:
         pytest.skip("this module speaks no optimizer API here")
     with pytest.raises(UnsupportedError, match="none of its files names an optimizer"):

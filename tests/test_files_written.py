@@ -1,28 +1,27 @@
 """Files that everstep writes are loaded by their framework, which then continues as the first framework did."""
 from __future__ import absolute_import, division, print_function
 
-import io
 import os
 from collections import OrderedDict
 
 import numpy as np
 import pytest
 
+import crafted_files as crafted
 import everstep
 import harness
 import small_model
 import test_grid
-from everstep.compat.engine.step import ENGINE_SLOTS
-from everstep.compat.state import files
+from crafted_files import TENSORFLOW, inspect, read_bytes
+from crafted_files import tf1 as tf
 from everstep.errors import StateError, UnsupportedError
 from everstep.testing import oracle
 from test_battery import ids
 from test_files import BY_NAME, OLD_ADADELTA, tensorflow
 
 pytestmark = pytest.mark.shared
-needs_tensorflow = pytest.mark.skipif(tensorflow is None, reason="TensorFlow writes its checkpoints")
 SAVERS = sorted(name for name in BY_NAME if name.startswith(("tf1.4/", "tf1.15/")) and "partitioned" not in name
-                and "scopes" not in name)
+                and "scopes" not in name) + ["tfkeras2.10/our_accumulated.h5", "keras3.15-jax/our_adam.keras"]
 
 
 def near(fixture, names, weights, bound=4e-6):
@@ -41,28 +40,23 @@ class Graph(object):
     """The model of the fixtures, with any variable names, restored from a checkpoint."""
 
     def __init__(self, make, names, path):
-        self.tf = tf = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
-        self.graph = tf.Graph()
-        with self.graph.as_default():
+        with tf.Graph().as_default(), tf.Session() as session:
             variables = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
-                    for name, value in zip(names, (small_model.EMBEDDINGS, small_model.KERNEL))]
-            self.variables = dict(zip(names, variables))
+                         for name, value in zip(names, (small_model.EMBEDDINGS, small_model.KERNEL))]
             rows = tf.nn.embedding_lookup(variables[0], small_model.IDS[:, 0])
             loss = tf.reduce_mean(tf.square(tf.matmul(rows, variables[1]) - small_model.TARGETS))
-            self.optimizer = make(tf.train)
-            step = self.optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
-            with tf.Session() as session:
-                tf.train.Saver().restore(session, path)
-                self.count = session.run(tf.train.get_global_step())
-                session.run(step)
-                self.weights = session.run(self.variables)
+            step = make(tf.train).minimize(loss, global_step=tf.train.get_or_create_global_step())
+            tf.train.Saver().restore(session, path)
+            self.count = session.run(tf.train.get_global_step())
+            session.run(step)
+            self.weights = session.run(dict(zip(names, variables)))
 
 
 def in_model_order(state):
     return sorted(state.slots, key=lambda name: state.variables[name].shape, reverse=True)
 
 
-@needs_tensorflow
+@TENSORFLOW
 @pytest.mark.parametrize("name", SAVERS)
 def test_saver_restores_what_was_written(name, tmp_path):
     fixture, path = BY_NAME[name], str(tmp_path / "model.ckpt-7")
@@ -83,10 +77,9 @@ def stock_or_ours(fixture, train):
     return everstep.Definition.from_config(fixture.definition).bind(train)
 
 
-@needs_tensorflow
+@TENSORFLOW
 @pytest.mark.parametrize(
-    "name", ["tfkeras2.10/momentum.h5", "keras3.15-jax/momentum.keras", "keras2.1-tf1.4/momentum.h5"]
-)
+    "name", ["tfkeras2.10/momentum.h5", "keras3.15-jax/momentum.keras", "keras2.1-tf1.4/momentum.h5"])
 def test_keras_goes_on_in_tf_train(name, tmp_path):
     fixture, path = BY_NAME[name], str(tmp_path / "model")
     state = state_of(fixture)
@@ -97,80 +90,51 @@ def test_keras_goes_on_in_tf_train(name, tmp_path):
     assert graph.count == 3
 
 
-@needs_tensorflow
-@pytest.mark.parametrize("name", ["tfkeras2.10/our_accumulated.h5", "keras3.15-jax/our_adam.keras"])
-def test_ours_goes_on_in_tf_train(name, tmp_path):
-    fixture, path = BY_NAME[name], str(tmp_path / "model")
-    state = state_of(fixture)
-    everstep.write_checkpoint(state, path, "tf-saver", ours=True)
-    graph = Graph(lambda train: stock_or_ours(fixture, train), in_model_order(state), path)
-    near(fixture, fixture.names(state), graph.weights)
-
-
-@needs_tensorflow
+@TENSORFLOW
 def test_large_checkpoints_are_written_in_parts(tmp_path, monkeypatch):
-    from everstep.compat.state import bundle
-
-    monkeypatch.setattr(bundle, "_SHARD", 64)
-    fixture, moved = BY_NAME["tf1.4/adam.ckpt"], []
-    state = state_of(fixture)
-    everstep.write_checkpoint(state, str(tmp_path / "model"), "tf-saver", moved=moved.append)
-    assert len(moved) > 3 and sum(moved) == files.size_of(state) + 16
-    again = everstep.read_checkpoint(str(tmp_path / "model"), optimizer="Adam(learning_rate=0.1)")
+    monkeypatch.setattr(crafted.bundle, "_SHARD", 64)
+    state, path, moved = state_of(BY_NAME["tf1.4/adam.ckpt"]), str(tmp_path / "model"), []
+    everstep.write_checkpoint(state, path, "tf-saver", moved=moved.append)
+    assert len(moved) > 3 and sum(moved) == 16 + sum(array.nbytes for array in harness.arrays_of(state).values())
+    again = everstep.read_checkpoint(path, optimizer="Adam(learning_rate=0.1)")
     assert again.updates == 3 and list(again.slots) == list(state.slots)
-    for variable, slots in state.slots.items():
-        for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(again.slots[variable][slot]), np.asarray(handle))
+    harness.assert_same_arrays(again, state)
 
 
+@TENSORFLOW
 @pytest.mark.parametrize("updates", [0, 1, 10, 811, 20000])
 def test_beta_powers_tell_the_count(updates, tmp_path):
     """Recovers the number of updates from a power that tf.train multiplies up in float32, update by update."""
-    from everstep.compat.state import conversions, native_file
-
+    first, again = str(tmp_path / "first"), str(tmp_path / "again")
     power = np.float32(0.999)
     for _ in range(updates):
         power = power * np.float32(0.999)
-    native, definition = native_file.NativeFile("file", "tf-saver"), everstep.optimizers.Adam()
-    assert conversions.count_of_powers(native, definition, {"beta2_power": power}) == updates
-    assert conversions.beta_power(0.999, updates) == power
+    ones = np.ones(2, np.float32)
+    crafted.write_tensors(first, {"w": ones, "w/Adam": ones, "w/Adam_1": ones, "beta2_power": power,
+                                  "beta1_power": np.float32(0.9) ** np.float32(updates + 1)})
+    state = everstep.read_checkpoint(first, optimizer="Adam(learning_rate=0.1)")
+    assert state.updates == updates
+    everstep.write_checkpoint(state, again, "tf-saver")
+    assert np.asarray(crafted.read_tensors(again)["beta2_power"]) == power
 
 
 # Keras.
 
 
-def keras_modules():
-    if tensorflow is not None:
-        yield "tf.keras", tensorflow.keras
-    for name in ("keras", "tf_keras"):
-        try:
-            module = __import__(name)
-        except ImportError:
-            continue
-        here = getattr(module.optimizers, "Adam", None)  # keras 2.8 has optimizers only in tf.keras
-        if here and (tensorflow is None or here is not tensorflow.keras.optimizers.Adam):
-            yield name, module
+KERASES = sorted(harness.kerases().items())
 
 
-def targets():
-    for name, module in keras_modules():
-        api = small_model.api_of(module.optimizers.Adam)
-        extensions = [".h5", ".keras", ".weights.h5"] if api in ("update_step", "keras3") else [".h5"]
-        if api == "update_step" and tensorflow.__version__.startswith("2.11."):  # there both are HDF5 models
-            extensions = [".h5"]
-        for extension in extensions:
-            yield name, module, api, extension
+def extensions_of(api):
+    if api not in ("update_step", "keras3") or tensorflow and tensorflow.__version__.startswith("2.11."):
+        return [".h5"]
+    return [".h5", ".keras", ".weights.h5"]
 
 
-TARGETS = list(targets())
+TARGETS = [(name, module, api, extension) for name, module in KERASES
+           for api in [small_model.api_of(module.optimizers.Adam)] for extension in extensions_of(api)]
 FORMAT = {".h5": "keras-h5", ".keras": "keras", ".weights.h5": "keras-weights-h5"}
-SOURCES = [
-    "keras2.1-tf1.4/amsgrad.h5",
-    "tfkeras2.15/amsgrad.keras",
-    "keras3.15-jax/amsgrad.keras",
-    "tf1.4/momentum.ckpt",
-    "tfkeras1.15/nadam.h5",
-]
+SOURCES = ["keras2.1-tf1.4/amsgrad.h5", "tfkeras2.15/amsgrad.keras", "keras3.15-jax/amsgrad.keras",
+           "tf1.4/momentum.ckpt", "tfkeras1.15/nadam.h5"]
 
 PAIRS = [  # one half in a cell, the other half in the next
     (source, target)
@@ -206,19 +170,15 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
     template, path = [str(tmp_path / ("{}{}".format(kind, extension))) for kind in ("template", "written")]
     model = trained(module, stock, arguments)
     small_model.save(model, template)
-    with io.open(template, "rb") as file:
-        before = file.read()
-    state = state_of(fixture)
+    before, state = read_bytes(template), state_of(fixture)
     how = dict(learning_rate=0.1, by_order=True)
     if extension == ".weights.h5":
         how["variables"] = ["embedding/0", "dense/0"]
     notes = everstep.write_checkpoint(state, path, FORMAT[extension], template=template, **how).notes
     assert all("momentum_product" in note and stock == "Nadam" for note in notes)  # Keras before 2.3 does not store it
-    with io.open(template, "rb") as file:
-        assert file.read() == before
+    assert read_bytes(template) == before
     assert sorted(os.listdir(str(tmp_path))) == ["template" + extension, "written" + extension]
-    said = "{}({})".format(stock, ", ".join("{}={!r}".format(*item) for item in arguments.items()))
-    again = files.inspect(path, optimizer=said if extension == ".weights.h5" else None)
+    again = inspect(path, optimizer=crafted.spelled(stock, arguments) if extension == ".weights.h5" else None)
     assert again["updates"] == state.updates and not again["missing"]
 
     # Keras 3 does not load .h5 models for training: its own have an optimizer built on no variables, and 3.0 does not
@@ -247,16 +207,10 @@ def test_keras_loads_what_was_written(target, source, tmp_path):
 
 def test_keras_formats_need_a_template(tmp_path):
     state, path = state_of(BY_NAME["keras2.1-tf1.4/amsgrad.h5"]), str(tmp_path / "model.h5")
-    for format in ("keras-h5", "keras", "keras-weights-h5"):
-        with pytest.raises(StateError) as info:
+    wrong = [("tf-object", UnsupportedError, "everstep.restore"), ("hdf5", StateError, "keras-h5")]
+    for format, error, word in wrong + [(FORMAT[extension], StateError, "template=") for extension in FORMAT]:
+        with pytest.raises(error, match=word):
             everstep.write_checkpoint(state, path, format)
-        assert "template=" in str(info.value)
-    with pytest.raises(UnsupportedError) as info:
-        everstep.write_checkpoint(state, path, "tf-object")
-    assert "everstep.restore" in str(info.value)
-    with pytest.raises(StateError) as info:
-        everstep.write_checkpoint(state, path, "hdf5")
-    assert "keras-h5" in str(info.value)
     assert os.listdir(str(tmp_path)) == []
 
 
@@ -265,26 +219,20 @@ def test_keras_formats_need_a_template(tmp_path):
     ("keras2.1-tf1.4/amsgrad.h5", "tfkeras2.10/momentum.h5", "is of SGD"),
     ("tfkeras2.10/our_accumulated.h5", "tfkeras2.10/momentum.h5", "accumulate/sum"),
     ("keras2.1-tf1.4/amsgrad.h5", "keras3.15-tf/amsgrad.weights.h5", "by_order"),
-    ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity"),
-])
+    ("keras2.1-tf1.4/sgd.h5", "tfkeras2.10/momentum.h5", "velocity")])
 def test_what_does_not_fit_writes_nothing(source, template, word, tmp_path):
-    template = BY_NAME[template]
-    with pytest.raises(StateError) as info:
-        state = state_of(BY_NAME[source])
+    template, state = BY_NAME[template], state_of(BY_NAME[source])
+    with pytest.raises(StateError, match=word):
         everstep.write_checkpoint(state, str(tmp_path / "out"), template.format, template=template.path)
-    assert word in str(info.value), info.value
     assert os.listdir(str(tmp_path)) == []
 
 
 def test_what_tf_train_has_no_place_for(tmp_path):
-    state = state_of(BY_NAME["keras2.1-tf1.4/amsgrad.h5"])
-    with pytest.raises(UnsupportedError) as info:
-        everstep.write_checkpoint(state, str(tmp_path / "out"), "tf-saver")
-    assert "no stock optimizer with the slots of Adam" in str(info.value)
-    state = state_of(BY_NAME["keras2.1-tf1.4/nadam.h5"])
-    with pytest.raises(StateError) as info:
-        everstep.write_checkpoint(state, str(tmp_path / "out"), "tf-saver")
-    assert "momentum_schedule" in str(info.value)
+    for name, error, word in (("amsgrad", UnsupportedError, "no stock optimizer with the slots of Adam"),
+                              ("nadam", StateError, "momentum_schedule")):
+        with pytest.raises(error, match=word):
+            state = state_of(BY_NAME["keras2.1-tf1.4/{}.h5".format(name)])
+            everstep.write_checkpoint(state, str(tmp_path / "out"), "tf-saver")
 
 
 # Engine state beside a definition's slots: rows of a window, and steps that rows missed.
@@ -293,13 +241,10 @@ KEPT = [everstep.accumulate(everstep.optimizers.SGD(0.1), 2), everstep.optimizer
 
 
 def same_slots(actual, expected, names):
+    """Compares counts and slots; `names` is {name of a variable in the file: its own}."""
     assert (actual.updates, actual.steps, actual.pending) == (expected.updates, expected.steps, expected.pending)
-    assert {names[name]: set(slots) for name, slots in actual.slots.items()} == {
-        name: set(slots) for name, slots in expected.slots.items()
-    }
-    for name, slots in actual.slots.items():
-        for slot, handle in slots.items():
-            np.testing.assert_array_equal(np.asarray(handle), expected.slots[names[name]][slot], err_msg=slot)
+    renamed = {names[name]: slots for name, slots in actual.slots.items()}
+    harness.assert_same_arrays(everstep.State(slots=renamed), expected.replace(variables={}))
 
 
 def models():
@@ -323,20 +268,19 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
     names = [getattr(variable, "path", variable.name).split(":")[0] for variable in trained]
     expected = everstep.capture(model.optimizer, dict(zip(names, trained)))
     table = next(name for name in names if "embedding" in name)
-    assert set(ENGINE_SLOTS).intersection(expected.slots[table]) or not way.sparse
+    assert set(expected.slots[table]) - {"accumulate/sum", "m", "v"} or not way.sparse  # what the engine keeps
     small_model.save(model, path)
     actual = everstep.read_checkpoint(path)
     same_slots(actual, expected, {each: next(name for name in names if name.endswith(each)) for each in actual.slots})
 
 
-@needs_tensorflow
+@TENSORFLOW
 @pytest.mark.parametrize(
-    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids
-)
+    "way", [way for way in harness.all_ways() if issubclass(way.run, (harness.GraphRun, harness.EagerRun))], ids=ids)
 @pytest.mark.parametrize("definition", KEPT, ids=lambda definition: definition._short())
 def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
     graph = issubclass(way.run, harness.GraphRun)
-    run = test_grid.new_run(way, definition)
+    run = harness.new_run(way, definition, test_grid.start_values("float32", test_grid.SHAPES), test_grid.KINDS)
     for batch in test_grid.BATCHES[:3]:
         run.step(batch)
     path = str(tmp_path / "model")
@@ -345,11 +289,9 @@ def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
             run.saver.save(run.session, path, write_meta_graph=False)
     else:
         run.checkpoint().write(path)
-    expected = everstep.capture(run.optimizer, run.variables, session=getattr(run, "session", None), weights=True)
-    actual = everstep.read_checkpoint(path, definition)
-    same_slots(actual, expected, {name: name for name in actual.slots})
+    expected = run.captured(weights=True)
+    names = {name: name for name in run.names}
+    same_slots(everstep.read_checkpoint(path, definition), expected, names)
     if graph and way.target == "tf_train":
         everstep.write_checkpoint(expected, path + "-again", "tf-saver", ours=True)
-        again = everstep.read_checkpoint(path + "-again", definition)
-        same_slots(again, expected, {name: name for name in actual.slots})
-    run.close()
+        same_slots(everstep.read_checkpoint(path + "-again", definition), expected, names)

@@ -33,10 +33,8 @@ RANDOM = np.random.RandomState(0)
 # Small, so that no gradient times the first loss scale, 2 ** 15, overflows in float16 and skips its step.
 INPUTS, OUTPUTS = RANDOM.randn(12, 3).astype("float32") / 4, RANDOM.randn(12, 2).astype("float32") / 4
 # {mode: arguments of compile}. Keras turns jit_compile on by itself on a GPU.
-MODES = {
-    "plain": {}, "jit_compile": {"jit_compile": True}, "run_eagerly": {"run_eagerly": True},
-    "steps_per_execution": {"steps_per_execution": 3}, "mixed_float16": {},
-}
+MODES = {"plain": {}, "jit_compile": {"jit_compile": True}, "run_eagerly": {"run_eagerly": True},
+         "steps_per_execution": {"steps_per_execution": 3}, "mixed_float16": {}}
 
 
 def kerases():
@@ -128,7 +126,7 @@ def trained(keras, module, definition, mode, path=None):
         return start, fit(model)
 
 
-def cases(per_cell=3):
+def cases(per_cell=2):
     """Returns this cell's cases: some of every rule in every mode of every Keras, in turn."""
     every = [(rule, mode, api) for api in kerases() for mode in api[3] for rule in rules(mode)]
     return every if harness.FULL else harness.share(every, max(1, len(every) // per_cell))

@@ -4,6 +4,7 @@ The battery checks the numbers for gradients that tests pass in. Here Keras comp
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 import importlib
 
 import numpy as np
@@ -11,17 +12,8 @@ import pytest
 
 import everstep
 import harness
-from everstep.errors import (
-    ConfigError,
-    DefinitionError,
-    GradientError,
-    HyperTypeError,
-    HyperValueError,
-    SlotError,
-    StateError,
-    UnsupportedError,
-    VariableError,
-)
+from chain import chain_gradients, orthogonal, wrong_steps
+from everstep import errors
 from everstep.optimizers import SGD, AdagradDecay, Adam, Lion
 from harness import clear_session
 from keras_suite import available_modules, same
@@ -39,27 +31,6 @@ TF2 = not hasattr(tf, "global_variables_initializer")
 def keras(request):
     clear_session(request.param)
     return request.param
-
-
-# A chain of matrices: a network whose gradients NumPy can compute.
-
-RANDOM = np.random.RandomState(0)
-
-
-def orthogonal(size, seed):
-    return np.linalg.qr(np.random.RandomState(seed).randn(size, size))[0].astype("float32")
-
-
-def chain_gradients(weights, x, y):
-    """Returns the gradient of mean((x W1 W2 ... - y)^2) for each W."""
-    ahead = [x]
-    for weight in weights:
-        ahead.append(ahead[-1].dot(weight))
-    back, grads = 2.0 * (ahead[-1] - y) / y.size, []
-    for weight, value in zip(reversed(weights), reversed(ahead[:-1])):
-        grads.insert(0, value.T.dot(back))
-        back = back.dot(weight.T)
-    return grads
 
 
 def chain_model(keras, optimizer, layers=2, size=4):
@@ -110,56 +81,11 @@ def initialize(keras, variables):
 # Order of reads and writes. The stock Adam of Keras 2.2.4 fails this in up to nine of ten steps.
 
 
-def wrong_steps(step, read, definition, size, steps):
-    """Returns (number of wrong steps, largest error). Each step is compared with one of NumPy from the same weights.
-
-    The tolerance is a fifth of the effect of a `t` that is off by one at step 300.
-    """
-    before, oracle, random = read(), definition.bind(np), np.random.RandomState(1)
-    arrays, wrong, worst = [weight.astype("float64") for weight in before], 0, 0.0
-    for _ in range(steps):
-        x, y = random.randn(2, 32, size).astype("float32")
-        oracle.apply_gradients(zip(chain_gradients(arrays, x, y), arrays))
-        step([x, y])
-        after = read()
-        moved = max(abs(array - was).max() for array, was in zip(arrays, before))
-        error = max(abs(array - actual).max() for array, actual in zip(arrays, after)) / max(moved, 1e-4)
-        wrong, worst = wrong + (error > 3e-4), max(worst, error)
-        for array, actual in zip(arrays, after):
-            array[...] = actual
-        before = after
-    return wrong, worst
-
-
-def race(keras, way, make, definition, builds, steps, layers=4, size=48):
-    """Returns (wrong steps, worst error) over several builds of one training function."""
-    K, total, worst = keras.backend, 0, 0.0
-    for _ in range(builds):
-        clear_session(keras)
-        where, resource = way
-        if where == "train_on_batch":
-            if resource and not TF2:
-                v1.get_variable_scope().set_use_resource(True)
-            model = chain_model(keras, make(), layers, size)
-            variables = model.weights
-            step = lambda batch, model=model: model.train_on_batch(*batch)  # noqa: E731
-        else:
-            optimizer = make()  # keeps a reference: on TF 2 its variables live as long as it does
-            step, variables = chain_function(keras, optimizer, layers, size, resource)
-        if resource is not None and is_resource(variables[0]) != resource:
-            return None
-        wrong, error = wrong_steps(step, lambda weights=variables: K.batch_get_value(weights), definition, size, steps)
-        total, worst = total + wrong, max(worst, error)
-    return total, worst
-
-
 def is_resource(variable):
     return not getattr(variable.dtype, "_is_ref_dtype", False)
 
 
 WAYS = [(where, resource) for where in ("train_on_batch", "K.function") for resource in (False, True)]
-
-
 # An epsilon large enough that a gradient near 0 does not amplify rounding.
 ADAM = Adam(0.01, epsilon=1e-5)
 IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, momentum=0.9), 4), way) for way in WAYS[2:]]
@@ -169,12 +95,22 @@ IN_ORDER = [(ADAM, way) for way in WAYS] + [(everstep.accumulate(SGD(0.1, moment
 @pytest.mark.parametrize("definition, way", IN_ORDER, ids=str)
 def test_every_step_is_in_order(keras, definition, way):
     builds, steps = (20, 300) if harness.FULL else (2, 60)
-    result = race(keras, way, lambda: definition.bind(keras), definition, builds, steps)
-    if result is None:
-        pytest.skip("this Keras makes no variables of this kind")
-    wrong, worst = result
-    print("{} {}: {} of {} steps wrong, worst error {:.1e}".format(keras.__name__, way, wrong, builds * steps, worst))
-    assert wrong == 0
+    for _ in range(builds):
+        clear_session(keras)
+        optimizer, (where, resource) = definition.bind(keras), way
+        if where == "train_on_batch":
+            if resource and not TF2:
+                v1.get_variable_scope().set_use_resource(True)
+            model = chain_model(keras, optimizer, 4, 48)
+            variables, step = model.weights, lambda batch, model=model: model.train_on_batch(*batch)
+        else:
+            step, variables = chain_function(keras, optimizer, 4, 48, resource)
+        if is_resource(variables[0]) != resource:
+            pytest.skip("this Keras makes no variables of this kind")
+        read = functools.partial(keras.backend.batch_get_value, variables)
+        wrong, worst = wrong_steps(step, read, definition, steps)
+        print("{} {}: {} of {} steps wrong, worst error {:.1e}".format(keras.__name__, way, wrong, steps, worst))
+        assert wrong == 0
 
 
 @pytest.mark.parametrize("resource", [False, True], ids=["ref", "resource"])
@@ -345,74 +281,25 @@ def test_hypers_can_be_set(keras):
     K, definition, data = keras.backend, SGD(0.05, momentum=0.5), batches(5)
     optimizer = definition.bind(keras)
     model = chain_model(keras, optimizer)
+    changes = {1: ("lr", 0.02), 2: ("lr", 0.01), 3: ("learning_rate", np.float32(0.03)), 4: ("momentum", 0.9)}
 
     def change(place, oracle):
-        if place == 1:
-            oracle.learning_rate = 0.02
-        if place == 2:
-            oracle.learning_rate = 0.01
-        if place == 3:
-            oracle.learning_rate = 0.03
-        if place == 4:
-            oracle.momentum = 0.9
+        if place in changes:
+            setattr(oracle, *changes[place])
 
-    expected = expected_chain(definition, data, before_step=change)
-    train_on_batch(model, data[:1])
-    K.set_value(optimizer.lr, 0.02)
-    train_on_batch(model, data[1:2])
-    optimizer.lr = 0.01
-    train_on_batch(model, data[2:3])
-    optimizer.learning_rate = np.float32(0.03)
-    train_on_batch(model, data[3:4])
-    optimizer.momentum = 0.9
-    train_on_batch(model, data[4:])
-    assert_close(model.get_weights(), expected)
+    for place in range(5):
+        if place == 1:
+            K.set_value(optimizer.lr, changes[1][1])
+        else:
+            change(place, optimizer)
+        train_on_batch(model, data[place : place + 1])
+    assert_close(model.get_weights(), expected_chain(definition, data, before_step=change))
     for wrong in (float("nan"), "fast", -1.0, None, [0.1], K.variable(0.1)):
-        with pytest.raises((HyperValueError, HyperTypeError)):
+        with pytest.raises((errors.HyperValueError, errors.HyperTypeError)):
             optimizer.lr = wrong
     assert abs(K.get_value(optimizer.lr) - 0.03) < 1e-7
-
-
-def test_callbacks_set_the_rate(keras):
-    K, optimizer, data = keras.backend, SGD(0.05).bind(keras), batches(4)
-    model = chain_model(keras, optimizer)
-    x, y = data[0]
-    rates = keras.callbacks.LearningRateScheduler(lambda epoch: 0.05 * 0.5**epoch)
-    model.fit(x, y, batch_size=len(x), epochs=3, verbose=0, callbacks=[rates])
-
-    def halve(place, oracle):
-        oracle.learning_rate = 0.05 * 0.5**place
-
-    assert_close(model.get_weights(), expected_chain(SGD(0.05), [data[0]] * 3, before_step=halve))
-    # With mode="max" a falling loss is a plateau at every epoch.
-    plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", mode="max", factor=0.1, patience=1)
-    rate = K.get_value(optimizer.lr)
-    model.fit(x, y, batch_size=len(x), epochs=4, verbose=0, callbacks=[plateau])
-    assert K.get_value(optimizer.lr) <= 0.11 * rate
-    before, last = [weight.astype("float64") for weight in model.get_weights()], float(K.get_value(optimizer.lr))
-    train_on_batch(model, data[1:2])
-    moved = [old - last * grad for old, grad in zip(before, chain_gradients(before, *data[1]))]
-    assert_close(model.get_weights(), moved)
-
-
-def test_hypers_that_are_no_numbers(keras):
-    K, schedule, data = keras.backend, everstep.InverseTimeDecay(0.1, rate=0.5), batches(4)
-    rate = K.variable(0.1, name="my_rate")
-    for given, expected in [
-        (schedule, expected_chain(SGD(schedule), data, 1)),
-        (rate, expected_chain(SGD(0.1), data, 1)),
-        (rate * 0.5, expected_chain(SGD(0.05), data, 1)),
-        (lambda: 0.05, expected_chain(SGD(0.05), data, 1)),
-        (lambda: rate, expected_chain(SGD(0.1), data, 1)),
-    ]:
-        optimizer = SGD(given).bind(keras)
-        model = chain_model(keras, optimizer, layers=1)
-        train_on_batch(model, data)
-        assert_close(model.get_weights(), expected)
-        with pytest.raises(HyperValueError, match="cannot be set"):
-            optimizer.lr = 0.5
-        with pytest.raises(HyperValueError, match="cannot be set"):
-            optimizer.learning_rate = 0.5
+    with pytest.raises(errors.HyperValueError, match="cannot be set"):
+        SGD(K.variable(0.1)).bind(keras).lr = 0.5
 
 
 def test_a_schedule_is_no_variable(keras):
@@ -429,16 +316,10 @@ def test_a_schedule_is_no_variable(keras):
     assert same(before, model.get_weights())
 
 
-def test_decay_is_not_taken(keras):
-    with pytest.raises(DefinitionError, match="InverseTimeDecay"):
-        SGD(0.1).bind(keras, decay=1e-3)
-
-
 # Clipping.
 
 
 BOUNDS = [{"clipnorm": 0.1}, {"clipvalue": 0.01}, {"clipnorm": 0.1, "clipvalue": 0.02}]
-WRONG_BOUNDS = [{"clipnorm": -1}, {"clipnorm": "1"}, {"clipvalue": float("nan")}, {"clip": 1}]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
@@ -478,21 +359,12 @@ def test_clipping_of_other_dtypes(keras):
     K = keras.backend
     for dtype, bound in [("float16", 1e-3), ("float64", 1e-12)]:
         start, factor = np.ones(3), np.array([600.0, 800.0, 0.0])  # a norm of 1000
-        weight, optimizer = K.variable(start, dtype=dtype, name="W"), SGD(0.5).bind(keras, clipnorm=0.125)
+        weight, optimizer = K.variable(start, dtype=dtype, name="W"), SGD(0.5, 0.5).bind(keras, clipnorm=0.125)
         with keras_graph(keras):
             loss = K.sum(weight * K.constant(factor, dtype=dtype))
         K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[weight]))([])
         np.testing.assert_allclose(K.get_value(weight), start - 0.5 * 0.125 * factor / 1000, rtol=bound)
-
-
-@pytest.mark.parametrize("wrong", WRONG_BOUNDS, ids=str)
-def test_wrong_bounds(keras, wrong):
-    with pytest.raises((DefinitionError, HyperTypeError, HyperValueError), match="clip"):
-        SGD(0.1).bind(keras, **wrong)
-
-
-def test_no_bound(keras):
-    assert "clipnorm" not in SGD(0.1).bind(keras, clipnorm=None).get_config()
+        assert K.get_value(optimizer.get_slot(weight, "velocity")).dtype == {"float16": "float32"}.get(dtype, dtype)
 
 
 # Embeddings.
@@ -517,14 +389,9 @@ def whole_tensors(loss, build, rows):
 HANDS_ON = ("Identity", "ReadVariableOp", "Scatter", "SparseApply", "Switch", "RefSwitch")
 
 
-ROWWISE = [
-    SGD(0.1),
-    Adam(0.1, sparse="rows"),
-    Adam(0.1, sparse="rows", amsgrad=True),
-    SGD(0.1, momentum=0.9, sparse="rows"),
-    AdagradDecay(0.1, decay_steps=2, sparse="rows"),
-    everstep.accumulate(Adam(0.1, sparse="rows"), 2),
-]
+ROWWISE = [SGD(0.1), Adam(0.1, sparse="rows"), Adam(0.1, sparse="rows", amsgrad=True),
+           SGD(0.1, momentum=0.9, sparse="rows"), AdagradDecay(0.1, decay_steps=2, sparse="rows"),
+           everstep.accumulate(Adam(0.1, sparse="rows"), 2)]
 
 
 def embedding_updates(keras, optimizer, rows):
@@ -621,40 +488,6 @@ def test_constraints_are_the_stock_ones(keras, place):
 # Accumulation.
 
 
-def test_accumulation_is_one_large_batch(keras):
-    """16 micro-steps make 4 updates, equal to those of the joined batches."""
-    data = batches(16)
-    joined = data.reshape(4, 4, 2, 8, 4).transpose(0, 2, 1, 3, 4).reshape(4, 2, 32, 4)
-    definition = Adam(0.05, epsilon=1e-5)
-    model = chain_model(keras, everstep.accumulate(definition, 4).bind(keras))
-    changes, before = 0, model.get_weights()
-    for x, y in data:
-        model.train_on_batch(x, y)
-        after = model.get_weights()
-        changes += any((old != new).any() for old, new in zip(before, after))
-        before = after
-    assert changes == 4
-    assert keras.backend.get_value(model.optimizer.iterations) == 4
-    assert_close(before, expected_chain(definition, joined))
-
-
-@pytest.mark.parametrize("sparse", ["exact", "rows"])
-def test_accumulation_of_rows(keras, sparse):
-    definition, start = SGD(0.5, momentum=0.5, sparse=sparse), np.random.RandomState(5).randn(12, 2).astype("float32")
-    data, changes = embedding_batches(16), 0
-    model = embedding_model(keras, everstep.accumulate(definition, 4).bind(keras), start)
-    before, expected, oracle = start, start.astype("float64"), definition.bind(np)
-    for ids, y in data:
-        model.train_on_batch(ids, y)
-        changes += bool((model.get_weights()[0] != before).any())
-        before = model.get_weights()[0]
-    for place in range(0, 16, 4):
-        ids, y = [np.concatenate(part) for part in zip(*data[place : place + 4])]
-        oracle.apply_gradients([(everstep.IndexedSlices(*embedding_gradient(expected, ids, y)), expected)])
-    assert changes == 4
-    assert_close([before], [expected])
-
-
 def test_accumulation_is_built_again(keras):
     optimizer, data = everstep.accumulate(SGD(0.1), 4).bind(keras), batches(8)
     model = chain_model(keras, optimizer)
@@ -673,7 +506,7 @@ def test_accumulation_refuses_a_second_group(keras):
     train_on_batch(chain_model(keras, optimizer), data)
     other = chain_model(keras, optimizer)
     before = other.get_weights()
-    with pytest.raises(UnsupportedError, match="one definition for each group"):
+    with pytest.raises(errors.UnsupportedError, match="one definition for each group"):
         train_on_batch(other, data)
     assert same(before, other.get_weights())
 
@@ -719,41 +552,20 @@ def test_a_slot_starts_at_the_trained_value(keras):
     assert K.get_value(optimizer.scalar("power")) == 0.5
 
 
-@pytest.mark.parametrize("dtype, bound", [("float16", 4e-3), ("float64", 1e-6)])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "rows"])
-def test_other_dtypes(keras, dtype, bound, sparse):
-    K, definition = keras.backend, Adam(0.05, epsilon=1e-5, amsgrad=True)
-    random = np.random.RandomState(7)
-    start, rows, values = random.randn(6, 2).astype(dtype), np.array([1, 4, 1]), random.randn(3, 2).astype(dtype)
-    optimizer, weight = definition.bind(keras), K.variable(start, dtype=dtype, name="W")
-    with keras_graph(keras):
-        if sparse:
-            loss = K.sum(K.gather(weight, K.constant(rows, dtype="int32")) * K.constant(values, dtype=dtype))
-        else:
-            loss = K.sum(weight * weight)
-    step = K.function([], [loss], updates=optimizer.get_updates(loss=loss, params=[weight]))
-    expected, oracle = start.astype("float64"), definition.bind(np)
-    for _ in range(5):
-        step([])
-        oracle.apply_gradients([(everstep.IndexedSlices(values, rows) if sparse else 2 * expected, expected)])
-    assert_close([K.get_value(weight)], [expected], bound)
-    assert K.get_value(optimizer.get_slot(weight, "m")).dtype == {"float16": "float32"}.get(dtype, dtype)
-
-
 def test_weights_by_position(keras):
     optimizer, data = Anchored(0.1).bind(keras), batches(2)
     model = chain_model(keras, optimizer, layers=1)
     assert optimizer.get_weights() == []
-    with pytest.raises(StateError, match="before a train function is built"):
+    with pytest.raises(errors.StateError, match="before a train function is built"):
         optimizer.set_weights([np.zeros(())])
-    with pytest.raises(SlotError, match="anchor, squares once"):
+    with pytest.raises(errors.SlotError, match="anchor, squares once"):
         optimizer.get_slot(model.weights[0], "anchor")
     train_on_batch(model, data)
     weights = optimizer.get_weights()
     assert [weight.shape for weight in weights] == [(), (), (4, 4), (4, 1)]
     assert optimizer.get_slot_names() == ["anchor", "squares"]
     for wrong in (weights[:-1], weights + weights[:1], weights[:2] + weights[:1:-1], []):
-        with pytest.raises(StateError):
+        with pytest.raises(errors.StateError):
             optimizer.set_weights(wrong)
     assert same(optimizer.get_weights(), weights)
     optimizer.set_weights([weight + 1 for weight in weights])
@@ -763,12 +575,9 @@ def test_weights_by_position(keras):
 
 # Config and files.
 
-DEFINITIONS = [
-    SGD(0.001, momentum=0.9, nesterov=True),
-    Adam(0.001, amsgrad=True, epsilon=1e-5, sparse="rows"),
-    AdagradDecay(everstep.InverseTimeDecay(0.1, rate=1e-3), decay_steps=7),
-    everstep.accumulate(Adam(0.001), 3, reduction="sum"),
-]
+DEFINITIONS = [SGD(0.001, momentum=0.9, nesterov=True), Adam(0.001, amsgrad=True, epsilon=1e-5, sparse="rows"),
+               AdagradDecay(everstep.InverseTimeDecay(0.1, rate=1e-3), decay_steps=7),
+               everstep.accumulate(Adam(0.001), 3, reduction="sum")]
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition._short())
@@ -788,6 +597,7 @@ def test_a_config_comes_back(keras, definition):
     with keras.utils.CustomObjectScope(everstep.custom_objects(keras)):
         assert keras.optimizers.get(dict(written)).definition == definition
     assert keras.optimizers.get(optimizer) is optimizer
+    assert "clipnorm" not in definition.bind(keras, clipnorm=None).get_config()
 
 
 def test_a_config_has_the_hypers_of_the_day(keras):
@@ -800,10 +610,10 @@ def test_a_config_has_the_hypers_of_the_day(keras):
         if TF2 and K.is_tensor(given) and not hasattr(given, "assign") and not callable(given):
             continue
         assert Adam(given).bind(keras).get_config()["learning_rate"] == 0.5
-    with pytest.raises(ConfigError, match="learning_rate"):
+    with pytest.raises(errors.ConfigError, match="learning_rate"):
         Adam(K.placeholder(())).bind(keras).get_config()
     assert type(type(optimizer).from_config({"lr": 0.1})) is keras.optimizers.Adam
-    with pytest.raises(ConfigError, match="everstep did not write it"):
+    with pytest.raises(errors.ConfigError, match="everstep did not write it"):
         Lion.native_class(keras).from_config({"lr": 0.1})
 
 
@@ -813,27 +623,31 @@ def saved(model, tmpdir):
     return path
 
 
-@pytest.mark.parametrize(
-    "definition",
-    [SGD(0.05, 0.9), Adam(0.05, amsgrad=True), AdagradDecay(0.05, decay_steps=4), everstep.accumulate(Adam(0.05), 3)],
-    ids=lambda definition: definition._short(),
-)
-def test_a_saved_model_resumes(keras, definition, tmpdir):
-    """10 steps, saving, loading and 10 more equal 20 steps, bit for bit."""
-    data = batches(20)
-    model = chain_model(keras, definition.bind(keras))
-    train_on_batch(model, data[:10])
-    path = saved(model, tmpdir)
-    train_on_batch(model, data[10:])
-    expected, slots = model.get_weights(), model.optimizer.get_weights()
+def loaded(keras, path):
+    """Loads a model in a new session."""
     clear_session(keras)
-    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    return keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+
+
+RESUMED = [AdagradDecay(0.05, decay_steps=4), everstep.accumulate(Adam(0.05, amsgrad=True), 3)]
+
+
+@pytest.mark.parametrize("definition", RESUMED, ids=lambda each: each._short())
+def test_a_saved_model_resumes(keras, definition, tmpdir):
+    """5 steps, saving, loading and 5 more equal 10 steps, bit for bit."""
+    data = batches(10)
+    model = chain_model(keras, definition.bind(keras))
+    train_on_batch(model, data[:5])
+    path = saved(model, tmpdir)
+    train_on_batch(model, data[5:])
+    expected, slots = model.get_weights(), model.optimizer.get_weights()
+    model = loaded(keras, path)
     assert model.optimizer.definition == definition
-    train_on_batch(model, data[10:])
+    train_on_batch(model, data[5:])
     assert same(model.get_weights() + model.optimizer.get_weights(), expected + slots)
 
 
-@pytest.mark.parametrize("definition", [SGD(0.05), Adam(0.05), everstep.accumulate(Adam(0.05), 2)], ids=str)
+@pytest.mark.parametrize("definition", [Adam(0.05), everstep.accumulate(SGD(0.05), 2)], ids=lambda each: each._short())
 def test_no_stock_optimizer_is_loaded_instead(keras, definition, tmpdir):
     model = chain_model(keras, definition.bind(keras), layers=1)
     train_on_batch(model, batches(1))
@@ -844,8 +658,7 @@ def test_no_stock_optimizer_is_loaded_instead(keras, definition, tmpdir):
 
 def test_a_model_saved_before_its_first_step(keras, tmpdir):
     path = saved(chain_model(keras, Adam(0.05).bind(keras)), tmpdir)
-    clear_session(keras)
-    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    model = loaded(keras, path)
     train_on_batch(model, batches(2))
     assert_close(model.get_weights(), expected_chain(Adam(0.05), batches(2)))
 
@@ -861,8 +674,7 @@ def test_a_model_saved_with_frozen_layers(keras, tmpdir):
     path = saved(model, tmpdir)
     train_on_batch(model, data[2:])
     expected = model.get_weights()
-    clear_session(keras)
-    model = keras.models.load_model(path, custom_objects=everstep.custom_objects(keras))
+    model = loaded(keras, path)
     train_on_batch(model, data[2:])
     assert same(model.get_weights(), expected)
 
@@ -913,10 +725,10 @@ def test_a_missing_gradient(keras):
     used, unused = K.variable(np.ones(2), name="used"), K.variable(np.ones(2), name="unused")
     with keras_graph(keras):
         loss = K.sum(used * used)
-    with pytest.raises(GradientError, match="unused"):
+    with pytest.raises(errors.GradientError, match="unused"):
         optimizer.get_updates(loss=loss, params=[used, unused])
     assert optimizer.weights == []
-    with pytest.raises(SlotError):
+    with pytest.raises(errors.SlotError):
         optimizer.get_slot(used, "m")
 
 
@@ -926,9 +738,9 @@ def test_wrong_arguments(keras):
     with keras_graph(keras):
         loss = K.sum(weight * weight)
     for wrong in ((loss, weight), ([weight], loss), (loss, ["W"]), (loss, [weight, weight]), (None, [weight])):
-        with pytest.raises(VariableError):
+        with pytest.raises(errors.VariableError):
             optimizer.get_updates(*wrong)
-    with pytest.raises(GradientError, match="int32"):
+    with pytest.raises(errors.GradientError, match="int32"):
         optimizer.take_step([(loss, K.variable(np.ones((), "int32"), dtype="int32", name="I"))])
 
 
@@ -937,19 +749,13 @@ def test_an_optimizer_of_another_graph(keras):
         pytest.skip("under TF 2 Keras's variables are in no graph")
     optimizer = Adam(0.1).bind(keras)
     clear_session(keras)
-    with pytest.raises(VariableError, match="bind the definition again"):
+    with pytest.raises(errors.VariableError, match="bind the definition again"):
         train_on_batch(chain_model(keras, optimizer), batches(1))
-
-
-def test_a_definition_that_was_not_bound(keras):
-    model = chain_model(keras, None)
-    with pytest.raises((ValueError, AttributeError), match=r"bind\(module\) makes an optimizer|\.bind\(tf\.keras\)"):
-        model.compile(Adam(0.1), "mse")
 
 
 def test_what_it_cannot(keras):
     optimizer = Adam(0.1).bind(keras)
     for name in ("minimize", "apply_gradients"):
         assert not hasattr(optimizer, name)
-    with pytest.raises(DefinitionError, match="global_clipnorm"):
+    with pytest.raises(errors.DefinitionError, match="global_clipnorm"):
         Adam(0.1).bind(keras, global_clipnorm=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import absolute_import, division, print_function
 
+import functools
 import time
 
 import numpy as np
@@ -43,54 +44,31 @@ def written_out(tf, seen):
     return gradients
 
 
-def tensorflow(way):
-    import tensorflow
-
-    graph = issubclass(way.run, harness.GraphRun)
-    return (getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow) if graph else tensorflow
-
-
-def check(values):
-    for name, value in expected_weights().items():
-        assert oracle.distance(values[name], value) < 1e-6, name
+def minimizes(world, way, optimizer, loss, variables):
+    """Returns a function that takes a step on a loss; in a session it returns the loss of before."""
+    tf = world.tf
+    if world.session and way.target == "optimizer_v2":
+        operation = tf.group(*optimizer.get_updates(loss, variables))
+    elif world.session:
+        operation = optimizer.minimize(loss, var_list=variables)
+    else:
+        step = functools.partial(optimizer.minimize, loss, var_list=variables)
+        return tf.function(lambda: step() and None) if issubclass(way.run, harness.FunctionRun) else step
+    return lambda: world.run([loss, operation])[0]
 
 
 @pytest.mark.parametrize("way", TAKING, ids=ids)
 def test_minimize_takes_them(way):
-    tf, seen = tensorflow(way), []
-    if issubclass(way.run, harness.GraphRun):
-        with tf.Graph().as_default(), tf.Session() as session:
-            make = lambda name: tf.get_variable(name, initializer=FIRST[name], use_resource=way.world.resource)  # noqa: E731
-            variables = [make(name) for name in ("w", "table")]
-            optimizer = RULE.bind(way.module, gradients=written_out(tf, seen))
-            loss = tf.reduce_sum(variables[0])
-            if way.target == "tf_train":
-                step = optimizer.minimize(loss, var_list=variables)
-            else:
-                step = tf.group(*optimizer.get_updates(loss, variables))
-            assert seen == [loss]
-            session.run(tf.global_variables_initializer())
-            for _ in range(3):
-                session.run(step)
-            check(dict(zip(("w", "table"), session.run(variables))))
-        return
-    variables = [tf.Variable(FIRST[name], name=name) for name in ("w", "table")]
-    optimizer = RULE.bind(way.module, gradients=written_out(tf, seen))
-
-    def loss():
-        return tf.reduce_sum(variables[0])
-
-    def step():
-        if way.target == "tf_train":
-            optimizer.minimize(loss, var_list=variables)
-        else:
-            optimizer.minimize(loss, variables)
-
-    step = tf.function(step) if issubclass(way.run, harness.FunctionRun) else step
-    for _ in range(3):
-        step()
-    assert seen
-    check({name: variable.numpy() for name, variable in zip(("w", "table"), variables)})
+    seen = []
+    with way.world(way.module) as world:
+        variables = [world.variable(FIRST[name], name) for name in ("w", "table")]
+        optimizer = RULE.bind(way.module, gradients=written_out(world.tf, seen))
+        step = minimizes(world, way, optimizer, world.loss([(np.ones((3, 2), "float32"), variables[0])]), variables)
+        for _ in range(3):
+            step()
+        assert seen
+        for name, value in expected_weights().items():
+            assert oracle.distance(world.read(variables[name == "table"]), value) < 1e-6, name
 
 
 IN_SESSIONS = [way for way in TAKING if issubclass(way.run, harness.GraphRun)]
@@ -99,20 +77,14 @@ IN_SESSIONS = [way for way in TAKING if issubclass(way.run, harness.GraphRun)]
 @pytest.mark.parametrize("way", IN_SESSIONS, ids=ids)
 def test_a_loss_beside_the_step_is_that_of_before(way):
     """The loss fetched beside the step is that before the step, although no gradient depends on it."""
-    tf = tensorflow(way)
-    with tf.Graph().as_default(), tf.Session() as session:
-        variable = tf.get_variable("w", initializer=FIRST["w"], use_resource=way.world.resource)
+    with way.world(way.module) as world:
+        tf, variable = world.tf, world.variable(FIRST["w"])
         late = tf.py_func(lambda: time.sleep(0.1), [], [])
         with tf.control_dependencies([late] if isinstance(late, tf.Operation) else late):
             loss = tf.reduce_sum(variable.read_value())
         optimizer = SGD(0.5).bind(way.module, gradients=lambda loss, variables: [tf.ones((3, 2))])
-        if way.target == "tf_train":
-            step = optimizer.minimize(loss, var_list=[variable])
-        else:
-            step = tf.group(*optimizer.get_updates(loss, [variable]))
-        session.run(tf.global_variables_initializer())
-        losses = [session.run([loss, step])[0] for _ in range(2)]
-    assert np.allclose(losses, [6.0, 3.0])
+        step = minimizes(world, way, optimizer, loss, [variable])
+        assert np.allclose([step() for _ in range(2)], [6.0, 3.0])
 
 
 HAND_MADE = [case for case in KERAS if case[1] is case[2] and not hasattr(case[2].models.Model, "train_step")]
@@ -141,12 +113,12 @@ def test_fit_of_graphs_takes_them(name, module, keras):
 
 @pytest.mark.parametrize("way", EAGER, ids=ids)
 def test_what_a_mistaken_function_gives(way):
-    tf = tensorflow(way)
-    variable = tf.Variable(FIRST["w"])
-    optimizer = RULE.bind(way.module, gradients=lambda loss, variables: [])
-    with pytest.raises(GradientError, match="gave 0 gradients for 1 variables"):
-        optimizer.minimize(lambda: tf.reduce_sum(variable), var_list=[variable])
-    assert np.array_equal(variable.numpy(), FIRST["w"])
+    with way.world(way.module) as world:
+        variable = world.variable(FIRST["w"])
+        optimizer = RULE.bind(way.module, gradients=lambda loss, variables: [])
+        with pytest.raises(GradientError, match="gave 0 gradients for 1 variables"):
+            optimizer.minimize(world.loss([(FIRST["w"], variable)]), var_list=[variable])
+        assert np.array_equal(world.read(variable), FIRST["w"])
 
 
 @pytest.mark.parametrize("way", harness.one_of_each_target(harness.all_ways()), ids=ids)
@@ -163,9 +135,7 @@ def test_refused_where_no_optimizer_takes_gradients(way):
 def test_gradients_of_another_hand_are_refused(way):
     first = {"w": FIRST["w"]}
     with pytest.raises(UnsupportedError, match="was bound with gradients="):
-        run = way.run(
-            lambda: RULE.bind(way.module, gradients=lambda loss, variables: []), first, {"w": harness.DENSE}
-        )
+        run = way.run(lambda: RULE.bind(way.module, gradients=lambda loss, variables: []), first, {"w": harness.DENSE})
         run.step({"w": FIRST["w"]})
 
 

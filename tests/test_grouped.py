@@ -59,7 +59,7 @@ def started(make, start):
     kinds = dict.fromkeys(start, harness.DENSE)
     if isinstance(make, everstep.Definition):
         return runs.started(WAYS[0], make, start, kinds)
-    return runs.opened(WAYS[0].run(make, start, kinds))
+    return harness.opened(WAYS[0].run(make, start, kinds))
 
 
 def train(definition, batches, start=None, lowering=None, **native):

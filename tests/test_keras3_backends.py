@@ -75,11 +75,8 @@ VOCABULARY, SIZE, WORDS, BATCH, EPOCHS = 12, 4, 6, 16, 14
 RANDOM = np.random.RandomState(0)
 TEXTS = RANDOM.randint(0, VOCABULARY - 2, (128, WORDS)).astype("int32")  # words repeat within a text; two never come
 SCORES = RANDOM.normal(2, 1, (128, 1)).astype("float32")
-START = {
-    "embeddings": RANDOM.normal(0, 0.5, (VOCABULARY, SIZE)).astype("float32"),
-    "kernel": RANDOM.normal(0, 0.5, (WORDS * SIZE, 1)).astype("float32"),
-    "bias": np.zeros(1, "float32"),
-}
+START = {"embeddings": RANDOM.normal(0, 0.5, (VOCABULARY, SIZE)).astype("float32"),
+         "kernel": RANDOM.normal(0, 0.5, (WORDS * SIZE, 1)).astype("float32"), "bias": np.zeros(1, "float32")}
 NAMES = ["embeddings", "kernel", "bias"]
 
 
@@ -214,13 +211,14 @@ each_rule = pytest.mark.parametrize("definition", RULES, ids=lambda rule: type(r
 
 @on_jax
 @each_rule
-def test_a_jitted_step_is_the_eager_one(definition):
-    jitted, eager = Jitted(definition), Jitted(definition)
-    actual, expected = jitted.run(40), jitted.expected(40)
+@pytest.mark.parametrize("steps", [1, 4], ids=["plain", "accumulated"])
+def test_a_jitted_step_is_the_eager_one(definition, steps):
+    made = everstep.accumulate(definition, steps) if steps > 1 else definition
+    jitted, eager = Jitted(made), Jitted(made)
+    actual, expected = jitted.run(40), jitted.expected(40, accumulate=steps, definition=definition)
     assert distances(actual, expected) <= 1e-5
-    assert distances(eager.run_eagerly(40), expected) <= 1e-5
-    assert distances(actual, eager.weights()) <= 1e-6
-    assert jitted.traces == 1 and int(jitted.optimizer.iterations.value) == 40
+    assert distances(actual, eager.run_eagerly(40)) <= 1e-6
+    assert jitted.traces == 1 and int(jitted.optimizer.iterations.value) == 40 // steps
 
 
 @on_jax
@@ -265,16 +263,6 @@ def test_a_jitted_step_that_accumulates_branches():
     ]
     assert [name for name, in_branch in large_operations if not in_branch] == ["add", "cond"]
     assert ("sqrt", True) in large_operations and ("div", True) in large_operations
-
-
-@on_jax
-@each_rule
-def test_a_jitted_step_that_accumulates_equals_the_oracle(definition):
-    run = Jitted(everstep.accumulate(definition, 4))
-    start = run.weights()
-    assert all(np.array_equal(start[name], value) for name, value in run.run(3).items())
-    assert distances(run.run(39), run.expected(42, accumulate=4, definition=definition)) <= 1e-5
-    assert run.traces == 1 and int(run.optimizer.iterations.value) == 10
 
 
 @on_jax
@@ -333,9 +321,8 @@ def test_hypers_set_between_jitted_steps_count_without_a_new_trace():
 
 
 @on_jax
-@pytest.mark.parametrize(
-    "definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)], ids=lambda rule: type(rule).__name__
-)
+@pytest.mark.parametrize("definition", RULES + [Swapping(), everstep.accumulate(Swapping(), 2)],
+                         ids=lambda rule: type(rule).__name__)
 def test_donated_buffers(definition):
     """Donating fails if two variables share a buffer."""
     donating, keeping = Jitted(definition, donate=(0, 1)), Jitted(definition)
@@ -355,18 +342,6 @@ def test_no_tracer_leaks(definition, updates):
         run.run(4)
     run.run_eagerly(2)  # no traced value was left in a variable
     assert int(run.optimizer.iterations.value) == updates
-
-
-@on_jax
-@pytest.mark.parametrize("definition", RULES[:2], ids=lambda rule: type(rule).__name__)
-def test_float64(definition):
-    enable = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")
-    with enable.enable_x64(True):
-        run = Jitted(definition, dtype="float64")
-        slots = [variable for variable in run.optimizer.variables if tuple(variable.shape) == (5, 3)]
-        weights = run.run(40)
-        assert distances(weights, run.expected(40)) <= 1e-6
-        assert {str(value.dtype) for value in list(weights.values()) + [slot.value for slot in slots]} == {"float64"}
 
 
 # torch: values are changed in place, and no operation is recorded.
@@ -514,22 +489,6 @@ def final(definition, steps=12, **native):
     return run.weights()
 
 
-@on_tensorflow
-@pytest.mark.parametrize("function", [False, True], ids=["eager", "function"])
-def test_equal_rows_of_a_gradient_are_added_up_before_the_rule(function):
-    """Stock Keras 3 squares the parts of a row one by one."""
-    results = []
-    for make in (lambda: Adam(0.1).bind(keras), lambda: keras.optimizers.Adam(0.1)):
-        run = table_run(make, function)
-        for batch in table_batches():
-            run.step(batch)
-        results.append(run.weights())
-    expected, _ = oracle.trajectory(Adam(0.1), {"table": TABLE}, table_batches())
-    ours, stock = (distances(weights, expected) for weights in results)
-    print("\nduplicates: ours {:.1e}, stock {:.1e}".format(ours, stock))
-    assert ours <= 1e-5 and stock > 1e-2
-
-
 def whole_tables(definition, **native):
     """Returns the types of all operations of a step, branches included, whose output has the whole table's shape."""
     run = table_run(lambda: definition.bind(keras, **native))
@@ -627,23 +586,20 @@ def test_graphs_of_tf1_are_refused():
 TF1_PROGRAM = """
 import numpy, tensorflow as tf, keras, everstep
 from everstep.optimizers import SGD
-bound = SGD(0.5).bind(keras) if {early} else None
-variable = keras.Variable(numpy.ones(2), name="w") if {early} else None
+bound, variable = SGD(0.5).bind(keras), keras.Variable(numpy.ones(2), name="w")
 tf.compat.v1.disable_eager_execution()
-try:
-    (bound or SGD(0.5).bind(keras)).apply([tf.ones(2)], [variable])
-except everstep.errors.UnsupportedError as error:
-    print("refused:", error)
+for make in (lambda: bound, lambda: SGD(0.5).bind(keras)):
+    try:
+        make().apply([tf.ones(2)], [variable])
+    except everstep.errors.UnsupportedError as error:
+        print("refused:", error)
 """
 
 
 @on_tensorflow
-@pytest.mark.parametrize("early", [False, True], ids=["bound after", "bound before"])
-def test_disable_eager_execution_is_refused(early):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TF1_PROGRAM.format(early=early)], capture_output=True, text=True
-    )
-    assert done.stdout.startswith("refused:") and "tf.compat.v1.train" in done.stdout, done.stdout + done.stderr
+def test_disable_eager_execution_is_refused():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", TF1_PROGRAM], capture_output=True, text=True)
+    assert done.stdout.count("refused:") == done.stdout.count("tf.compat.v1.train") == 2, done.stdout + done.stderr
 
 
 def checkpoint_run(make, path, resume):
@@ -806,9 +762,8 @@ def sparse_gradient(values, rows, count):
     if BACKEND == "jax":
         sparse = importlib.import_module("jax.experimental.sparse")
         return sparse.BCOO((jnp.asarray(values), jnp.asarray(rows)[:, None]), shape=(count,) + values.shape[1:])
-    return torch.sparse_coo_tensor(
-        torch.tensor([rows]), torch.tensor(values), (count,) + values.shape[1:], check_invariants=True
-    )
+    return torch.sparse_coo_tensor(torch.tensor([rows]), torch.tensor(values), (count,) + values.shape[1:],
+                                   check_invariants=True)
 
 
 SPARSE_VALUES = np.array([[0.5, -0.25], [0.25, 0.5], [1.0, -1.0]], "float32")

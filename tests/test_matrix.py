@@ -66,32 +66,39 @@ def test_torch_is_its_cpu_build_and_brings_nothing():
         assert all(package.endswith("+cpu") for package in cell.no_deps if package.startswith("torch=")), cell.name
 
 
-APIS = {  # the TensorFlows of quick cells in which each API is the only or the default one
-    "get_updates of tf.keras": ("1.4", "1.13"),
-    "OptimizerV2": ("1.14", "2.10"),
-    "Keras 2's new-style": ("2.11", "2.15"),
-    "Keras 3": ("2.16", "99"),
-}
+# (target of the cases, or None for those without; the first and the last TensorFlow of the quick cells that share them;
+# what is in the names of the others that do)
+SHARING = [
+    (None, "1.4", "1.13", ""), (None, "1.14", "2.10", ""), (None, "2.11", "2.15", "-tfk"), (None, "2.16", "99", "-k3"),
+    ("tf_train", "1.4", "1.15", ""), ("tf_train", "2.0", "99", ""), ("get_updates", "1.4", "1.13", ""),
+    ("optimizer_v2", "2.0", "2.15", "-tfk"), ("update_step", "2.11", "2.15", "-tfk"), ("keras3", "2.16", "99", "-k3"),
+]
 
 
-def speaks(cell, api):
-    """Returns whether the cases of `api` that are marked as shared are shared with `cell`."""
-    if api == "no framework":
-        return cell.name.endswith("-numpy")
-    if api == "Keras 3" and "-k3" in cell.name:  # on another backend
+def shares(cell, first, last, others):
+    """Returns whether a cell has a TensorFlow from `first` to `last`, or is one of the others."""
+    if others and others in cell.name:
         return True
-    versions = APIS[api] + (cell.pins.get("tensorflow"),)
-    first, last, tensorflow = [version and tuple(map(int, version.split(".")[:2])) for version in versions]
-    return bool(tensorflow) and first <= tensorflow <= last or api.startswith("Keras 2") and "-tfk" in cell.name
+    first, last, tensorflow = [version and tuple(map(int, version.split(".")[:2]))
+                               for version in (first, last, cell.pins.get("tensorflow"))]
+    return bool(tensorflow) and first <= tensorflow <= last
 
 
-@pytest.mark.parametrize("api", sorted(APIS) + ["no framework"])
-def test_the_quick_cells_of_an_api_have_all_parts(api):
-    missing = set(range(180))  # a case of each remainder, for parts of 1 to 6 and 9
-    for cell in cells.read().values():
-        if cell.group == "quick" and speaks(cell, api):
-            missing -= {case for case in missing if cells.has_case(cell.parts, case)}
-    assert not missing
+def missing_cases(sharing, target):
+    missing = set(range(2520))  # a case of each remainder, for 1 to 9 parts
+    for cell in sharing:
+        if cell.group == "quick":
+            missing -= {case for case in missing if cells.has_case(cell.parts, target, case)}
+    return missing
+
+
+@pytest.mark.parametrize("target, first, last, others", SHARING)
+def test_the_quick_cells_of_an_api_have_all_parts(target, first, last, others):
+    assert not missing_cases([each for each in cells.read().values() if shares(each, first, last, others)], target)
+
+
+def test_the_quick_cells_without_a_framework_have_all_parts():
+    assert not missing_cases([each for each in cells.read().values() if each.name.endswith("-numpy")], None)
 
 
 def test_every_known_failure_names_a_cell():
@@ -123,7 +130,7 @@ def test_everything_is_installed():
         there.update(os.path.relpath(os.path.join(path, name), os.path.dirname(PACKAGE))
                      for name in names if name.endswith((".py", ".pyi")))
     assert here == there
-    assert os.path.join("everstep", "optimizers", "adam.pyi") in there
+    assert os.path.join("everstep", "optimizers", "__init__.pyi") in there
     data = ["py.typed", "recipes.md", "matrix_kit/cells.ini", "matrix_kit/proven.json"]
     data += ["template/" + name for name in os.listdir(os.path.join(ROOT, "api", "template"))]
     assert all(os.path.exists(os.path.join(PACKAGE, name)) for name in data)

@@ -2,17 +2,21 @@
 from __future__ import absolute_import, division, print_function
 
 import argparse
+import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 import cells
 from everstep import cli
 from everstep.compat.targets import doctor
-from everstep.matrix_kit import check_cell, project, tox_runner
+from everstep.matrix_kit import check_cell, environments, project, tox_runner, tox_screen
 
 MODERN = doctor.can_drive_tox()
 only_modern = pytest.mark.skipif(not MODERN, reason="everstep matrix needs Python 3.8")
@@ -103,7 +107,7 @@ def test_files_are_written_checked_and_renewed(folder, capsys):
     assert parser.get("testenv:py27-tf1.15-k2.3", "package") == "sdist"
     install, check = parser.get("testenv:py313-tf2.21-tfk", "commands_pre").strip().split("\n")
     assert install.endswith("--no-deps tf_keras==2.21.0")
-    assert "check_cell.py {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
+    assert "check_cell.py\" {env_name} mylib tensorflow-cpu==2.21.0" in check and "tf_keras==2.21.0" in check
 
     assert run(capsys, "tox", "--check") == (0, "all files are current\n", "")
     folder.join("tox_cells", "py313-tf2.21-tfk.txt").write(project.ONE_LINE + "numpy==1.0\n")
@@ -162,13 +166,13 @@ def test_a_cell_checks_what_it_is(tmpdir, monkeypatch):
     assert "beside_the_tests is imported from" in fault and "not from the environment" in fault
 
 
+OPTIONS = argparse.Namespace(jobs=1, strict=False, keep=10, limit=None, pytest=[])
 JUNIT = u"<testsuites><testsuite tests='9' failures='1' errors='1' skipped='2'/></testsuites>"
 
 
 @only_modern
-def test_what_a_run_reports(tmpdir, capsys):
-    options = argparse.Namespace(jobs=1, strict=False, keep=True, limit=1, pytest=[])
-    matrix = tox_runner.Matrix(str(tmpdir), options, "mylib")
+def test_what_a_run_reports(tmpdir, capsys, monkeypatch):
+    matrix = tox_runner.Matrix(str(tmpdir), OPTIONS, "mylib", tox_screen.Screen())
     old, new = cells.read()["py27-tf1.4-k2.1"], cells.read()["py39-tf2.10"]
     results, logs, packages = (tmpdir.join(".tox").ensure(name, dir=True)
                                for name in ("results", "logs", new.name + "/lib/python3.9/site-packages"))
@@ -185,15 +189,157 @@ def test_what_a_run_reports(tmpdir, capsys):
     crashed = matrix._result(old, True, str(logs.join("log")), 1)  # no counts: pytest never ran
     assert (crashed.status, crashed.versions["python"]) == (tox_runner.FAILED, "2.7.18")
 
-    assert matrix._report([missing, result], 62) == 1
+    assert matrix._report([old, new], [result, missing], 62) == 1
     output = capsys.readouterr()[0]
     assert [line.split() for line in output.splitlines()[1:4]] == [
         "cell python framework keras passed failed skipped seconds status".split(),
-        "py27-tf1.4-k2.1 2.7 - - - - - 1 no such Python".split(),
-        "py39-tf2.10 3.9 tensorflow 2.10.1 2.10.0 5 2 2 61 FAILED".split()]
-    assert "pyenv install 2.7" in output and "Failed: py39-tf2.10." in output
+        "py39-tf2.10 3.9 tensorflow 2.10.1 2.10.0 5 2 2 61 FAILED".split(), []]
+    assert "Not run: py27-tf1.4-k2.1. " in output and "pyenv install 2.7" in output and "Failed: py39-tf2.10." in output
     assert output.splitlines()[-2:] == ["ran 1 of 2 cells in 1 min 2 s", "5 passed, 2 failed, 2 skipped"]
     green = result._replace(status=tox_runner.OK)
-    assert (matrix._report([green], 1), matrix._report([green, missing], 1), matrix._report([missing], 1)) == (0, 0, 1)
-    options.strict = True
-    assert matrix._report([green, missing], 1) == 1
+    assert [matrix._report([old, new], results, 1) for results in ([green], [green, missing], [missing])] == [0, 0, 1]
+    monkeypatch.setattr(OPTIONS, "strict", True)
+    assert matrix._report([old, new], [green, missing], 1) == 1
+
+
+@only_modern
+def test_the_time_of_a_cell_follows_its_last_run(tmpdir, monkeypatch):
+    matrix = tox_runner.Matrix(str(tmpdir), OPTIONS, "mylib", tox_screen.Screen())
+    cell = cells.read()["py39-tf2.10"]
+    assert matrix._limit(cell, 0)[0] == 1200
+    monkeypatch.setattr(matrix, "usual", lambda cell: 100)
+    assert matrix._limit(cell, 0) == (600, "5 and 3 times the 100 s that it should take; --limit gives it others")
+    monkeypatch.setattr(matrix, "ends", lambda cell: 50.0)
+    assert matrix._limit(cell, 20.0)[0] == 30.0
+    monkeypatch.setattr(OPTIONS, "limit", 0.25)
+    assert matrix._limit(cell, 20.0)[0] == 15.0
+
+
+@only_modern
+def test_a_python_counts_if_it_runs(tmpdir, monkeypatch):
+    def python(folder, version, code):
+        path = tmpdir.join(folder, "python" + version)
+        path.write("#!/bin/sh\n%s\n" % code, ensure=True)
+        path.chmod(0o755)
+
+    python("shims", "2.7", "exit 127")  # of another version than the global one
+    python("shims", "3.6", "exit 127")
+    python("shims", "3", "printf 3.7")
+    python("pyenv/versions/2.7.18/bin", "2.7", "printf 2.7")
+    monkeypatch.setenv("PATH", str(tmpdir.join("shims")))
+    monkeypatch.setenv("PYENV_ROOT", str(tmpdir.join("pyenv")))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmpdir.join("uv")))
+    here = "%d.%d" % sys.version_info[:2]
+    assert tox_runner.find_pythons({"2.7", "3.6", "3.7", here}) == {"2.7", "3.7", here}
+
+
+LOG = u"""c: install_deps> python -I -m pip install numpy
+c: commands_pre[0]> python -m pip install six
+"""
+
+
+@only_modern
+def test_what_a_log_tells(tmpdir):
+    path = tmpdir.join("log")
+    assert tox_screen.stage(str(path)) == "waits"
+    path.write(LOG)
+    assert tox_screen.stage(str(path)) == "installs"
+    path.write(u"c: commands[0]> pytest\n", mode="a")
+    assert tox_screen.stage(str(path)) == "starts its tests"
+    path.write(u"collected 90 items / 30 deselected / 60 selected\n\ntests/test_a.py ..s [  5%]\n....F [ 37%]\n..",
+               mode="a")
+    assert tox_screen.stage(str(path)) == "[#######.............]  37 % of 60 tests"
+    path.write(LOG + u"c: commands[0]> pytest -q\n..... [100%]\n")
+    assert tox_screen.stage(str(path)) == "[####################] 100 %"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@only_modern
+def test_bars_stand_below_all_lines(tmpdir, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    file, running = Terminal(), [("py39-numpy", str(tmpdir.join("log")), 0.0, 60)]
+    screen = tox_screen.Screen(file)
+    screen.show(running * 2)
+    screen.write("said")
+    screen.show(running)
+    bar = r"py39-numpy         waits, \d+ s of about 60\n"
+    assert re.match(bar * 2 + r"\033\[2F\033\[Jsaid\n" + bar + r"\Z", file.getvalue())
+
+    monkeypatch.setattr(tox_screen, "EVERY", 0)
+    file = io.StringIO()
+    tox_screen.Screen(file).show(running)
+    assert re.match(r"\d\d:\d\d:\d\d " + bar + r"\Z", file.getvalue())
+
+
+INTERRUPTED = """
+import argparse, sys
+sys.path[:0] = {paths}
+import cells, environments, tox_runner, tox_screen
+
+class Matrix(tox_runner.Matrix):
+    def _prepare(self):
+        self._packages = dict(wheel="a.whl", sdist="a.tar.gz")
+        self._installer = environments.Installer("no/python", "no settings")
+        self._kept = environments.Kept(self.work, 10)
+
+options = argparse.Namespace(jobs=1, strict=False, keep=10, limit=None, pytest=[])
+here = [cells.read()["py39-numpy"]._replace(name=name, python="%d.%d" % sys.version_info[:2])
+        for name in ("quick", "slow", "last")]
+sys.exit(Matrix(".", options, "mylib", tox_screen.Screen()).run(here))
+"""
+TOX = """#!/bin/sh
+shift 10
+mkdir -p .tox/results .tox/$1
+case $1 in
+quick) echo "quick: commands[0]> pytest"; echo "{junit}" > .tox/results/quick.xml ;;
+slow) kill -{number} $PPID; cat fifo ;;
+esac
+"""
+
+
+def fake_tox(folder, number=0):
+    tox = folder.join(".tox", ".tox", "bin", "python")
+    tox.write(TOX.format(junit=JUNIT, number=int(number)), ensure=True)
+    tox.chmod(0o755)
+    folder.join(".tox").ensure("logs", dir=True)
+    folder.join("tox.ini").write("[testenv]\ndeps = -r pins.txt\n")
+
+
+@only_modern
+def test_a_cell_that_has_to_end_starts_if_it_fits_in(tmpdir, monkeypatch):
+    fake_tox(tmpdir)
+    matrix = tox_runner.Matrix(str(tmpdir), OPTIONS, "mylib", tox_screen.Screen())
+    matrix._packages = {"wheel": "a.whl"}
+    matrix._installer = environments.Installer("no/python", "no settings")
+    matrix._kept = environments.Kept(matrix.work, 10)
+    cell = cells.read()["py39-numpy"]._replace(name="quick")
+    monkeypatch.setattr(matrix, "ends", lambda cell: time.time() + 100)
+    started = []
+    for usual in (90, 70):
+        monkeypatch.setattr(matrix, "usual", lambda cell, usual=usual: usual)
+        matrix._cell(cell)
+        started.append(len(matrix._ended))
+    assert started == [0, 1] and matrix._ended[0].passed == 5
+
+
+@only_modern
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_table_after_an_interrupt(tmpdir, number):
+    fake_tox(tmpdir, number)
+    os.mkfifo(str(tmpdir.join("fifo")))
+    code = INTERRUPTED.format(paths=[cells.HERE, cells.KIT])
+    process = subprocess.run([sys.executable, "-c", code], cwd=str(tmpdir), stdout=subprocess.PIPE, timeout=60)
+    said = process.stdout.decode().splitlines()
+    assert process.returncode == 1
+    with pytest.raises(OSError):
+        os.open(str(tmpdir.join("fifo")), os.O_WRONLY | os.O_NONBLOCK)  # no process of the cell is left to read it
+    rows = [line.split() for line in said if line.startswith(("quick", "slow", "last"))]
+    assert [(row[0], row[4:7], row[-1]) for row in rows] == [
+        ("quick", ["5", "2", "2"], "ok"), ("slow", ["-", "-", "-"], "stopped")]
+    assert "Stopped: slow. Not run: last." in said
+    assert said[-2].startswith("ran 1 of 3 cells in 0 min ") and said[-1] == "5 passed, 2 failed, 2 skipped"
+    assert tmpdir.join(".tox", "quick").check() and not tmpdir.join(".tox", "slow").check()

@@ -13,6 +13,7 @@ import pytest
 import everstep
 import harness
 import stock
+from crafted_files import tf1
 from everstep.testing import oracle
 from everstep.testing.training import KINDS, make_batches
 from test_battery import ids, start_values
@@ -28,23 +29,16 @@ FILES = sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "tf_train_*.json"
 
 
 def case(of_tf_train, of_keras, rate, rates=None, **arguments):
-    return {
-        "tf_train": of_tf_train,
-        "keras": of_keras,
-        "rate": rate,
-        "rates": rates or {},  # {step: rate from then on}
-        "arguments": arguments,
-    }
+    """Returns a case; `rates` is {step: rate from then on}."""
+    return {"tf_train": of_tf_train, "keras": of_keras, "rate": rate, "rates": rates or {}, "arguments": arguments}
 
 
 CASES = {
     "RMSprop": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3),
     "RMSprop, centered": case("RMSPropOptimizer", "RMSprop", 0.1, epsilon=1e-3, momentum=0.9, centered=True),
     "momentum, the rate cut to a tenth": case("MomentumOptimizer", "SGD", 0.1, {50: 0.01}, momentum=0.9),
-    "Nadam": case("NadamOptimizer", "Nadam", 0.1, epsilon=1e-3),
-    "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
-    "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001),
-}
+    "Nadam": case("NadamOptimizer", "Nadam", 0.1, epsilon=1e-3), "Adagrad": case("AdagradOptimizer", "Adagrad", 1.0),
+    "Ftrl": case("FtrlOptimizer", "Ftrl", 1.0, l1_regularization_strength=0.01, l2_regularization_strength=0.001)}
 DIFFERENT = ("RMSprop", "momentum, the rate cut to a tenth")  # tf.train and every Keras differ in these
 
 
@@ -59,24 +53,18 @@ def final_weights(way, make, rate, rates):
     def build():
         if way.target != "tf_train" or not rates:
             return make(rate)
-        import tensorflow
-
-        v1 = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
-        rate_variables.append(v1.get_variable("rate", initializer=np.float32(rate), trainable=False))
+        rate_variables.append(tf1.get_variable("rate", initializer=np.float32(rate), trainable=False))
         return make(rate_variables[0])
 
-    trained = way.run(build, start_values("float32"), KINDS)
-    try:
-        for step, batch in enumerate(make_batches("float32")):
-            if step in rates and rate_variables:
-                initializer = rate_variables[0].initializer
-                trained.session.run(initializer, {initializer.inputs[1]: rates[step]})
-            elif step in rates:
-                trained.set_rate(rates[step])
-            trained.step(batch)
-        return trained.weights()
-    finally:
-        trained.close()
+    trained = harness.new_run(way, build, start_values("float32"), KINDS)
+    for step, batch in enumerate(make_batches("float32")):
+        if step in rates and rate_variables:
+            initializer = rate_variables[0].initializer
+            trained.session.run(initializer, {initializer.inputs[1]: rates[step]})
+        elif step in rates:
+            trained.set_rate(rates[step])
+        trained.step(batch)
+    return trained.weights()
 
 
 def cached_weights(key, *arguments):
@@ -111,15 +99,9 @@ def weights_of(definition, way, rates):
 
 def definition_of(name, way):
     """Converts the stock optimizer of a case. Returns None if this version lacks an argument."""
-    definitions = []
-
-    def make():
+    with way.world(way.module):
         optimizer = stock.make_stock(way, stock_name(name, way), CASES[name]["rate"], CASES[name]["arguments"])
-        definitions.append(optimizer and stock.migrate(optimizer))
-        return (definitions[0] or everstep.optimizers.SGD(0.1)).bind(way.module)
-
-    way.run(make, start_values("float32"), KINDS).close()
-    return definitions[0]
+        return optimizer and stock.migrate(optimizer)
 
 
 def known(name, way):
@@ -184,10 +166,4 @@ def test_follows_what_old_tensorflow_did(origin, name, ran, way):
 @pytest.mark.shared(False)
 def test_zz_results():
     """Prints the differences, and writes them for matrix/report.py."""
-    rows = sorted(RESULTS.items())
-    for (name, first, second), distances in rows:
-        shown = ["" if far is None else "{:.1e}".format(far) for far in distances]
-        print("{:35} {:14} {:14} {:>8} {:>8}".format(name, first, second, *shown))
-    if os.environ.get("EVERSTEP_TABLE"):
-        with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".migration.json"), "w") as file:
-            json.dump([list(key) + list(distances) for key, distances in rows], file, indent=0)
+    harness.write_table("migration", [list(key) + list(distances) for key, distances in sorted(RESULTS.items())])

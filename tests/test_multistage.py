@@ -443,7 +443,7 @@ def test_one_gradient_of_a_batch_is_refused(way):
     first = FIRST.astype("float32")
     in_session = way.target == "get_updates"  # where TensorFlow raises it
     with pytest.raises(Exception if in_session else UnsupportedError, match="takes 2 gradients of each batch"):
-        run = runs.opened(way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE}))
+        run = harness.opened(way.run(lambda: HEUN.bind(way.module), {"w": first}, {"w": harness.DENSE}))
         run.step({"w": first})
     assert not in_session or np.array_equal(run.weights()["w"], first)
 

@@ -71,9 +71,8 @@ class Ours(object):
 
     def lr_adjust(self, x):
         """A step from 0 without momentum, whose orthogonal matrix is replaced by x."""
-        rule = self.definition.replace(
-            learning_rate=1.0, uses_adam=False, weight_decay=0.0, adam_weight_decay=0.0, momentum=0.0
-        )
+        rule = self.definition.replace(learning_rate=1.0, uses_adam=False, weight_decay=0.0, adam_weight_decay=0.0,
+                                       momentum=0.0)
         hyper = SimpleNamespace(**{name: getattr(rule, name) for name in rule.argument_names()})
         slots = SimpleNamespace(m=x * 0)
         with mock.patch.object(type(rule), "_orthogonal", lambda self, ops, grad, shape: grad):

@@ -9,9 +9,9 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.targets.detect import find
 from everstep.errors import DefinitionError, TargetError
 from everstep.optimizers import SGD, Adam, DiffGrad, Lion
+from harness import find
 
 WAYS = [way for way in harness.quickest() if way.stock is not None]
 pytestmark = pytest.mark.skipif(not WAYS, reason="needs stock optimizers")
@@ -32,13 +32,10 @@ def rate_name(stock):
 
 
 def weights(way, make):
-    run = way.run(make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE})
-    try:
-        for scale in (1.0, -0.5, 2.0):
-            run.step({"w": np.full((3, 2), scale, np.float32)})
-        return run.weights()["w"]
-    finally:
-        run.close()
+    run = harness.new_run(way, make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE})
+    for scale in (1.0, -0.5, 2.0):
+        run.step({"w": np.full((3, 2), scale, np.float32)})
+    return run.weights()["w"]
 
 
 @SEVERAL

@@ -7,12 +7,12 @@ import pytest
 import everstep
 import harness
 from block_setups import X, Y, dense_model, every_keras, tf, v1
-from everstep.compat.targets.detect import find
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers import SGD, Adam
+from harness import detect
 
 LINE = everstep.PolynomialDecay(1.0, decay_steps=8, end=0.0)
-KERASES = [pytest.param(keras, id=find(keras).target.name + "-" + keras.__name__) for keras in every_keras()]
+KERASES = [pytest.param(keras, id=detect.find(keras).target.name + "-" + keras.__name__) for keras in every_keras()]
 EXPECTED = {0: 1.0, 2: 0.75}  # updates: LINE's value
 graphs = pytest.mark.skipif(tf is None, reason="tf.train is TensorFlow's")
 
@@ -25,8 +25,9 @@ def fresh_sessions():
 
 
 def trained(keras, optimizer, steps=2):
-    model = dense_model(keras)
-    model.compile(optimizer, "mse")
+    model, saves_traces = dense_model(keras), hasattr(tf, "function") and tf.executing_eagerly()
+    saves_traces = saves_traces and detect.find(keras).target.name != "get_updates"
+    model.compile(optimizer, "mse", **({"run_eagerly": True} if saves_traces else {}))
     before = everstep.current_rate(model.optimizer)
     for _ in range(steps):
         model.train_on_batch(X, Y)
@@ -81,11 +82,11 @@ def test_keras(keras):
 def test_stock_keras(keras):
     before, after, _ = trained(keras, keras.optimizers.SGD(0.5))
     assert (before, after) == (0.5, 0.5)
-    if find(keras).target.name in ("get_updates", "optimizer_v2"):
+    if detect.find(keras).target.name in ("get_updates", "optimizer_v2"):
         before, after, _ = trained(keras, keras.optimizers.SGD(0.5, decay=0.5))
         assert (before, after) == (0.5, 0.25)
     legacy = getattr(keras.optimizers, "legacy", None)
-    if hasattr(legacy, "SGD") and find(keras).target.name != "keras3":
+    if hasattr(legacy, "SGD") and detect.find(keras).target.name != "keras3":
         assert trained(keras, legacy.SGD(0.5, decay=0.5))[:2] == (0.5, 0.25)
 
 

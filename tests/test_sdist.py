@@ -6,6 +6,11 @@ import os
 import subprocess
 import tarfile
 
+try:
+    from urllib.request import url2pathname
+except ImportError:  # Python 2
+    from urllib import url2pathname  # type: ignore[attr-defined, no-redef]
+
 import pytest
 
 import blocks
@@ -22,7 +27,7 @@ def unpacked(tmpdir_factory):
     """Returns the folder of the sdist from which this cell's Python built everstep. Only pages have contents."""
     if not conftest.CELL or cells.read()[conftest.CELL].install != "sdist":
         pytest.skip("installed from a wheel; `install = sdist` in cells.ini names the cells that build one")
-    path = json.loads(dist_info("direct_url.json"))["url"][len("file://"):]
+    path = url2pathname(json.loads(dist_info("direct_url.json"))["url"][len("file://"):])
     folder = str(tmpdir_factory.mktemp("sdist"))
     with tarfile.open(path, "r|gz") as archive:  # in one pass
         for member in archive:

@@ -10,6 +10,7 @@ import pytest
 
 import everstep
 import harness
+from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.compat.backends import arrays_in_memory, tensorflow_values
 from everstep.compat.state import npz_archive, open_file, values
@@ -44,7 +45,7 @@ def trained(way, definition, count=MANY, size=5):
     """Returns a run with several variables after two steps, with other values in each."""
     random = np.random.RandomState(count)
     start = {name: random.uniform(1, 2, size).astype("float32") for name in names(count)}
-    run = way.run(lambda: definition.bind(way.module), start, dict.fromkeys(start, harness.DENSE))
+    run = harness.new_run(way, definition, start, dict.fromkeys(start, harness.DENSE))
     for _ in range(2):
         step(run, size)
     return run
@@ -54,19 +55,9 @@ def step(run, size=5):
     run.step({name: np.full(size, 0.1 + number, "float32") for number, name in enumerate(run.names)})
 
 
-def arrays(state):
-    """Returns {(variable, slot or None for the variable itself): array} of all arrays in a state."""
-    result = {(name, slot): array for name, slots in state.slots.items() for slot, array in slots.items()}
-    result.update(((name, None), array) for name, array in state.variables.items())
-    return result
-
-
 def assert_equal(state, other):
     assert state.updates == other.updates
-    actual, expected = arrays(state), arrays(other)
-    assert set(actual) == set(expected)
-    for key in expected:
-        np.testing.assert_array_equal(actual[key], expected[key], err_msg=str(key))
+    harness.assert_same_arrays(state, other)
 
 
 # Runs of a session
@@ -105,7 +96,6 @@ def test_runs_of_a_session_do_not_grow_with_the_variables(way, monkeypatch):
         for name, slots in state.slots.items():
             np.testing.assert_array_equal(run.captured(weights=True).variables[name], slots["moving_average/average"])
         counts.append((capturing, restoring, averaging))
-        run.close()
     assert counts[0] == counts[1]
     capturing, restoring, averaging = counts[0]
     assert capturing <= 3  # counters; hypers; slots and weights
@@ -124,7 +114,6 @@ def test_a_stock_optimizer_is_read_in_few_runs(way, monkeypatch):
             stock.minimize(sum(map(tf.reduce_sum, run.variables.values())))
             run.session.run([variable.initializer for variable in tf.global_variables()[before:]])
         counts.append(Runs(monkeypatch, tf).of(everstep.capture, stock, run.variables, session=run.session)[1])
-        run.close()
     assert counts[0] == counts[1] <= 2
 
 
@@ -140,7 +129,6 @@ def test_batches_are_bounded_in_bytes(way, monkeypatch):
     _, writing = runs.of(run.restored, state, weights=True)
     assert_equal(run.captured(weights=True), state)
     assert MANY * 3 / 2 <= reading <= MANY * 3 and MANY * 3 / 2 <= writing <= MANY * 3
-    run.close()
 
 
 @ways(in_graphs)
@@ -151,14 +139,10 @@ def test_the_variable_without_a_value_is_named(way):
         session.run([variable.initializer for variable in others])
         with pytest.raises(errors.StateError, match="v07:0 has no value"):
             everstep.capture(run.optimizer, run.variables, session=session, weights=True)
-    run.close()
 
 
 @ways(lambda way: way.target == "tf_train")
 def test_variables_with_one_initial_value(way):
-    import tensorflow
-
-    tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
     with tf.Graph().as_default():
         initial = tf.constant([1.0, 2.0])
         resource = way.world.resource
@@ -194,20 +178,15 @@ def test_nobody_holds_the_arrays_of_a_state(way):
     for name in state.variables:
         state.variables[name] = aligned(state.variables[name])
         state.slots[name] = OrderedDict((slot, aligned(array)) for slot, array in state.slots[name].items())
-    before = {key: array.copy() for key, array in arrays(state).items()}
+    before = {key: array.copy() for key, array in harness.arrays_of(state).items()}
     step(run, 300)
     run.restored(state, weights=True)
     step(run, 300)  # writes the variables, in place where it can
-    for key, array in arrays(state).items():
-        np.testing.assert_array_equal(array, before[key], err_msg=str(key))
+    harness.assert_same_arrays(harness.arrays_of(state), before)
     run.restored(state, weights=True)
-    for array in arrays(state).values():
+    for array in harness.arrays_of(state).values():
         array[...] = 7
-    after = arrays(run.captured(weights=True))
-    assert set(after) == set(before)
-    for key in before:
-        np.testing.assert_array_equal(after[key], before[key], err_msg=str(key))
-    run.close()
+    harness.assert_same_arrays(harness.arrays_of(run.captured(weights=True)), before)
 
 
 def test_arrays_to_give():
@@ -272,6 +251,7 @@ def keeps_nothing(monkeypatch):
     monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", 0)
 
 
+@pytest.mark.shared
 @measures_memory
 @pytest.mark.usefixtures("keeps_nothing")
 def test_memory(tmpdir):
@@ -279,25 +259,14 @@ def test_memory(tmpdir):
     state, peak = peak_of(training.capture)
     assert SIZE <= peak < SIZE + MIB  # the copy that capture returns, and no other
     assert peak_of(state.save, path)[1] < MIB
-    expected = {key: array.copy() for key, array in arrays(state).items()}
+    expected = {key: array.copy() for key, array in harness.arrays_of(state).items()}
     loaded, peak = peak_of(everstep.State.load, path)
     assert peak < MIB
     for variable in training.variables.values():
         variable[...] = 0
     assert peak_of(training.restore, loaded)[1] < 4 * LARGE + MIB  # one array
-    after = arrays(training.capture())
-    for key in expected:
-        np.testing.assert_array_equal(after[key], expected[key])
+    harness.assert_same_arrays(harness.arrays_of(training.capture()), expected)
     assert peak_of(training.restore, state)[1] < MIB  # of arrays in memory: no copy
-
-
-@measures_memory
-def test_memory_of_a_state_of_handles(tmpdir):
-    path, copy = str(tmpdir.join("run.npz")), str(tmpdir.join("copy.npz"))
-    Training().capture().save(path)
-    loaded = everstep.State.load(path)
-    assert peak_of(loaded.save, copy)[1] < 2 * 4 * LARGE + MIB  # two chunks, here whole arrays
-    assert tmpdir.join("copy.npz").read_binary() == tmpdir.join("run.npz").read_binary()
 
 
 class Reads(object):
@@ -327,6 +296,7 @@ def saved(tmpdir):
 OVERHEAD = 2000  # bytes that are read twice: the archive's first header, and the like
 
 
+@pytest.mark.shared
 def test_a_file_is_read_once(tmpdir, monkeypatch):
     training, path, rest = saved(tmpdir)
     reads = Reads(monkeypatch)
@@ -334,11 +304,12 @@ def test_a_file_is_read_once(tmpdir, monkeypatch):
     assert size <= rest
     assert SIZE <= reads.of(training.restore, loaded)[1] <= SIZE + rest
     loaded = everstep.State.load(path)
-    for array in arrays(loaded).values():
+    for array in harness.handles_of(loaded).values():
         assert reads.of(np.asarray, array)[1] == array.dtype.itemsize * np.prod(array.shape)
         assert reads.of(array.verify)[1] == 0  # it was compared
 
 
+@pytest.mark.shared
 @pytest.mark.usefixtures("keeps_nothing")
 def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
     training, path, rest = saved(tmpdir)
@@ -348,6 +319,7 @@ def test_a_large_file_is_read_twice(tmpdir, monkeypatch):
     assert max(reads.sizes) <= open_file.CHUNK_BYTES
 
 
+@pytest.mark.shared
 def test_a_checksum_needs_a_small_buffer(tmpdir, monkeypatch):
     _, path, _ = saved(tmpdir)
     stored, reads = everstep.State.load(path).slots["a"]["m"], Reads(monkeypatch)
@@ -356,6 +328,7 @@ def test_a_checksum_needs_a_small_buffer(tmpdir, monkeypatch):
     assert reads.of(lambda: stored[3:5])[1] == 8
 
 
+@pytest.mark.shared
 def test_rows_are_checked_too(tmpdir):
     _, path, _ = saved(tmpdir)
     place, _ = everstep.State.load(path).slots["b"]["v"]._place
@@ -375,6 +348,7 @@ def flip(path, offset):
         file.write(bytes(bytearray([byte ^ 1])))
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("kept", [0, 3 * 4 * LARGE, 1 << 30])
 def test_the_last_byte_counts(kept, tmpdir, monkeypatch):
     """Checksums are of blocks: damage anywhere, also where two meet, is found before anything changes."""
@@ -387,6 +361,5 @@ def test_the_last_byte_counts(kept, tmpdir, monkeypatch):
         with pytest.raises(errors.FileError, match="b/v is damaged"):
             training.restore(everstep.State.load(path))
         flip(path, place + offset)
-        for name, variable in training.variables.items():
-            np.testing.assert_array_equal(variable, before[name])
+        harness.assert_same_arrays(training.variables, before)
     training.restore(everstep.State.load(path))

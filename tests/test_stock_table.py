@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 import harness
-from everstep.compat.stock.lookup import FRAMEWORKS, entry_of_class
-from everstep.compat.stock.table import STOCK, UNSUPPORTED
-from everstep.compat.targets.detect import TARGETS, known_modules
 from everstep.errors import UnsupportedError
 from everstep.optimizers.adam import Adam
 from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.trees import flat
+from harness import TARGETS, known_modules
+from stock import FRAMEWORKS, STOCK, UNSUPPORTED, entry_of_class
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "make"))
 

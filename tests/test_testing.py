@@ -120,11 +120,14 @@ def test_a_right_rule_passes_and_says_what_was_not_checked():
 
 @numpy_cells
 def test_the_rate_is_raised_until_variables_move():
-    slow = type(str("Slow"), (SGD,), {"update": lambda self, ops, grad, *more: (
-        0.03 * SGD.update(self, ops, grad, *more)[0], SGD.update(self, ops, grad, *more)[1])})
-    check_definition(slow, checks=["rows"], targets=["arrays"], echo=None)
+    class Slow(SGD):
+        def update(self, ops, grad, *more):
+            change, new = super(Slow, self).update(ops, grad, *more)
+            return 0.03 * change, new
+
+    check_definition(Slow, checks=["rows"], targets=["arrays"], echo=None)
     with pytest.raises(CheckError, match="moved too little to tell: by .* in 100 steps"):
-        check_definition(slow, base={"learning_rate": 0.01}, checks=["gradients"], targets=["arrays"], echo=None)
+        check_definition(Slow, base={"learning_rate": 0.01}, checks=["gradients"], targets=["arrays"], echo=None)
 
 
 @numpy_cells

@@ -6,7 +6,6 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.errors import StateError, UnsupportedError, VariableError
 from everstep.optimizers import SGD, Adam, DiffGrad
 
@@ -51,15 +50,11 @@ def imported(folder):
     return v1.get_default_graph().get_tensor_by_name("global_step:0")
 
 
-COUNTERS = {
-    "ref tensor": lambda folder: ref_tensor(),
-    "get_global_step": lambda folder: of_the_graph(),
-    "of an imported graph": imported,
-    "a float ref tensor": lambda folder: ref_tensor(0.0),
-    "a float variable": lambda folder: plain(value=0.0),
-    "an int64 resource": lambda folder: v1.get_variable("step", initializer=np.int64(0), use_resource=True),
-    "a local variable": lambda folder: plain(collections=["local_variables"]),
-}
+COUNTERS = {"ref tensor": lambda folder: ref_tensor(), "get_global_step": lambda folder: of_the_graph(),
+            "of an imported graph": imported, "a float ref tensor": lambda folder: ref_tensor(0.0),
+            "a float variable": lambda folder: plain(value=0.0),
+            "an int64 resource": lambda folder: v1.get_variable("step", initializer=np.int64(0), use_resource=True),
+            "a local variable": lambda folder: plain(collections=["local_variables"])}
 
 
 @pytest.mark.parametrize("counter", sorted(COUNTERS))
@@ -119,13 +114,11 @@ def mirrored_strategy():
 
 
 Mirrored = mirrored_strategy() if hasattr(tf, "init_scope") else None
-needs_mirrored = pytest.mark.skipif(
-    Mirrored is None or not hasattr(v1.train.Optimizer, "variables"), reason="no MirroredStrategy in this TensorFlow"
-)
-UNDER_ONE = [
-    SGD(0.1), Adam(0.1), Adam(0.1, sparse="catch_up"), DiffGrad(0.1), everstep.accumulate(Adam(0.1), 2),
-    everstep.moving_average(SGD(0.1)), everstep.clip(SGD(0.1, momentum=0.9), norm=0.1), everstep.loss_scale(SGD(0.1)),
-]
+needs_mirrored = pytest.mark.skipif(Mirrored is None or not hasattr(v1.train.Optimizer, "variables"),
+                                    reason="no MirroredStrategy in this TensorFlow")
+UNDER_ONE = [SGD(0.1), Adam(0.1), Adam(0.1, sparse="catch_up"), DiffGrad(0.1), everstep.accumulate(Adam(0.1), 2),
+             everstep.moving_average(SGD(0.1)), everstep.clip(SGD(0.1, momentum=0.9), norm=0.1),
+             everstep.loss_scale(SGD(0.1))]
 
 
 def run_in(strategy, function):
@@ -136,12 +129,16 @@ def run_in(strategy, function):
     raise AssertionError("no way to run in {}".format(strategy))
 
 
+def local(strategy, value):
+    return (getattr(strategy, "experimental_local_results", None) or strategy.unwrap)(value)
+
+
 def keeps_constraints():
     with tf.Graph().as_default():
         strategy = Mirrored(["/cpu:0"])
         with strategy.scope():
-            run_in(strategy, lambda: make_model(tf.abs)[1])
-        return TensorFlowBackend(tf).component(v1.trainable_variables()[0]).constraint is not None
+            weight = run_in(strategy, lambda: make_model(tf.abs)[0])
+        return local(strategy, weight)[0].constraint is not None
 
 
 def under(strategy, definition, constraint=None):
@@ -157,9 +154,7 @@ def under(strategy, definition, constraint=None):
             train_op = build()
         else:
             with strategy.scope():
-                train_op = run_in(strategy, build)
-                unwrap = getattr(strategy, "experimental_local_results", None) or strategy.unwrap
-                train_op = unwrap(train_op)
+                train_op = local(strategy, run_in(strategy, build))
         weight, step = v1.trainable_variables()[0], v1.train.get_global_step()
         with v1.Session(graph=graph) as session:
             session.run(v1.global_variables_initializer())

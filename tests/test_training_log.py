@@ -12,9 +12,9 @@ import harness
 import small_model
 from block_setups import v1
 from everstep.compat.state import event_file
-from everstep.compat.targets import detect
 from everstep.errors import HyperValueError, StateError, TargetError
 from everstep.optimizers import SGD
+from harness import detect
 
 KERASES = sorted(harness.kerases())
 NAMED = dict(detect.known_modules())

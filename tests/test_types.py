@@ -139,12 +139,27 @@ def test_the_stubs_are_current():
 
 @modern
 def test_a_stub_that_is_old_is_found(monkeypatch, tmp_path):
-    path = stubs.stub_path("everstep.optimizers.adam")
-    assert path.endswith(os.path.join("optimizers", "adam.pyi")) and os.path.exists(path)
+    path = stubs.stub_path("everstep.optimizers")
+    assert path.endswith(os.path.join("optimizers", "__init__.pyi")) and os.path.exists(path)
     monkeypatch.setattr(stubs, "generated", lambda: {path: "other"})
     stale = stubs.stale()
     assert stale[path] == "other"
-    assert stale[stubs.stub_path("everstep.optimizers.sgd")] is None  # one that no module has any more
+    assert stale[stubs.stub_path("everstep.optimizers.wrappers")] is None  # one that nothing needs any more
+
+
+@modern
+def test_one_stub_has_all_optimizers_and_one_all_wrappers():
+    """Each offers what its package does when it runs, and no module beside it has a stub."""
+    for package in (everstep.optimizers, everstep.optimizers.wrappers):
+        path = stubs.stub_path(package.__name__)
+        with io.open(path, encoding="ascii") as file:
+            body = ast.parse(file.read()).body
+        names = {node.name for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+        imports = [each for node in body if isinstance(node, ast.ImportFrom) for each in node.names]
+        names.update(each.asname for each in imports if each.asname)  # "Clip as Clip" offers it
+        assert names == set(package.__all__)
+        folder = os.path.dirname(path)
+        assert [name for name in os.listdir(folder) if name.endswith(".pyi")] == ["__init__.pyi"]
 
 
 @modern
@@ -158,7 +173,7 @@ def test_a_new_optimizer_gets_a_stub(tmp_path, monkeypatch):
               "        return hyper.rate * grad, {'v': slots.v}\n")
     (tmp_path / "fresh_for_stubs.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    text = stubs.Stub(importlib.import_module("fresh_for_stubs")).text()
+    text = stubs.module_stub(importlib.import_module("fresh_for_stubs"))
     assert "class Fresh(Definition):\n    rate: Hyper\n    form: Option[Literal[\"a\", \"b\"]]\n    v: Slot\n" in text
     assert "        rate: HyperValue = 0.1,\n        form: Literal[\"a\", \"b\"] = \"a\",\n        *,\n" in text
     ast.parse(text)

@@ -142,7 +142,7 @@ def test_stock_accumulation_with_clipping_is_migrated(way, native):
     stock = way.stock.SGD(0.5, momentum=0.9, gradient_accumulation_steps=4, **native)
     dense = dict.fromkeys(START, harness.DENSE)
     run = runs.started(way, everstep.from_native(stock), START, dense)
-    theirs = runs.opened(way.run(lambda: way.stock.SGD.from_config(stock.get_config()), START, dense))
+    theirs = harness.new_run(way, lambda: way.stock.SGD.from_config(stock.get_config()), START, dense)
     for batch in batches(8):
         batch["table"] = runs.whole(batch["table"], (6, 3)).astype("float32")
         for each in (run, theirs):

@@ -311,7 +311,7 @@ def test_equals_use_ema(way, frequency):
     """Keras 3 starts the average at the value after the first update, new-style Keras at the value before it."""
     start = 1 if way.target == "keras3" else 0
     native = dict(use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=frequency)
-    stock = runs.stepped(runs.opened(way.run(lambda: way.stock.SGD(0.1, **native), START, KINDS)), BATCHES)
+    stock = runs.stepped(harness.new_run(way, lambda: way.stock.SGD(0.1, **native), START, KINDS), BATCHES)
     ours = trained(way, everstep.moving_average(SGD(0.1), 0.9, start=start, overwrite_every=frequency or 0))
     assert runs.distance(ours.weights(), stock.weights()) <= 1e-6
     stock.optimizer.finalize_variable_values([stock.variables[name] for name in sorted(SHAPES)])
@@ -333,7 +333,7 @@ def test_equals_exponential_moving_average(way):
             with tf.control_dependencies([average]):
                 return tf.assign_add(step, 1)
 
-    stock = runs.opened(way.run(lambda: Averaged(0.1), START, KINDS))
+    stock = harness.new_run(way, lambda: Averaged(0.1), START, KINDS)
     runs.stepped(stock, BATCHES)
     actual = averages(trained(way, everstep.moving_average(SGD(0.1), 0.3, "ramp")))
     for name in SHAPES:

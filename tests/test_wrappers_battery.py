@@ -166,7 +166,7 @@ def test_config_through_the_serializer_of_the_api(name, module, keras):
 
 @pytest.mark.shared(False)
 def test_zz_figures():
-    """Writes what was measured, for matrix/proof.json. The name makes it run last."""
+    """Writes what was measured, for matrix/record/proof.json. The name makes it run last."""
     assert all(far <= BOUNDS["float32"] for _, _, _, far in FIGURES)
     if os.environ.get("EVERSTEP_TABLE") and FIGURES:
         path = os.environ["EVERSTEP_TABLE"].replace(".json", ".wrappers.json")

@@ -99,7 +99,7 @@ def test_equals_native_weight_decay_with_exclusions(way):
         return optimizer
 
     actual = trained(way, decay(ADAM, 0.1, exclude="bias")).weights()
-    expected = runs.stepped(runs.opened(way.run(stock, START, KINDS)), BATCHES).weights()
+    expected = runs.stepped(harness.new_run(way, stock, START, KINDS), BATCHES).weights()
     if way.target == "keras3" and way.sparse:  # stock squares the parts of a repeated row, not their sum
         del expected["table"]
     assert runs.distance(actual, expected) <= 4e-6

@@ -72,12 +72,16 @@ def read(path=PATH):
 
 
 def _parts(path, name, text):
-    """Returns ({1, 2}, 3) for "1 2 of 3"."""
-    match = re.match(r"([\d ]+) of (\d+)\Z", text)
-    parts, of = (set(map(int, match.group(1).split())), int(match.group(2))) if match else (set(), 0)
-    if not parts or not parts.issubset(range(1, of + 1)):
-        raise ValueError("%s: cell %r has parts = %s; needed is something like 1 2 of 3" % (path, name, text))
-    return parts, of
+    """Returns {None: ({1, 2}, 3), "tf_train": ({4}, 5)} for "1 2 of 3, tf_train 4 of 5"."""
+    found = {}
+    for each in text.split(", "):
+        match = re.match(r"(?:([a-z]\w+) )?([\d ]+) of (\d+)\Z", each)
+        parts, of = (set(map(int, match.group(2).split())), int(match.group(3))) if match else (set(), 0)
+        if not parts or not parts.issubset(range(1, of + 1)):
+            raise ValueError("%s: cell %r has parts = %s; needed is something like 1 2 of 3, tf_train 4 of 5"
+                             % (path, name, text))
+        found[match.group(1)] = parts, of
+    return found
 
 
 def sections(path, required, optional=()):

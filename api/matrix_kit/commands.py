@@ -8,7 +8,7 @@ import sys
 
 from everstep.compat.targets import doctor
 from everstep.errors import ConfigError, UnsupportedError
-from everstep.matrix_kit import project, tox_files, tox_runner
+from everstep.matrix_kit import project, tox_files, tox_runner, tox_screen
 from everstep.terminal import print_json, print_table
 
 PROVEN = os.path.join(tox_files.HERE, "proven.json")  # python matrix/proof.py writes it
@@ -163,4 +163,4 @@ def run_cells(options):
     if not cells:
         raise ConfigError("{} has none of {}; it has {}".format(
             matrix.ini, ", ".join(options.only), ", ".join(cell.name for cell in matrix.cells)))
-    return tox_runner.Matrix(matrix.folder, options, options.package, matrix.ini).run(cells)
+    return tox_runner.Matrix(matrix.folder, options, options.package, tox_screen.Screen(), matrix.ini).run(cells)

@@ -125,7 +125,7 @@ class Project(object):
         files = {}
         for cell in self.cells:
             pins = cell.packages + cell.no_deps
-            check = u"python {tox_root}/%s/check_cell.py {env_name} %s" % (FOLDER, self.options.package)
+            check = u'python "{tox_root}/%s/check_cell.py" {env_name} %s' % (FOLDER, self.options.package)
             tox.append(tox_files.cell_section(cell, before=[u" ".join([check] + pins)]))
             files[self._path(FOLDER, cell.name + ".txt")] = tox_files.constraints(cell, ONE_LINE)
         files[self._path(FOLDER, "check_cell.py")] = tox_files.script("check_cell.py", ONE_LINE)

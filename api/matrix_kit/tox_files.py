@@ -24,6 +24,10 @@ package = wheel
 wheel_build_env = .pkg
 {deps}
 constrain_package_deps = true
+# {runner} puts uv in the place of pip. Without it this is tox's own command.
+install_command =
+    py27: python -E {{env:EVERSTEP_PIP:-m pip}} install {{opts}} {{packages}}
+    !py27: python -I {{env:EVERSTEP_PIP:-m pip}} install {{opts}} {{packages}}
 set_env =
 {own_env}    # Keeps the user's ~/.keras/keras.json from choosing the backend or the float type.
     KERAS_HOME = {{env_tmp_dir}}
@@ -41,10 +45,10 @@ set_env =
     py27,py36: PIP_CONFIG_FILE = /dev/null
 {cell_env}{rest}
 """
-PYTEST = u"pytest -p no:cacheprovider --durations=5 --junitxml={work_dir}/results/{env_name}.xml"
+PYTEST = u'pytest -p no:cacheprovider --durations=5 "--junitxml={work_dir}/results/{env_name}.xml"'
 
-NO_DEPS = u"python -m pip install {}"
-SDISTS = u"python -m pip download --no-deps --no-binary :all: --dest {{env_dir}}/sdists {}"
+NO_DEPS = u"python {{env:EVERSTEP_PIP:-m pip}} install {}"
+SDISTS = u'python -m pip download --no-deps --no-binary :all: --dest "{{env_dir}}/sdists" {}'
 
 
 def tox_ini(cells, head, runner, lists, deps, rest, own_env=()):

@@ -7,7 +7,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-LINES = []  # what each client showed: the rows of the table in matrix/proof.md
+LINES = []  # what each client showed: the rows of the table in matrix/record/proof.md
 
 
 def apart(own, others):

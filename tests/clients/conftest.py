@@ -1,4 +1,4 @@
-"""Keeps what each client showed, for matrix/proof.md."""
+"""Keeps what each client showed, for matrix/record/proof.md."""
 from __future__ import absolute_import, division, print_function
 
 import json

@@ -23,6 +23,7 @@ import harness  # noqa: E402
 import stock  # noqa: E402
 import test_continue  # noqa: E402
 import test_grid  # noqa: E402
+from crafted_files import spelled  # noqa: E402
 from everstep import cli  # noqa: E402
 from small_model import stock_optimizer  # noqa: E402
 
@@ -85,7 +86,7 @@ def stock_run(way, optimizer, arguments):
 def write_train(name, way, runs):
     folder, cases = folder_of(os.path.join("stock", name)), {}
     for case, optimizer, arguments in runs:
-        path, text = os.path.join(folder, case), test_continue.spelled(optimizer, arguments)
+        path, text = os.path.join(folder, case), spelled(optimizer, arguments)
         run = stock_run(way, optimizer, arguments)
         for batch in test_grid.BATCHES[: test_grid.HALF]:
             run.step(batch)

@@ -3,7 +3,8 @@
     python tests/make/stubs.py            # `--check` only says which files are old
 
 Type checkers and editors read the stubs: a constructor that is made from declarations cannot be read from the code.
-Four stubs of the contract are written by hand, because a checker sees more in them than a declaration says.
+One stub has all optimizers, one all wrappers; their modules have none. Four stubs of the contract are written by hand,
+because a checker sees more in them than a declaration says.
 """
 import inspect
 import os
@@ -11,7 +12,6 @@ import re
 import sys
 
 import everstep
-from everstep import optimizers
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import REQUIRED, Hyper, Option
@@ -21,9 +21,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"everstep.optimizers": "optimizers", "everstep.compat": "compat", "everstep": "api"}
 HEAD = "# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py\n"
 BY_HAND = {"everstep.optimizers.contract." + name for name in ("configured", "declarations", "definition", "types")}
-NO_STUB = {"everstep.optimizers.contract.declared"}  # the metaclass: its code says it all
+PACKAGES = ("everstep.optimizers.wrappers", "everstep.optimizers")
 MADE_TO_SUBCLASS = {Composite, everstep.Wrapper, everstep.Schedule}  # whose constructors take what a subclass declares
-TYPING = {name: "typing" for name in ("Any", "Literal", "NamedTuple")}
+TYPING = {name: "typing" for name in ("Any", "Literal")}
 TYPING.update((kind, "everstep.optimizers.contract.declarations") for kind in ("Child", "Hyper", "Option", "Scalar",
                                                                              "Slot"))
 TYPING.update(Definition="everstep.optimizers.contract.definition", Schedule="everstep.optimizers.contract.schedule",
@@ -33,86 +33,83 @@ TYPING.update(Definition="everstep.optimizers.contract.definition", Schedule="ev
 def classes():
     """All definition and schedule classes that ship, and what they inherit from."""
     shipped = {made for made in Configured.registered() if made.__module__.startswith("everstep.")}
-    return {base for made in shipped for base in made.__mro__ if base.__module__.startswith("everstep.optimizers.")}
+    return {base for made in shipped for base in made.__mro__ if issubclass(base, Configured)}
 
 
 def generated():
     """{path: text} of every stub."""
-    modules = {made.__module__ for made in classes()} - BY_HAND - NO_STUB
-    texts = {stub_path(name): Stub(sys.modules[name]).text() for name in modules}
-    texts[os.path.join(ROOT, "optimizers", "__init__.pyi")] = package_stub()
+    modules = {made.__module__ for made in classes()} - BY_HAND
+    texts = {stub_path(name): module_stub(sys.modules[name]) for name in modules
+             if name.rpartition(".")[0] not in PACKAGES}
+    texts.update((stub_path(name), package_stub(sys.modules[name])) for name in PACKAGES)
     return texts
 
 
 def stub_path(module):
-    package = next(package for package in FOLDERS if module.startswith(package + "."))
-    return os.path.join(ROOT, FOLDERS[package], *module[len(package) + 1:].split(".")) + ".pyi"
+    package = next(package for package in FOLDERS if (module + ".").startswith(package + "."))
+    path = os.path.join(ROOT, FOLDERS[package], *module[len(package) + 1:].split("."))
+    return os.path.join(path, "__init__.pyi") if module in PACKAGES else path + ".pyi"
 
 
-def package_stub():
-    """The stub of everstep.optimizers: its algorithms, by name."""
-    names = sorted(optimizers.__all__, key=lambda name: getattr(optimizers, name).__module__)
-    lines = [import_line(getattr(optimizers, name).__module__, "{0} as {0}".format(name)) for name in names]
-    listed = "".join("    {},\n".format(quoted(name)) for name in optimizers.__all__)
-    return HEAD + "\n".join(lines) + "\n\n__all__ = [\n" + listed + "]\n"
+def module_stub(module):
+    """The stub of a module: what is public in it."""
+    own = [value for name, value in vars(module).items()
+           if getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")]
+    return Stub(own).text()
+
+
+def package_stub(package):
+    """The stub of a package: what it offers of its modules, and by name what it offers of another package."""
+    values = sorted((getattr(package, name) for name in package.__all__), key=lambda value: value.__module__)
+    own = [value for value in values if value.__module__.rpartition(".")[0] == package.__name__]
+    others = "".join("from {0} import {1} as {1}\n".format(value.__module__.rpartition(".")[0], value.__name__)
+                     for value in values if value not in own)
+    listed = "".join("    {},\n".format(quoted(name)) for name in package.__all__)
+    return Stub(own).text(others) + "\n__all__ = [\n" + listed + "]\n"
 
 
 class Stub:
-    """The stub of one module: what is public in it.
+    """The text for classes and functions.
 
     Attributes:
-        imports: {name: the module it is from} of what the stub uses.
+        own: these classes and functions.
+        imports: {name: the module it is from} of what the text uses.
     """
 
-    def __init__(self, module):
-        self.module, self.imports = module, {}
-        self.own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    def __init__(self, own):
+        self.own, self.imports = own, {}
 
-    def text(self):
-        blocks = ["".join(self.constants())]
-        blocks += ["\n" + self.class_(made) for made in self.own if isinstance(made, type) and is_public(made)]
-        functions = [self.function(made) for made in self.own if inspect.isfunction(made) and is_public(made)]
-        blocks += ["\n" + "".join(functions)] if functions else []
+    def text(self, others=""):
+        """Returns the stub, with more lines of imports."""
+        blocks = ["\n" + self.class_(made) for made in self.own if isinstance(made, type)]
+        blocks += ["\n" + self.function(made) for made in self.own if inspect.isfunction(made)]
         used = set(re.findall(r"\b\w+\b", "".join(blocks)))
         imports = {name: TYPING[name] for name in used & set(TYPING)}
         imports.update(self.imports)
-        own = {made.__name__ for made in self.own if hasattr(made, "__name__")}
-        return HEAD + import_lines({name: at for name, at in imports.items() if name not in own}) + "".join(blocks)
-
-    def constants(self):
-        for name, value in vars(self.module).items():
-            if name.isupper() and not name.startswith("_") and self.assigns(name):
-                kind = type(value).__name__ if isinstance(value, (int, float, str)) else "Any"
-                yield "\n{}: {}\n".format(name, kind)
-
-    def assigns(self, name):
-        return re.search(r"^{} = ".format(name), inspect.getsource(self.module), re.M)
+        own = {made.__name__ for made in self.own}
+        imports = {name: at for name, at in imports.items() if name not in own}
+        return HEAD + import_lines(imports) + others + "".join(blocks)
 
     def class_(self, made):
-        if hasattr(made, "_fields"):
-            body = ["{}: Any".format(name) for name in made._fields]
-            return self.block(made, ["NamedTuple"], body)
-        bases = [base for base in made.__bases__ if base is not object]
-        self.imports.update((base.__name__, base.__module__) for base in bases if base.__module__ != made.__module__)
+        bases = [base for base in made.__bases__ if issubclass(base, Configured)]  # others mix in what no user calls
+        self.imports.update((base.__name__, base.__module__) for base in bases if base not in self.own)
         body = []
         own = vars(made)
-        declared = [name for name in getattr(made, "declared_order", ()) if name in own]
+        declared = [name for name in made.declared_order if name in own]
         for name in declared:
             body.append("{}: {}".format(name, declared_type(made.declarations[name])))
-        inherited = {name for base in bases for name in dir(base)} | set(everstep.Definition.verbs)
+        inherited = {name for base in made.__bases__ for name in dir(base)} | set(everstep.Definition.verbs)
         for name, value in own.items():
             if (not name.startswith("_") or name == "__call__") and name not in declared and name not in inherited:
                 body.append(self.member(name, value, name in getattr(made, "verbs", ())))
-        if issubclass(made, Configured) and made not in MADE_TO_SUBCLASS:
+        if made not in MADE_TO_SUBCLASS:
             body.append(self.constructor(made, inspect.signature(made).parameters.values()))
-        elif "__init__" in own and not issubclass(made, Configured):
-            body.append(self.function(own["__init__"]).replace("-> Any", "-> None"))
-        return self.block(made, ["Option[Any]" if base is Option else base.__name__ for base in bases], body)
+        return self.block(made, bases, body)
 
     @staticmethod
     def block(made, bases, body):
         lines = "".join("    {}\n".format(line) for entry in body for line in entry.splitlines())
-        head = "class {}{}:".format(made.__name__, "({})".format(", ".join(bases)) if bases else "")
+        head = "class {}({}):".format(made.__name__, ", ".join(base.__name__ for base in bases))
         return "{}\n{}".format(head, lines) if lines else head + " ...\n"
 
     def member(self, name, value, is_verb):
@@ -127,7 +124,7 @@ class Stub:
 
     def function(self, function):
         """A function's stub. One that makes a definition takes what its class declares."""
-        returns = next((made for made in self.own if isinstance(made, type) and issubclass(made, Configured)
+        returns = next((made for made in self.own if isinstance(made, type)
                         and made.__name__.lower() == function.__name__.replace("_", "")), None)
         types = {} if returns is None else argument_types(returns)
         takes = inspect.signature(function).parameters.values()
@@ -145,10 +142,6 @@ class Stub:
                  for each in takes]
         return definition_line("__init__", [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)] + takes,
                                "None", "self")
-
-
-def is_public(made):
-    return not made.__name__.startswith("_")
 
 
 def argument_types(made):
