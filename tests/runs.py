@@ -127,7 +127,7 @@ def check_config(definition):
 
 def refused(calls):
     """Returns a test of (call, error, what the error says)."""
-    @pytest.mark.parametrize("call, error, needle", calls)
+    @pytest.mark.parametrize("call, error, needle", calls, ids=[needle for _, _, needle in calls])
     def test(call, error, needle):
         with pytest.raises(error, match=needle):
             call()

@@ -448,32 +448,25 @@ def shape_before(op, *shapes, **options):
 
 
 @pytest.mark.parametrize("op, options, shapes", [
-    ("matmul", {}, [(4, 5), (5, 6)]),
-    ("matmul", {}, [(2, 3, 4, 5), (2, 3, 5, 6)]),
-    ("maximum", {}, [(3, 1, 5), (4, 1)]),
-    ("sum", {"axis": (0, -1)}, [(2, 3, 4)]),
-    ("sum", {"axis": 1, "keepdims": True}, [(2, 3, 4)]),
-    ("transpose", {"axes": (1, 2, 0)}, [(2, 3, 4)]),
+    ("matmul", {}, [(4, 5), (5, 6)]), ("matmul", {}, [(2, 3, 4, 5), (2, 3, 5, 6)]),
+    ("maximum", {}, [(3, 1, 5), (4, 1)]), ("sum", {"axis": (0, -1)}, [(2, 3, 4)]),
+    ("sum", {"axis": 1, "keepdims": True}, [(2, 3, 4)]), ("transpose", {"axes": (1, 2, 0)}, [(2, 3, 4)]),
 ])
 def test_shapes_before_anything_is_computed_are_those_of_numpy(op, options, shapes):
     assert shape_before(op, *shapes, **options) == getattr(np, op)(*map(np.ones, shapes), **options).shape
 
 
 @pytest.mark.parametrize("left, right, expected", [
-    ((2, None, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6)),
-    ((None, 3, 4, None), (2, None, 5, 6), (2, 3, 4, 6)),
-    ((None, None), (5, None), (None, None)),
-    (None, (5, 6), None),
+    ((2, None, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6)), ((None, 3, 4, None), (2, None, 5, 6), (2, 3, 4, 6)),
+    ((None, None), (5, None), (None, None)), (None, (5, 6), None),
 ])
 def test_products_of_matrices_whose_sizes_are_not_all_known(left, right, expected):
     assert shape_before("matmul", left, right) == expected
 
 
 @pytest.mark.parametrize("left, right, needle", [
-    ((4, 5), (4, 5), "sizes do not fit"),
-    ((2, 4, 5), (3, 5, 6), "sizes do not fit"),
-    ((5,), (5,), "must be matrices"),
-    ((3, 4, 5), (2, 3, 5, 6), "must be matrices, or stacks of as many"),
+    ((4, 5), (4, 5), "sizes do not fit"), ((2, 4, 5), (3, 5, 6), "sizes do not fit"),
+    ((5,), (5,), "must be matrices"), ((3, 4, 5), (2, 3, 5, 6), "must be matrices, or stacks of as many"),
 ])
 def test_products_that_there_are_not(left, right, needle):
     with pytest.raises(RuleError, match=r"ops.matmul cannot take values of shapes .* and .*" + needle):

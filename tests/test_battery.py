@@ -45,13 +45,8 @@ def golden(definition_class):
 
 
 def definition_classes():
-    return [
-        definition_class
-        for definition_class in Definition.registered()
-        if definition_class.__module__.startswith("everstep.optimizers.")
-        and not issubclass(definition_class, Composite)
-        and definition_class is not Definition
-    ]
+    return [each for each in Definition.registered() if each.__module__.startswith("everstep.optimizers.")
+            and not issubclass(each, Composite) and each is not Definition]
 
 
 def configurations(definition_class):
@@ -66,9 +61,7 @@ def define(definition_class, configuration, **more):
 
 
 def label(definition_class, configuration):
-    return definition_class.__name__ + "".join(
-        " {}={}".format(name, value) for name, value in sorted(configuration.items())
-    )
+    return " ".join([definition_class.__name__] + ["{}={}".format(*item) for item in sorted(configuration.items())])
 
 
 CONFIGURED = [(each, settings) for each in definition_classes() for settings in configurations(each)]

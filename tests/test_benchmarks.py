@@ -194,19 +194,13 @@ def small(monkeypatch):
     timing = importlib.import_module("timing")
     for case in timing.DENSE:
         monkeypatch.setitem(timing.DENSE, case, [(20,)] * 10)
-    sizes = {
-        "timing": {"BATCHES": 3},
-        "wrappers": {"TEN": [(3, 4)] * 10},
-        "accumulate": {"TEN": [(5,)] * 10, "TABLE": [(50, 2)]},
-        "sparse": {"COLUMNS": 1, "LARGE": 2000000},
-        "first_step": {"MANY": 3, "SOME": 3},
-        "state": {"MEGABYTES": 0.0024},
-        "models": {"WORDS": 30, "WIDTH": 8, "LENGTH": 4, "BATCH": 2},
-        "stacks": {"NORM": 1e-7},
-    }
-    for name, values in sizes.items():
-        for constant, value in values.items():
-            monkeypatch.setattr(importlib.import_module(name), constant, value)
+    for place, value in [
+        ("timing.BATCHES", 3), ("wrappers.TEN", [(3, 4)] * 10), ("accumulate.TEN", [(5,)] * 10),
+        ("accumulate.TABLE", [(50, 2)]), ("sparse.COLUMNS", 1), ("sparse.LARGE", 2000000), ("first_step.MANY", 3),
+        ("first_step.SOME", 3), ("state.MEGABYTES", 0.0024), ("models.WORDS", 30), ("models.WIDTH", 8),
+        ("models.LENGTH", 4), ("models.BATCH", 2), ("stacks.NORM", 1e-7),
+    ]:
+        monkeypatch.setattr(place, value)
     if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
         monkeypatch.setattr(importlib.import_module("on_tensorflow"), "BATCHES", 3)
 

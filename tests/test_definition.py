@@ -860,11 +860,8 @@ def test_the_dry_run_is_short_and_not_repeated():
 
 
 def test_what_is_made_in_a_subprocess_needs_no_framework():
-    code = (
-        "import sys, numpy, everstep\n"
-        "everstep.accumulate(everstep.optimizers.Adam(), 4).bind(numpy)\n"
-        "assert not {'tensorflow', 'keras', 'tf_keras'}.intersection(sys.modules)\n"
-    )
+    code = ("import sys, numpy, everstep; everstep.accumulate(everstep.optimizers.Adam(), 4).bind(numpy); "
+            "assert not {'tensorflow', 'keras', 'tf_keras'}.intersection(sys.modules)")
     assert subprocess.call([sys.executable, "-c", code]) == 0
 
 

@@ -271,16 +271,14 @@ def late_ramp(start):
     return train
 
 
+AVERAGE = "moving_average/average"
 # {name: (definition for a count, slot, function)}
 PERIODS = {
     "lookahead": lambda count: (everstep.lookahead(SGD(1.0), 6), "lookahead/slow", lookahead),
     "swa": lambda count: (everstep.stochastic_weight_averaging(SGD(2.0**20), 5, 6), "swa/average", swa),
-    "overwritten": lambda count: (
-        everstep.moving_average(SGD(1.0), 0.5, overwrite_every=6), "moving_average/average", overwritten,
-    ),
-    "late ramp": lambda count: (
-        everstep.moving_average(SGD(1.0), 0.5, "ramp", start=count + 7), "moving_average/average", late_ramp(count + 7),
-    ),
+    "overwritten": lambda count: (everstep.moving_average(SGD(1.0), 0.5, overwrite_every=6), AVERAGE, overwritten),
+    "late ramp": lambda count: (everstep.moving_average(SGD(1.0), 0.5, "ramp", start=count + 7), AVERAGE,
+                                late_ramp(count + 7)),
 }
 
 

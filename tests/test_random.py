@@ -84,9 +84,8 @@ def starts(name, shape, seed=7):
     return {slot: value.astype("float32") for slot, value in values.items()}
 
 
-def gradients():
-    grads = {name: np.ones(shape, "float32") for name, shape in SHAPES.items()}
-    return dict(grads, table=(np.ones((2, 3), "float32"), np.array([1, 4], "int64")))
+GRADS = {name: np.ones(shape, "float32") for name, shape in SHAPES.items()}
+GRADS["table"] = np.ones((2, 3), "float32"), np.array([1, 4], "int64")
 
 
 def names(way):
@@ -96,7 +95,7 @@ def names(way):
 @pytest.mark.parametrize("way", WAYS if harness.FULL else ONE_EACH, ids=ids)
 def test_numbers_are_equal_on_every_api(way):
     """Starts bit for bit, since NumPy computes them; what a rule draws to rounding."""
-    run = runs.trained(way, Drawing(), START, KINDS, [gradients()] * 3)
+    run = runs.trained(way, Drawing(), START, KINDS, [GRADS] * 3)
     for name, shape in SHAPES.items():
         check_starts(way, run, name)
         assert np.abs(run.slot(name, "normal") - drawn(names(way)[name], shape, 3)).max() <= 2e-5
@@ -110,8 +109,8 @@ def check_starts(way, run, name):
 
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_a_resumed_run_keeps_what_it_started_with(way):
-    run = runs.resumed(runs.trained(way, Drawing(), START, KINDS, [gradients()]))
-    run.step(gradients())
+    run = runs.resumed(runs.trained(way, Drawing(), START, KINDS, [GRADS]))
+    run.step(GRADS)
     for name in SHAPES:
         check_starts(way, run, name)
 

@@ -21,24 +21,16 @@ pytestmark = pytest.mark.shared
 START = {"kernel": np.random.RandomState(0).uniform(0.5, 1.5, (4, 3)).astype("float32"),
          "table": np.random.RandomState(1).uniform(0.5, 1.5, (6, 3)).astype("float32")}
 KINDS = {"kernel": harness.DENSE, "table": harness.SPARSE}
-RULES = {
-    "SGD": SGD(0.1),
-    "momentum": SGD(0.1, momentum=0.9),
-    "Adam": Adam(0.05, epsilon=1e-3),
-    "LAMB": LAMB(0.05, epsilon=1e-3),
-    "Adafactor": Adafactor(0.05, epsilon_1=1e-3),
-}
+RULES = {"SGD": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "Adam": Adam(0.05, epsilon=1e-3),
+         "LAMB": LAMB(0.05, epsilon=1e-3), "Adafactor": Adafactor(0.05, epsilon_1=1e-3)}
 
 
 def batches(count, seed=2):
-    """Yields gradients away from zero. Rows of the table repeat within a step and between steps."""
+    """Yields gradients away from zero. Rows of the table repeat, in a step and between steps; the last never comes."""
     random = np.random.RandomState(seed)
     for _ in range(count):
-        values = random.uniform(0.5, 1.5, (4, 3)).astype("float32")
-        yield {
-            "kernel": random.uniform(0.5, 1.5, (4, 3)).astype("float32"),
-            "table": (values, random.randint(0, 5, 4).astype(np.int64)),  # the last row never comes
-        }
+        values, kernel = (random.uniform(0.5, 1.5, (4, 3)).astype("float32") for _ in range(2))
+        yield {"kernel": kernel, "table": (values, random.randint(0, 5, 4).astype(np.int64))}
 
 
 def joined(window):

@@ -97,11 +97,9 @@ def averages(run):
         return run.weights()
 
 
-@pytest.mark.parametrize(
-    "way, definition, after",
-    [(way,) + case[:2] for case in CASES for way in (WAYS if case[2] else ONE_EACH)],
-    ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "",
-)
+@pytest.mark.parametrize("way, definition, after", [
+    (way,) + case[:2] for case in CASES for way in (WAYS if case[2] else ONE_EACH)
+], ids=lambda value: ids(value) if isinstance(value, harness.Way) else getattr(value, "__name__", "") or "")
 def test_equals_the_formula(way, definition, after):
     run = trained(way, definition)
     weights = run.weights()
