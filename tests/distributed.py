@@ -213,12 +213,6 @@ def multi_worker():
             for label, module, definition in cases(tf)}
 
 
-def single_process():
-    import tensorflow as tf
-
-    return {label: Model(tf, module, definition).train(range(STEPS)).lists() for label, module, definition in cases(tf)}
-
-
 def server(task, cluster):
     """Serves a cluster's requests until the process is stopped."""
     import tensorflow as tf
@@ -336,15 +330,14 @@ def estimator(replicas):
     trained = tf.estimator.Estimator(model, config=config)
     trained.train(lambda: inputs() if several else inputs().make_one_shot_iterator().get_next(), max_steps=STEPS)
     values = [trained.get_variable_value(name) for name in ("table", "weights")]
-    start = {"table": TABLE, "weights": WEIGHTS}
     steps = int(trained.get_variable_value("global_step"))
-    return {"Adam": largest_difference(values, by_numpy(start)), "global_step": steps}
+    return {"Adam": largest_difference(values, by_numpy("Adam")), "global_step": steps}
 
 
-def by_numpy(start):
-    """Returns the table and the weights after training with Adam on NumPy arrays."""
-    table, weights = start["table"].copy(), start["weights"].copy()
-    optimizer = definitions()["Adam"].bind(np)
+def by_numpy(name):
+    """Returns the table and the weights after training with a definition on NumPy arrays."""
+    definition = definitions()[name]
+    table, weights, optimizer = TABLE.copy(), WEIGHTS.copy(), definition.bind(np)
     for words, targets in map(batch, range(STEPS)):
         off = 2 * (table[words].dot(weights) - targets) / BATCH
         rows = everstep.IndexedSlices(off.dot(weights.T).astype("float32"), words)

@@ -345,6 +345,7 @@ class SharedTests(object):
         assert self.api.number(optimizer.momentum) == 0.0
         assert optimizer.get_config()["learning_rate"] == 0.5
 
+    @pytest.mark.shared
     @pytest.mark.parametrize("rate", sorted(RATES))
     @pytest.mark.parametrize("accumulated", [1, 2])
     def test_schedules_see_the_number_of_updates(self, rate, accumulated):
@@ -381,6 +382,7 @@ class SharedTests(object):
         optimizer.momentum = 0.0
         assert self.api.number(optimizer.momentum) == 0.0
 
+    @pytest.mark.shared
     @pytest.mark.parametrize("given", sorted(HYPER_FORMS))
     @pytest.mark.parametrize("name", ["learning_rate", "momentum"])
     def test_hypers_that_cannot_be_set(self, name, given):
@@ -564,6 +566,7 @@ class SharedTests(object):
             api.train_on_batches(loaded, 5)
             assert same(loaded.get_weights() + api.optimizer_values(loaded.optimizer), expected), (name, steps)
 
+    @pytest.mark.shared
     def test_files_are_not_silently_loaded_as_stock(self, tmpdir):
         """Stock loaders look up lower-case names and would find their own Adam first. Our config makes them raise."""
         api, words = self.api, None if self.api.target == "keras3" else "everstep"
@@ -596,6 +599,7 @@ class SharedTests(object):
             with pytest.raises(errors.SlotError, match="momentum"):
                 optimizer.get_slot(weight, "momentum")
 
+    @pytest.mark.shared
     def test_accumulation_in_fit(self):
         optimizer = everstep.accumulate(Adam(0.05), 4).bind(self.api.module)
         self.api.check_windows(optimizer)
@@ -689,6 +693,7 @@ class Keras2Tests(object):
         assert [name for name in FrameSpy.seen[-1] if name.startswith("tf__")] == ["tf__step"]
         assert not said
 
+    @pytest.mark.shared
     def test_under_a_strategy_of_one_replica(self):
         self.needs_eager()
         api = self.api
@@ -797,6 +802,7 @@ class NewKerasTests(object):
             seen.append(api.number(weight))
         assert seen == [1.0, 0.75, 0.75, 0.5625]
 
+    @pytest.mark.shared
     @pytest.mark.parametrize("definition", DECAYING, ids=lambda each: type(each).__name__)
     def test_exclude_from_a_definitions_own_decay(self, definition):
         if definition not in harness.share(DECAYING, 4):
@@ -806,6 +812,7 @@ class NewKerasTests(object):
         assert same(results[0][1:], results[1][1:])
         assert difference(results[0][:1], results[1][:1]) > 1e-3
 
+    @pytest.mark.shared
     @pytest.mark.parametrize("by", ["list", "names"])
     @pytest.mark.parametrize("way", ["deep copy", "pickle", "from_native"])
     def test_copies_keep_what_has_no_weight_decay(self, way, by):

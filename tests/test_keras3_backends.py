@@ -596,6 +596,7 @@ for make in (lambda: bound, lambda: SGD(0.5).bind(keras)):
 """
 
 
+@pytest.mark.shared
 @on_tensorflow
 def test_disable_eager_execution_is_refused():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", TF1_PROGRAM], capture_output=True, text=True)

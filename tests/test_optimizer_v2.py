@@ -86,6 +86,7 @@ BOUNDS = [{"clipnorm": 1.0}, {"clipvalue": 2.5}, {"global_clipnorm": 1.0}]
 CLIPPED = {"clipnorm": DENSE_GRAD / 5, "clipvalue": np.minimum(DENSE_GRAD, 2.5), "global_clipnorm": DENSE_GRAD / 5}
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("way", ["apply_gradients", "minimize", "fit"])
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: list(bound)[0])

@@ -709,6 +709,7 @@ def batches():
     )  # fmt: skip
 
 
+@pytest.mark.shared
 @needs_estimator
 def test_estimator_trains_and_resumes(tmp_path):
     def adam():
@@ -814,6 +815,7 @@ def test_warm_start_gives_up_in_words(tmp_path):
             everstep.warm_start(path)
 
 
+@pytest.mark.shared
 @pytest.mark.skipif(not hasattr(ESTIMATOR, "WarmStartSettings"), reason="no warm_start_from in this TensorFlow")
 def test_estimators_own_warm_start(tmp_path):
     estimator(lambda: v1.train.AdamOptimizer(0.1), tmp_path / "old").train(batches, steps=5)
@@ -914,6 +916,7 @@ EAGER += [eager_function] if hasattr(tf, "function") else []  # from TF 1.14 on
 EAGER += [eager_checkpoint] if CHECKPOINT else []
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("checks", [[check] for check in EAGER] if TF2 else [EAGER], ids=lambda some: some[0].__name__)
 def test_eager(checks):
     """In TF 1.x eager mode is set for a whole process, so the checks run in a new one."""

@@ -323,6 +323,7 @@ def test_a_mesh_is_refused():
 # Files.
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("built", [False, True], ids=["before it is built", "after"])
 def test_a_checkpoint_in_the_middle_of_a_window(built, tmpdir):
     def train(steps, path=None):
@@ -433,6 +434,7 @@ print("done")
 """
 
 
+@pytest.mark.shared
 def test_graphs_of_tf_1():
     """Runs in a new process, because eager execution is disabled for good."""
     imports = "import tf_keras; module = tf_keras" if NAME == "tf_keras" else "module = tf.keras"
