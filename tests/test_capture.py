@@ -431,12 +431,10 @@ def test_sessions(way):
     with run.session.as_default():
         assert (everstep.capture(optimizer, variables).slots["dense"]["m"] == state.slots["dense"]["m"]).all()
         everstep.restore(optimizer, state, variables)
-    with tf.Session(graph=tf.Graph()) as other:
-        with pytest.raises(errors.StateError, match="is not a session of the graph"):
-            everstep.capture(optimizer, variables, session=other)
-    with tf.Session(graph=run.graph) as other:
-        with pytest.raises(errors.StateError, match="has no value"):
-            everstep.capture(optimizer, variables, session=other)
+    with tf.Session(graph=tf.Graph()) as other, pytest.raises(errors.StateError, match="is not a session of the graph"):
+        everstep.capture(optimizer, variables, session=other)
+    with tf.Session(graph=run.graph) as other, pytest.raises(errors.StateError, match="has no value"):
+        everstep.capture(optimizer, variables, session=other)
     operations = len(run.graph.get_operations())
     run.graph.finalize()
     run.captured(weights=True)
