@@ -179,9 +179,8 @@ def writers(folder):
         source = everstep.read_checkpoint(template, **how)
 
         def save(path, number=1, source=source, kind=kind, template=template):
-            slots = OrderedDict((variable, OrderedDict((slot, np.full(handle.shape, number, np.float32))
-                                                       for slot, handle in variable_slots.items()))
-                                for variable, variable_slots in source.slots.items())
+            slots = {variable: {slot: np.full(handle.shape, number, np.float32) for slot, handle in each.items()}
+                     for variable, each in source.slots.items()}
             everstep.write_checkpoint(source.replace(updates=number, slots=slots), path, kind, template=template)
 
         yield kind, os.path.join(str(folder), name), save
@@ -203,8 +202,8 @@ def loaded_number(name, path):
     else:
         how = {"optimizer": "Adam(amsgrad=True)"} if name == "keras-weights-h5" else {}
         state = everstep.read_checkpoint(path, **how)
-        numbers = {float(state.updates)}.union(*[np.asarray(handle).ravel().tolist() for slots in state.slots.values()
-                                                 for handle in slots.values()])
+        slots = arrays_of(state.replace(variables={})).values()
+        numbers = {float(state.updates)}.union(*[array.ravel().tolist() for array in slots])
     return int(numbers.pop()) if len(numbers) == 1 else "mixed"
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 
 import numpy as np
+import pytest
 
 from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.targets import detect, native_classes
@@ -37,6 +38,15 @@ TURN = sum(map(ord, os.environ.get("EVERSTEP_CELL", "")))
 
 def framework_ways():
     return [way for way in all_ways() if way.target != "arrays"]
+
+
+def in_graphs(way):
+    return issubclass(way.run, GraphRun)
+
+
+def ways_where(condition=lambda way: True):
+    """Parametrizes `way` with the ways for which a condition holds; there may be none."""
+    return pytest.mark.parametrize("way", list(filter(condition, all_ways())), ids=way_name)
 
 
 def way_name(way):

@@ -15,6 +15,7 @@ from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 from everstep.testing import oracle
 from everstep.testing.training import make_batches, start_values
+from harness import in_graphs, ways_where
 from small_model import IDS, TARGETS, build
 
 pytestmark = pytest.mark.shared
@@ -92,10 +93,6 @@ def unbuilt(way, definition):
     return run
 
 
-def ways(condition=lambda way: True):
-    return pytest.mark.parametrize("way", list(filter(condition, WAYS)), ids=harness.way_name)
-
-
 def check_second_half(run, expected, exact):
     train(run, BATCHES[HALF:])
     actual, counts = values(run)
@@ -128,7 +125,7 @@ def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
         check_second_half(run, expected, exact=source is way)
 
 
-@ways(lambda way: way.name not in ("tf_train ref", "tf_train resource"))
+@ways_where(lambda way: way.name not in ("tf_train ref", "tf_train resource"))
 def test_a_restore_before_anything_is_built(way):
     state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
@@ -211,10 +208,6 @@ def test_catch_up_slots_are_not_needed_without_missed_steps(way):
     state.slots["table"]["catch_up/rows"][2] -= 1
     with pytest.raises(errors.StateError, match="yet to take"):
         run.restored(state)
-
-
-def in_graphs(way):
-    return issubclass(way.run, harness.GraphRun)
 
 
 # Failures
@@ -421,7 +414,7 @@ def test_variables_of_other_dtypes(way, dtype, tmpdir):
 # Graphs
 
 
-@ways(in_graphs)
+@ways_where(in_graphs)
 def test_sessions(way):
     run = trained(way, Adam(0.02))
     optimizer, variables = run.optimizer, run.variables
