@@ -133,10 +133,12 @@ find, known_modules, TARGETS = detect.find, detect.known_modules, detect.TARGETS
 open_runs = []  # closed by conftest.py at the end of each test
 
 
-def new_run(way, make, start, kinds):
-    """Returns a run that is closed at the end of the test; `make` is a function or a definition."""
+def new_run(way, make, start, kinds, batches=()):
+    """Returns a run after some steps, closed at the end of the test; `make` is a function or a definition."""
     run = way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds)
     open_runs.append(run)
+    for batch in batches:
+        run.step(batch)
     return run
 
 

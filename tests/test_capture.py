@@ -38,9 +38,9 @@ DEFINITIONS = {
 BATCHES = make_batches("float32", 2 * HALF, SHAPES, KINDS)
 
 
-def new_run(way, definition, start=None, kinds=KINDS, **native):
+def new_run(way, definition, start=None, kinds=KINDS, batches=(), **native):
     start = start or start_values("float32", SHAPES)
-    return harness.new_run(way, lambda: definition.bind(way.module, **native), start, kinds)
+    return harness.new_run(way, lambda: definition.bind(way.module, **native), start, kinds, batches)
 
 
 def train(run, batches):
@@ -75,15 +75,11 @@ def uninterrupted(way, name):
 
 def fresh(way, definition):
     """Returns a run that is built and has trained a little from other values."""
-    run = new_run(way, definition, start_values("float32", SHAPES, (1.2, 1.8)))
-    train(run, BATCHES[:3])
-    return run
+    return new_run(way, definition, start_values("float32", SHAPES, (1.2, 1.8)), batches=BATCHES[:3])
 
 
 def trained(way, definition, steps=3, **native):
-    run = new_run(way, definition, **native)
-    train(run, BATCHES[:steps])
-    return run
+    return new_run(way, definition, batches=BATCHES[:steps], **native)
 
 
 def unbuilt(way, definition):
@@ -158,8 +154,7 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
     """Runs 15 steps, in which rows miss some, then 15 here or on another target: equal to 30 steps, and to `exact`."""
     definition = MISSING if way.sparse else MISSING.replace(dense_ok=True)
     batches = rows_that_come_and_go()
-    run = trained(way, definition, 0)
-    train(run, batches[:15])
+    run = new_run(way, definition, batches=batches[:15])
     state = run.captured(weights=True)
     if way.sparse:
         assert state.slots["table"]["catch_up/rows"].ravel().tolist() == [10, 10, 15, 15, 0, 0]
@@ -182,8 +177,7 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
         weights = ended.weights()
         for name in SHAPES:
             assert oracle.distance(weights[name], expected[name]) <= (0 if other is way else 2e-6), (other.name, name)
-    exact = trained(way, Adam(0.05), 0)
-    train(exact, batches)
+    exact = new_run(way, Adam(0.05), batches=batches)
     assert all(oracle.distance(expected[name], value) <= 2e-6 for name, value in exact.weights().items())
 
 
@@ -263,8 +257,7 @@ def test_averages_are_not_lost_without_a_word(way):
 
 @quick("keras3")
 def test_sums_of_keras_are_not_lost_without_a_word(way):
-    run = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
-    run.step(BATCHES[0])
+    run = trained(way, Adam(0.02), 1, gradient_accumulation_steps=2)
     with pytest.raises(errors.StateError, match="in the middle"):
         run.captured()
     run.step(BATCHES[1])
@@ -273,8 +266,7 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     train(run, BATCHES[2:6])
     expected = values(run)
     assert expected[1][0] == 3
-    other = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
-    train(other, BATCHES[:3])
+    other = trained(way, Adam(0.02), gradient_accumulation_steps=2)
     with pytest.raises(errors.StateError, match="in the middle"):
         other.restored(state)
     other.step(BATCHES[3])
@@ -336,9 +328,7 @@ def test_a_list_is_called_by_the_names_of_its_variables(way):
 def test_a_variable_that_never_had_a_gradient(way):
     """tf.train creates slots only for variables with gradients, other APIs for all. The state is the same."""
     kinds = dict(KINDS, bias=harness.NONE)
-    run = new_run(way, Adam(0.02), kinds=kinds)
-    for batch in BATCHES[:3]:
-        run.step(dict(batch, bias=None))
+    run = new_run(way, Adam(0.02), kinds=kinds, batches=[dict(batch, bias=None) for batch in BATCHES[:3]])
     state = run.captured()
     assert list(state.slots["bias"]) == ["m", "v"] and not np.any(state.slots["bias"]["m"])
     run.restored(state)

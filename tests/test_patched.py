@@ -32,10 +32,8 @@ def rate_name(stock):
 
 
 def weights(way, make):
-    run = harness.new_run(way, make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE})
-    for scale in (1.0, -0.5, 2.0):
-        run.step({"w": np.full((3, 2), scale, np.float32)})
-    return run.weights()["w"]
+    batches = [{"w": np.full((3, 2), scale, np.float32)} for scale in (1.0, -0.5, 2.0)]
+    return harness.new_run(way, make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE}, batches).weights()["w"]
 
 
 @SEVERAL

@@ -10,6 +10,7 @@ import pytest
 
 import everstep
 import harness
+from crafted_files import optional
 from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.compat.backends import arrays_in_memory, tensorflow_values
@@ -17,11 +18,7 @@ from everstep.compat.state import npz_archive, open_file, values
 from everstep.optimizers import SGD, Adam
 from harness import in_graphs, ways_where
 
-try:
-    import tracemalloc
-except ImportError:  # Python 2.7
-    tracemalloc = None  # type: ignore[assignment]
-
+tracemalloc = optional("tracemalloc")  # not in Python 2.7
 MANY = 12
 LARGE = 1 << 20  # float32 numbers of a large variable: 4 MiB
 MIB = 1 << 20
