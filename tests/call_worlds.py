@@ -1,7 +1,7 @@
-"""Runs one call on a stock optimizer and on ours: `outcome(call, mode, ours)`, then `judge(call, stock, ours)`.
+"""Runs one call on a stock optimizer and on ours: `outcome(call, way, ours)`, then `judge(call, stock, ours)`.
 
-A call is a function of a `World`: it makes optimizers with `world.make(...)`, which is a stock class on one side and
-our native class on the other, and everything else is the same. A *mode* is one kind of variable of one target.
+A call is a function of a `Side`: it makes optimizers with `side.make(...)`, which is a stock class on one side and our
+native class on the other, and everything else is the same.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -22,10 +22,8 @@ from everstep.errors import EverstepError
 
 START = np.arange(12, dtype="float32").reshape(4, 3) + 1
 GRAD = np.full((4, 3), 0.5, "float32")
-
-# name: of the way in the harness; target: of everstep; module: to bind to; stock: the namespace of stock classes, or
-# None; kind: the World; graph: whether a call builds operations; sparse: whether gradients may be sparse.
-Mode = namedtuple("Mode", "name target module stock kind graph sparse")
+# A tf.function and a jitted function make the same checks as eager mode.
+WAYS = [way for way in harness.all_ways() if not way.name.endswith(("function", "jit"))]
 
 _TRAIN_CLASSES = {
     "SGD": "GradientDescentOptimizer", "Momentum": "MomentumOptimizer", "Adam": "AdamOptimizer",
@@ -34,49 +32,103 @@ _TRAIN_CLASSES = {
 _TRAIN_NAMES = {"beta_1": "beta1", "beta_2": "beta2", "nesterov": "use_nesterov", "rho": "decay"}
 
 
-class World(object):
-    """Variables, tensors and steps of one mode, and `make`, which differs between stock and ours."""
+class Side(object):
+    """Stock or ours in one way: a world with a variable `w`, and `make`, which differs between the two.
 
-    def __init__(self, mode, ours):
-        self.mode, self.ours, self.module = mode, ours, mode.module
+    Args:
+        way: of everstep.testing.
+        ours: whether optimizers are ours.
+        definition: what `sgd` binds, if it is ours.
+        steps: number of right steps that each optimizer takes as soon as it is made.
+    """
+
+    def __init__(self, way, ours, definition=None, steps=0):
+        self.way, self.ours, self.definition, self.steps = way, ours, definition, steps
+        self.graph_mode = harness.in_graph(way)
+        self.world = way.world(way.module)
         self.variables = []
+        self.made = []  # [optimizer, a function of another side that makes the same, its right steps on w]
         self.w = self.variable(START)
-        self.expected = START  # the value of w after the right steps
+        self.expected, self.known = START, self.collected()  # w's value and the graph's collections after right steps
+
+    def __getattr__(self, name):
+        return getattr(self.world, name)
 
     def rule(self, name):
         if self.ours:
             return getattr(everstep.optimizers, name).native_class(self.module)
-        return getattr(self.mode.stock, name)
+        return getattr(self.way.stock, name)
 
     def make(self, rule="SGD", *args, **keywords):
         """Returns an optimizer. `keywords` are spelled as everstep spells them; unknown ones are handed on."""
+        if self.ours:
+            return self._made(lambda side: side.rule(rule)(*args, **keywords))
+        if self.way.target == "tf_train":
+            if rule == "SGD" and set(keywords) & {"momentum", "nesterov"}:
+                rule = "Momentum"
+            rule, keywords = _TRAIN_CLASSES[rule], {_TRAIN_NAMES.get(key, key): each for key, each in keywords.items()}
+        elif self.way.target == "get_updates" and "learning_rate" in keywords:
+            code = self.rule(rule).__init__.__code__
+            if "lr" in code.co_varnames[: code.co_argcount]:  # Keras before 2.3
+                keywords["lr"] = keywords.pop("learning_rate")
         return self.rule(rule)(*args, **keywords)
 
+    def _made(self, make):
+        self.made.append([make(self), make, 0])
+        for _ in range(self.steps):
+            self.step(self.made[-1][0])
+        self.known = self.collected()
+        return self.made[-1][0]
+
+    def bind(self, definition, **native):
+        """Returns a definition, bound. On our side alone."""
+        return self._made(lambda side: definition.bind(side.module, **native))
+
     def sgd(self):
-        return self.make("SGD", learning_rate=0.5)
+        return self.bind(self.definition) if self.definition else self.make("SGD", learning_rate=0.5)
 
     @contextlib.contextmanager
     def inside(self):
-        yield
+        before = self.graph and self.tf.get_default_graph()
+        with self.world.inside():
+            yield
+        if self.graph and self.tf.get_default_graph() is not before:
+            assert not self.ours, "the call left its graph as the default one"
+            # Stock in TF 1.4 and 1.5 stays in the graph if its `name_scope` fails.
+            from tensorflow.python.framework import ops
+
+            del ops._default_graph_stack.stack[:]
 
     def variable(self, value, **keywords):
         """Returns a new variable, remembered by `values`."""
-        variable = self.new_variable(np.asarray(value), **keywords)
-        self.variables.append(variable)
-        return variable
+        self.variables.append(self.world.variable(np.asarray(value), **keywords))
+        return self.variables[-1]
+
+    def foreign_variable(self):
+        """Returns something that this target cannot train, but another could."""
+        if not self.graph:
+            return [1.0, 2.0] if self.way.target == "arrays" else np.array(START)
+        with self.tf.Graph().as_default():
+            return self.tf.get_variable("other", initializer=self.tf.constant(START), use_resource=self.resource)
+
+    def loss(self, variable=None):
+        return self.world.loss([(GRAD, self.w if variable is None else variable)])
 
     def apply(self, optimizer, pairs, *args, **keywords):
         """Calls `apply_gradients`, and in a graph runs the operation."""
-        self.run(optimizer.apply_gradients(pairs, *args, **keywords))
-        self.expected = np.array(self.read(self.w))
+        self.world.apply(optimizer, pairs, *args, **keywords)
+        self.expected = self.read(self.w)
 
-    def step(self, optimizer, variable=None, grad=None):
+    def minimize(self, optimizer, loss, *args, **keywords):
+        self.run(optimizer.minimize(loss, *args, **keywords))
+
+    def step(self, optimizer, variables=None):
         """Takes one right step, on every target."""
-        variable = self.w if variable is None else variable
-        self.apply(optimizer, [(self.tensor(GRAD if grad is None else grad), variable)])
-
-    def run(self, operation):
-        """Runs an operation of a graph. Eager code has run it."""
+        variables = variables or [self.w]
+        self.world.step(optimizer, [(np.full_like(self.read(each), 0.5), each) for each in variables])
+        self.expected, self.known = self.read(self.w), self.collected()
+        for made in self.made:
+            made[2] += made[0] is optimizer
 
     def values(self):
         return [self.read(variable) for variable in self.variables]
@@ -84,230 +136,30 @@ class World(object):
     def unchanged(self):
         return bool((self.read(self.w) == self.expected).all())
 
-    def foreign_variable(self):
-        """Returns something that this target cannot train, but another could."""
-        return np.array(START)
-
-
-class Arrays(World):
-    def new_variable(self, value):
-        return np.array(value)
-
-    def tensor(self, value, dtype=None):
-        return np.array(value, dtype)
-
-    def slices(self, values, ids, shape=None):
-        return everstep.IndexedSlices(np.array(values), np.zeros(0, "int64") if _empty(ids) else np.array(ids))
-
-    def read(self, variable):
-        return variable
-
-    def foreign_variable(self):
-        return [1.0, 2.0]
-
-
-class Eager(World):
-    def __init__(self, mode, ours):
-        import tensorflow
-
-        self.tf = tensorflow
-        super(Eager, self).__init__(mode, ours)
-
-    def make(self, rule="SGD", *args, **keywords):
-        if not self.ours and self.mode.target == "tf_train":
-            rule, args, keywords = _for_train(rule, args, keywords)
-        return super(Eager, self).make(rule, *args, **keywords)
-
-    def new_variable(self, value, **keywords):
-        return self.tf.Variable(value, **keywords)
-
-    def tensor(self, value, dtype=None):
-        return self.tf.constant(value, dtype)
-
-    def slices(self, values, ids, shape=None):
-        ids = self.tf.zeros([0], "int64") if _empty(ids) else self.tf.constant(ids)
-        return self.tf.IndexedSlices(self.tf.constant(values), ids, shape)
-
-    def loss(self, variable=None):
-        variable = self.w if variable is None else variable
-        return lambda: self.tf.reduce_sum(variable * self.tf.constant(GRAD))
-
-    def minimize(self, optimizer, loss, *args, **keywords):
-        self.run(optimizer.minimize(loss, *args, **keywords))
-
-    def read(self, variable):
-        return variable.numpy()
-
-
-class Graph(Eager):
-    """A graph and its session."""
-
-    resource = True
-
-    def __init__(self, mode, ours):
-        import tensorflow
-
-        self.tf = getattr(getattr(tensorflow, "compat", None), "v1", None) or tensorflow
-        self.graph, self.session = self.tf.Graph(), None
-        with self.inside():
-            World.__init__(self, mode, ours)
-
-    @contextlib.contextmanager
-    def inside(self):
-        before = self.tf.get_default_graph()
-        with self.graph.as_default():
-            self.session = self.session or self.tf.Session()
-            with self.session.as_default():
-                yield
-        if self.tf.get_default_graph() is not before:
-            assert not self.ours, "the call left its graph as the default one"
-            self._leave()
-
-    @staticmethod
-    def _leave():
-        """Leaves the graphs that stock stays in if its `name_scope` fails, in TF 1.4 and 1.5."""
-        from tensorflow.python.framework import ops
-
-        del ops._default_graph_stack.stack[:]
-
-    def new_variable(self, value, **keywords):
-        keywords = dict({"use_resource": self.resource}, **keywords)
-        keywords.setdefault("name", "w{}".format(len(self.variables)))
-        shape_known = keywords.pop("validate_shape", True)
-        variable = self.tf.get_variable(initializer=self.tf.constant(value), validate_shape=shape_known, **keywords)
-        self.session.run(variable.initializer)
-        return variable
-
-    def loss(self, variable=None):
-        return super(Graph, self).loss(variable)()
-
-    def run(self, operation):
-        known = set(map(id, self.variables))
-        self.session.run(self.tf.variables_initializer([v for v in self.tf.global_variables() if id(v) not in known]))
-        self.session.run(operation)
-
-    def read(self, variable):
-        return self.session.run(variable)
-
-    def foreign_variable(self):
-        with self.tf.Graph().as_default():
-            return self.tf.get_variable("other", initializer=self.tf.constant(START), use_resource=self.resource)
-
-
-class RefGraph(Graph):
-    resource = False
-
-
-class GetUpdates(Eager):
-    """Standalone Keras and the old tf.keras, which take gradients of a loss."""
-
-    def __init__(self, mode, ours):
-        harness.clear_session(mode.module)
-        self.K = mode.module.backend
-        super(GetUpdates, self).__init__(mode, ours)
-
-    def make(self, rule="SGD", *args, **keywords):
-        if not self.ours and "learning_rate" in keywords and "lr" in _arguments(self.rule(rule)):
-            keywords["lr"] = keywords.pop("learning_rate")  # Keras before 2.3
-        return super(GetUpdates, self).make(rule, *args, **keywords)
-
-    def new_variable(self, value, **keywords):
-        return self.K.variable(value, dtype=str(value.dtype), **keywords)
-
-    def symbolic(self, call):
-        """Calls a function in Keras's graph, in which its functions are built."""
-        return getattr(self.K, "symbolic", lambda function: function)(call)()
-
-    def loss(self, variable=None):
-        return self.symbolic(super(GetUpdates, self).loss(variable))
-
-    def step(self, optimizer, variable=None, grad=None):
-        variable = self.w if variable is None else variable
-        grad = GRAD if grad is None else grad
-        self.updates(optimizer, lambda: self.K.sum(variable * self.tf.constant(grad)), [variable])
-        self.expected = np.array(self.read(self.w))
-
-    def updates(self, optimizer, loss, params, **names):
-        """Builds the updates of `loss()` and runs them once."""
-
-        def build():
-            value = loss() if callable(loss) else loss
-            updates = optimizer.get_updates(loss=value, params=params)
-            return self.K.function([self.K.placeholder((1,))], [value], updates=updates)
-
-        self.symbolic(build)([np.zeros(1)])
-
-    def read(self, variable):
-        return self.K.get_value(variable)
-
-
-class Keras3(World):
-    def __init__(self, mode, ours):
-        import keras
-
-        self.keras = keras
-        super(Keras3, self).__init__(mode, ours)
-
-    def new_variable(self, value, **keywords):
-        keywords.setdefault("trainable", value.dtype.kind == "f")
-        return self.keras.Variable(value, dtype=str(value.dtype), **keywords)
-
-    def tensor(self, value, dtype=None):
-        return self.keras.ops.convert_to_tensor(np.array(value), dtype)
-
-    def slices(self, values, ids, shape=None):
-        import tensorflow as tf
-
-        ids = tf.zeros([0], "int64") if _empty(ids) else tf.constant(ids)
-        return tf.IndexedSlices(tf.constant(values), ids, None if shape is None else tf.constant(shape))
-
-    def read(self, variable):
-        return np.array(self.keras.ops.convert_to_numpy(variable.value if hasattr(variable, "path") else variable))
-
-
-def _empty(ids):
-    return isinstance(ids, list) and not ids
-
-
-def _for_train(name, args, keywords):
-    """Returns a call in the names of tf.train."""
-    if name == "SGD" and set(keywords) & {"momentum", "nesterov"}:
-        name = "Momentum"
-    return _TRAIN_CLASSES[name], args, {_TRAIN_NAMES.get(key, key): value for key, value in keywords.items()}
-
-
-def _arguments(stock):
-    return stock.__init__.__code__.co_varnames[: stock.__init__.__code__.co_argcount]
-
-
-def _arrays(ways):
-    return [Mode("numpy", "arrays", np, None, Arrays, False, True)]
-
-
-def modes():
-    """Returns the modes of this environment."""
-    found = []
-    for way in harness.all_ways():
-        if "function" in way.name or "jit" in way.name:
-            continue  # the same checks as in eager mode
-        kind = {
-            harness.ArraysRun: Arrays, harness.TrainRefRun: RefGraph, harness.TrainResourceRun: Graph,
-            harness.V2SessionRun: Graph, harness.EagerRun: Eager,
-        }.get(way.run)  # fmt: skip
-        if kind is None:
-            kind = Keras3 if way.target == "keras3" else GetUpdates
-        graph = issubclass(kind, Graph) or kind is GetUpdates
-        found.append(Mode(way.name, way.target, way.module, way.stock, kind, graph, way.sparse))
-    return found
-
-
-MODES = modes()
-
-# Calls that abort the process on stock: (in the call's name, in the mode's name).
+    def collected(self):
+        """Returns the names of what is in the graph's collections, without the caller's own variables."""
+        callers = set(map(id, self.variables))
+        keys = ("variables", "train_op", "trainable_variables") if self.graph else ()
+        return [[each.name for each in self.graph.get_collection_ref(key) if id(each) not in callers] for key in keys]
+
+    def state(self, optimizer):
+        """Returns all that an optimizer has learned, as text."""
+        variables = {"w{}".format(place): each for place, each in enumerate(self.floats())}
+        state = everstep.capture(optimizer, variables, session=self.session, weights=True)
+        slots = {name: {slot: value.tolist() for slot, value in each.items()} for name, each in state.slots.items()}
+        weights = {name: value.tolist() for name, value in state.variables.items()}
+        return repr((state.updates, state.steps, state.pending, dict(state.scalars), sorted(slots.items()), weights))
+
+    def floats(self):
+        """Returns the variables that can be trained."""
+        return [each for each in self.variables if "float32" in str(each.dtype)]
+
+
+# Calls that abort the process on stock: (in the call's name, in the way's name).
 ABORTS = [
     # tf.train casts its rate to the gradient's dtype, and the kernel reads a variable of that dtype.
-    (re.compile("gradient is (a )?(NumPy )?(complex|float64|half|int|bool)|(complex|int|bool) rows"), "tf_train"),
-    (re.compile("a variable is (text|of )"), "tf_train"),
+    (re.compile("gradient is (an? )?(NumPy )?(complex|float64|float16|int|bool)|(complex|int|bool) rows"), "tf_train"),
+    (re.compile("variable is (text|of )"), "tf_train"),
 ]
 
 
@@ -320,26 +172,65 @@ class Aborted(Exception):
 Outcome = namedtuple("Outcome", "error value changed by_caller")
 
 
-def outcome(call, mode, ours):
-    """Makes a call and returns its `Outcome`: the error or None, the numbers that it returned, whether w changed."""
-    if not ours and any(name.search(call.name) and mode.name.startswith(prefix) for name, prefix in ABORTS):
+def outcome(call, way, ours):
+    """Makes a call and returns its `Outcome`; None on the side of stock, if that has no such call."""
+    if not ours and (way.stock is None or not call.has_stock):
+        return None
+    if not ours and any(name.search(call.name) and way.name.startswith(prefix) for name, prefix in ABORTS):
         return Outcome(Aborted(), None, False, False)
-    world = mode.kind(mode, ours)
-    error = value = None
-    by_caller = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with world.inside():
-            try:
-                value = call.function(world)
-            except Exception as raised:
-                error = raised
-                place = traceback.extract_tb(sys.exc_info()[2])[-1][0]
-                by_caller = os.path.basename(place) in ("calls.py", "call_worlds.py")
-            changed = isinstance(error, EverstepError) and not world.unchanged()
-    if getattr(world, "session", None) is not None:
-        world.session.close()
+    side = Side(way, ours)
+    error, value, by_caller = caught(call, side)
+    with side.inside():
+        changed = isinstance(error, EverstepError) and not side.unchanged()
+    side.close()
     return Outcome(error, value if isinstance(value, list) else None, changed, by_caller)
+
+
+def caught(call, side):
+    """Makes a call, and returns (its error or None, what it returned, whether its own code raised the error)."""
+    with warnings.catch_warnings(), side.inside():
+        warnings.simplefilter("ignore")
+        try:
+            return None, call.function(side), False
+        except Exception as error:
+            place = traceback.extract_tb(sys.exc_info()[2])[-1][0]
+            return error, None, os.path.basename(place).endswith(("calls.py", "worlds.py"))
+
+
+def goes_on(call, way, definition, steps):
+    """Makes a wrong call of ours, and then a right step, as a clean run does.
+
+    Returns what was in the graph's collections before the right step, and the state after it, of both runs; None if the
+    call made no optimizer, or one that cannot take a step, or may have built a graph's step.
+    """
+    side = Side(way, True, definition, steps)
+    error, _, _ = caught(call, side)
+    if error is None or not side.made or side.graph_mode and not isinstance(error, EverstepError):
+        return None
+    failed, make, steps = side.made[-1]
+    collected, known = side.collected(), side.known
+    others = [np.array(side.read(each)) for each in side.variables[1:]]
+    state = _after_a_step(side, lambda side: failed, 0, steps)
+    clean = Side(way, True)  # after the other has ended: each Keras has one session
+    for each in others:
+        clean.variable(each)
+    expected = _after_a_step(clean, make, steps, steps)
+    return None if isinstance(expected, Exception) else ((collected, state), (known, expected))
+
+
+def _after_a_step(side, make, before, all_before):
+    """Returns the state after some steps on w and one on all variables, or the error of an optimizer that is wrong."""
+    try:
+        with side.inside():
+            optimizer = make(side)
+            for _ in range(before):
+                side.step(optimizer)
+            side.step(optimizer, None if all_before else side.floats())
+            return side.state(optimizer)
+    except Exception as error:
+        return error
+    finally:
+        side.close()
 
 
 def judge(call, stock, ours):

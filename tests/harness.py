@@ -156,3 +156,15 @@ def write_table(kind, rows):
     if os.environ.get("EVERSTEP_TABLE"):
         with open(os.environ["EVERSTEP_TABLE"].replace(".json", ".{}.json".format(kind)), "w") as file:
             json.dump(rows, file, indent=0)
+
+
+
+
+def in_graph(way):
+    """Returns whether calls build operations that run later."""
+    return issubclass(way.run, (GraphRun, GetUpdatesRun))
+
+
+def base_of(module):
+    """Returns the class that all optimizers of an API derive from."""
+    return detect.find(module).base

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from everstep.compat.state.capture import capture
 from everstep.compat.state.restore import restore
 from everstep.compat.ways.keras_worlds import GetUpdates, Keras3, Keras3Function, Keras3Jit
-from everstep.compat.ways.worlds import Arrays, Eager, Function, Graph, RefGraph, World
+from everstep.compat.ways.worlds import Arrays, Eager, Function, Graph, KerasGraph, RefGraph, World
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -160,7 +160,7 @@ class TrainRefRun(TrainResourceRun):
 
 
 class V2SessionRun(GraphRun):
-    pass
+    makes_world = KerasGraph
 
 
 class EagerRun(Run):

@@ -264,3 +264,10 @@ class Graph(Eager):
 
 class RefGraph(Graph):
     resource = False
+
+
+class KerasGraph(Graph):
+    """A graph for optimizers of Keras, whose `minimize` takes a function in TF 1."""
+
+    def loss(self, pairs):
+        return super(Graph, self).loss(pairs)

@@ -1,4 +1,4 @@
-"""Writes how the calls of tests/calls.py end in each mode of this environment, as a Markdown table.
+"""Writes how the calls of tests/calls.py end in each way of this environment, as a Markdown table.
 
     PYTHONPATH=.dev python tests/make/call_tables.py [TEXT]
 
@@ -25,19 +25,18 @@ BAD = ("foreign", "silent", "refused", "differs")
 
 def main(text=""):
     counts, listed = collections.OrderedDict(), collections.OrderedDict()
-    for call, mode in cells():
+    for call, way in cells():
         if text not in call.name:
             continue
-        stock = None if mode.stock is None else outcome(call, mode, ours=False)
-        ours = outcome(call, mode, ours=True)
+        stock, ours = outcome(call, way, ours=False), outcome(call, way, ours=True)
         verdict = judge(call, stock, ours)
-        counts.setdefault((mode.name, call.right), collections.Counter())[verdict] += 1
+        counts.setdefault((way.name, call.right), collections.Counter())[verdict] += 1
         if verdict in BAD:
-            reason = difference(call, mode)
+            reason = difference(call, way)
             reason = reason.reason if reason else "NO REASON"
-            listed.setdefault((verdict, call.name, reason), []).append(mode.name)
+            listed.setdefault((verdict, call.name, reason), []).append(way.name)
         if text:
-            print(verdict, mode.name, call.name, stock and shown(stock)[:300], shown(ours)[:300], sep=" | ")
+            print(verdict, way.name, call.name, stock and shown(stock)[:300], shown(ours)[:300], sep=" | ")
     for is_right, verdicts in ((False, WRONG), (True, RIGHT)):
         print("\n| {} calls | all | {} |".format("right" if is_right else "wrong", " | ".join(verdicts)))
         print("|---|" + "---|" * (len(verdicts) + 1))
