@@ -181,8 +181,9 @@ def writers(folder):
         source = everstep.read_checkpoint(template, **how)
 
         def save(path, number=1, source=source, kind=kind, template=template):
-            slots = {variable: {slot: np.full(handle.shape, number, np.float32) for slot, handle in each.items()}
-                     for variable, each in source.slots.items()}
+            slots = OrderedDict((variable, OrderedDict((slot, np.full(handle.shape, number, np.float32))
+                                                       for slot, handle in each.items()))
+                                for variable, each in source.slots.items())
             everstep.write_checkpoint(source.replace(updates=number, slots=slots), path, kind, template=template)
 
         yield kind, os.path.join(str(folder), name), save
