@@ -5,6 +5,7 @@ What tests need of the inside of readers and writers, they get here.
 from __future__ import absolute_import, division, print_function
 
 import binascii
+import importlib
 import io
 import json
 import os
@@ -23,15 +24,16 @@ from everstep.compat.state.event_file import _checksum as checksum  # noqa: F401
 from everstep.compat.state.files import FORMATS, inspect, read_native  # noqa: F401
 from everstep.compat.state.object_graph import GRAPH  # noqa: F401
 
-try:
-    import tensorflow
-except ImportError:
-    tensorflow = None
-try:
-    import h5py
-except ImportError:
-    h5py = None
 
+def optional(name):
+    """Returns a module, or None if it is not installed here."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+tensorflow, h5py = optional("tensorflow"), optional("h5py")
 tf1 = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)  # TensorFlow with the names of TF 1
 HDF5 = pytest.mark.skipif(h5py is None, reason="h5py reads HDF5")
 TENSORFLOW = pytest.mark.skipif(tensorflow is None, reason="TensorFlow reads its checkpoints")
@@ -182,8 +184,8 @@ def writers(folder):
 
         def save(path, number=1, source=source, kind=kind, template=template):
             slots = OrderedDict((variable, OrderedDict((slot, np.full(handle.shape, number, np.float32))
-                                                       for slot, handle in variable_slots.items()))
-                                for variable, variable_slots in source.slots.items())
+                                                       for slot, handle in each.items()))
+                                for variable, each in source.slots.items())
             everstep.write_checkpoint(source.replace(updates=number, slots=slots), path, kind, template=template)
 
         yield kind, os.path.join(str(folder), name), save
@@ -205,8 +207,8 @@ def loaded_number(name, path):
     else:
         how = {"optimizer": "Adam(amsgrad=True)"} if name == "keras-weights-h5" else {}
         state = everstep.read_checkpoint(path, **how)
-        numbers = {float(state.updates)}.union(*[np.asarray(handle).ravel().tolist() for slots in state.slots.values()
-                                                 for handle in slots.values()])
+        slots = arrays_of(state.replace(variables={})).values()
+        numbers = {float(state.updates)}.union(*[array.ravel().tolist() for array in slots])
     return int(numbers.pop()) if len(numbers) == 1 else "mixed"
 
 

@@ -37,16 +37,12 @@ import numpy as np
 
 import everstep
 import mutations
-from crafted_files import loaded_number, read_bytes, tf1, write_bytes, writers
+from crafted_files import loaded_number, optional, read_bytes, tf1, write_bytes, writers
 from everstep import cli
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import Definition
 
-try:
-    import faulthandler
-except ImportError:  # on Python 2
-    faulthandler = None
-
+faulthandler = optional("faulthandler")  # not in Python 2
 MEGABYTE = 1 << 20
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # every file that is saved waits for its disk
 LIMIT_SECONDS, LIMIT_BYTES = 20.0, 512 * MEGABYTE
@@ -538,8 +534,7 @@ def kill_writers(names=None, moments=None, timed=0, seed=1):
             old = read_bytes(path) if before else None
 
             def prepare(path=path, old=old):
-                if old is not None:
-                    write_bytes(path, old)
+                write_bytes(path, old) if old is not None else None
 
             remove_all(folder)
             places = range(1, lines + 1) if moments is None else sorted(chance.sample(range(1, lines + 1), moments))

@@ -10,6 +10,7 @@ import os
 import sys
 
 import numpy as np
+import pytest
 
 import cells
 from crafted_files import arrays_of, handles_of  # noqa: F401
@@ -42,6 +43,15 @@ TURN = sum(map(ord, CELL))
 
 def framework_ways():
     return [way for way in all_ways() if way.target != "arrays"]
+
+
+def in_graphs(way):
+    return issubclass(way.run, GraphRun)
+
+
+def ways_where(condition=lambda way: True):
+    """Parametrizes `way` with the ways for which a condition holds; there may be none."""
+    return pytest.mark.parametrize("way", list(filter(condition, all_ways())), ids=way_name)
 
 
 def way_name(way):
@@ -159,9 +169,12 @@ def opened(run):
     return run
 
 
-def new_run(way, make, start, kinds):
-    """Returns a run that is closed at the end of the test; `make` is a function or a definition."""
-    return opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
+def new_run(way, make, start, kinds, batches=()):
+    """Returns a run after some steps, closed at the end of the test; `make` is a function or a definition."""
+    run = opened(way.run(make if callable(make) else lambda: make.bind(way.module), start, kinds))
+    for batch in batches:
+        run.step(batch)
+    return run
 
 
 def assert_same_arrays(actual, expected):

@@ -60,7 +60,7 @@ SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_emb
 TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_lowering.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
-FILES = "test_files_written.py test_files_cli.py test_files_hostile.py test_stock_files.py"
+FILES = "test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py test_stock_files.py"
 WORLDS = "test_testing.py test_verbs.py test_gradients_by_hand.py"
 STOCK = "test_from_native.py test_stock_table.py test_patched.py test_stock_files.py"
 

@@ -200,31 +200,42 @@ def mutate_message(chance, data):
     return packed(root), "message: " + ", ".join(what)
 
 
-# .npz of ours
+# .npz of ours, .keras
 
 
-def mutate_npz(chance, source, path):
-    """The header, with right checksums and places; arrays; the zip around them; or bytes."""
-    data = read_bytes(source)
-    action = chance.choice(["header", "header", "header", "member", "zip", "bytes", "bytes"])
+def mutate_zip(chance, source, path):
+    """JSON, HDF5 or any member in it, the zip around it, or bytes. A file of ours keeps right places and checksums."""
+    data, ours = read_bytes(source), source.endswith(".npz")
+    action = chance.choice(["json", "json", "json", "bytes", "bytes", "zip", "member"] + ["h5", "h5"] * (not ours))
     if action == "bytes":
         data, what = mutate_bytes(chance, data)
         write_bytes(path, data)
         return what, True
     with zipfile.ZipFile(source) as archive:
         members = [[name, archive.read(name)] for name in archive.namelist()]
-    what = "zip"
-    if action == "header":
-        text, what = mutate_json(chance, members[0][1].decode("ascii"))
-        members[0][1] = text.encode("ascii")
+    ends = {"json": ".json", "h5": ".h5"}.get(action, "")
+    member, what = chance.choice([member for member in members if member[0].endswith(ends)]), "zip"
+    if action == "json":
+        text, what = mutate_json(chance, member[1].decode("utf-8"))
+        member[1] = text.encode("ascii")
+    elif action == "h5":
+        write_bytes(path + ".old", member[1])
+        what, _ = mutate_h5(chance, path + ".old", path + ".new")
+        member[1] = read_bytes(path + ".new")
+        os.remove(path + ".old")
+        os.remove(path + ".new")
     elif action == "member":
-        place = chance.randrange(len(members))
-        members[place][1], what = mutate_bytes(chance, members[place][1])
-    if action == "zip" or chance.random() < 0.05:
+        member[1], what = mutate_bytes(chance, member[1])
+    if action == "zip" or ours and chance.random() < 0.05:
         write_zip_of(chance, path, members)
-    else:
+    elif ours:
         write_bytes(path, crafted.npz_of([contents for _, contents in members]))
-    return what, False
+    else:
+        kind = chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            for name, contents in members:
+                archive.writestr(name, contents)
+    return "{}: {}".format(member[0], what), False
 
 
 def write_zip_of(chance, path, members):
@@ -386,46 +397,6 @@ def change_object(chance, file, name, names):
     return action
 
 
-# .keras
-
-
-def mutate_keras(chance, source, path):
-    data = read_bytes(source)
-    action = chance.choice(["json", "json", "json", "h5", "h5", "zip", "bytes", "bytes", "member"])
-    if action == "bytes":
-        data, what = mutate_bytes(chance, data)
-        write_bytes(path, data)
-        return what, True
-    with zipfile.ZipFile(source) as archive:
-        members = [[name, archive.read(name)] for name in archive.namelist()]
-    what = "zip"
-    if action == "json":
-        member = chance.choice([member for member in members if member[0].endswith(".json")])
-        if member[0] == "metadata.json":
-            member = chance.choice([member for member in members if member[0].endswith(".json")])
-        text, what = mutate_json(chance, member[1].decode("utf-8"))
-        member[1], what = text.encode("ascii"), member[0] + " " + what
-    elif action == "h5":
-        member = next(member for member in members if member[0].endswith(".h5"))
-        write_bytes(path + ".old", member[1])
-        what, _ = mutate_h5(chance, path + ".old", path + ".new")
-        member[1] = read_bytes(path + ".new")
-        os.remove(path + ".old")
-        os.remove(path + ".new")
-    elif action == "member":
-        member = chance.choice(members)
-        member[1], what = mutate_bytes(chance, member[1])
-        what = member[0] + " " + what
-    if action == "zip":
-        write_zip_of(chance, path, members)
-    else:
-        kind = chance.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-        with zipfile.ZipFile(path, "w", kind) as archive:
-            for name, contents in members:
-                archive.writestr(name, contents)
-    return what, False
-
-
 # TensorFlow's checkpoints
 
 
@@ -533,8 +504,8 @@ def mutate_folder(chance, source, path):
 
 # name: (function, the library that it needs, name of the mutated file)
 MUTATORS = OrderedDict([
-    ("npz", (mutate_npz, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
-    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_keras, "h5py", "model.keras")),
+    ("npz", (mutate_zip, None, "run.npz")), ("h5", (mutate_h5, "h5py", "model.h5")),
+    ("weights.h5", (mutate_h5, "h5py", "model.weights.h5")), ("keras", (mutate_zip, "h5py", "model.keras")),
     ("tf-saver", (mutate_bundle, "tensorflow", "model.ckpt")),
     ("tf-object", (mutate_bundle, "tensorflow", "model.ckpt-1")), ("tf-v1", (mutate_bundle, "tensorflow", "model.v1")),
     ("folder", (mutate_folder, "tensorflow", "folder"))])

@@ -187,10 +187,8 @@ def kinds_for(way, name):
 
 
 def run(way, make_optimizer, steps=100, kinds=KINDS):
-    trained = harness.new_run(way, make_optimizer, start_values("float32"), kinds)
-    for batch in make_batches("float32", steps, kinds=kinds):
-        trained.step(batch)
-    return trained.weights()
+    batches = make_batches("float32", steps, kinds=kinds)
+    return harness.new_run(way, make_optimizer, start_values("float32"), kinds, batches).weights()
 
 
 def migrate(*stock_and_api):

@@ -15,6 +15,7 @@ from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 from everstep.testing import oracle
 from everstep.testing.training import make_batches, start_values
+from harness import in_graphs, ways_where
 from small_model import IDS, TARGETS, build
 
 pytestmark = pytest.mark.shared
@@ -37,9 +38,9 @@ DEFINITIONS = {
 BATCHES = make_batches("float32", 2 * HALF, SHAPES, KINDS)
 
 
-def new_run(way, definition, start=None, kinds=KINDS, **native):
+def new_run(way, definition, start=None, kinds=KINDS, batches=(), **native):
     start = start or start_values("float32", SHAPES)
-    return harness.new_run(way, lambda: definition.bind(way.module, **native), start, kinds)
+    return harness.new_run(way, lambda: definition.bind(way.module, **native), start, kinds, batches)
 
 
 def train(run, batches):
@@ -74,15 +75,11 @@ def uninterrupted(way, name):
 
 def fresh(way, definition):
     """Returns a run that is built and has trained a little from other values."""
-    run = new_run(way, definition, start_values("float32", SHAPES, (1.2, 1.8)))
-    train(run, BATCHES[:3])
-    return run
+    return new_run(way, definition, start_values("float32", SHAPES, (1.2, 1.8)), batches=BATCHES[:3])
 
 
 def trained(way, definition, steps=3, **native):
-    run = new_run(way, definition, **native)
-    train(run, BATCHES[:steps])
-    return run
+    return new_run(way, definition, batches=BATCHES[:steps], **native)
 
 
 def unbuilt(way, definition):
@@ -90,10 +87,6 @@ def unbuilt(way, definition):
     run = new_run(way, definition)
     run.optimizer = run.make()
     return run
-
-
-def ways(condition=lambda way: True):
-    return pytest.mark.parametrize("way", list(filter(condition, WAYS)), ids=harness.way_name)
 
 
 def check_second_half(run, expected, exact):
@@ -128,7 +121,7 @@ def test_two_halves_on_two_apis_equal_the_whole_run(way, name, tmpdir):
         check_second_half(run, expected, exact=source is way)
 
 
-@ways(lambda way: way.name not in ("tf_train ref", "tf_train resource"))
+@ways_where(lambda way: way.name not in ("tf_train ref", "tf_train resource"))
 def test_a_restore_before_anything_is_built(way):
     state, expected = uninterrupted(way, "accumulate(Nadam)")
     run = unbuilt(way, DEFINITIONS["accumulate(Nadam)"])
@@ -161,8 +154,7 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
     """Runs 15 steps, in which rows miss some, then 15 here or on another target: equal to 30 steps, and to `exact`."""
     definition = MISSING if way.sparse else MISSING.replace(dense_ok=True)
     batches = rows_that_come_and_go()
-    run = trained(way, definition, 0)
-    train(run, batches[:15])
+    run = new_run(way, definition, batches=batches[:15])
     state = run.captured(weights=True)
     if way.sparse:
         assert state.slots["table"]["catch_up/rows"].ravel().tolist() == [10, 10, 15, 15, 0, 0]
@@ -185,8 +177,7 @@ def test_missed_steps_of_rows_are_part_of_the_state(way):
         weights = ended.weights()
         for name in SHAPES:
             assert oracle.distance(weights[name], expected[name]) <= (0 if other is way else 2e-6), (other.name, name)
-    exact = trained(way, Adam(0.05), 0)
-    train(exact, batches)
+    exact = new_run(way, Adam(0.05), batches=batches)
     assert all(oracle.distance(expected[name], value) <= 2e-6 for name, value in exact.weights().items())
 
 
@@ -211,10 +202,6 @@ def test_catch_up_slots_are_not_needed_without_missed_steps(way):
     state.slots["table"]["catch_up/rows"][2] -= 1
     with pytest.raises(errors.StateError, match="yet to take"):
         run.restored(state)
-
-
-def in_graphs(way):
-    return issubclass(way.run, harness.GraphRun)
 
 
 # Failures
@@ -270,8 +257,7 @@ def test_averages_are_not_lost_without_a_word(way):
 
 @quick("keras3")
 def test_sums_of_keras_are_not_lost_without_a_word(way):
-    run = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
-    run.step(BATCHES[0])
+    run = trained(way, Adam(0.02), 1, gradient_accumulation_steps=2)
     with pytest.raises(errors.StateError, match="in the middle"):
         run.captured()
     run.step(BATCHES[1])
@@ -280,8 +266,7 @@ def test_sums_of_keras_are_not_lost_without_a_word(way):
     train(run, BATCHES[2:6])
     expected = values(run)
     assert expected[1][0] == 3
-    other = new_run(way, Adam(0.02), gradient_accumulation_steps=2)
-    train(other, BATCHES[:3])
+    other = trained(way, Adam(0.02), gradient_accumulation_steps=2)
     with pytest.raises(errors.StateError, match="in the middle"):
         other.restored(state)
     other.step(BATCHES[3])
@@ -343,9 +328,7 @@ def test_a_list_is_called_by_the_names_of_its_variables(way):
 def test_a_variable_that_never_had_a_gradient(way):
     """tf.train creates slots only for variables with gradients, other APIs for all. The state is the same."""
     kinds = dict(KINDS, bias=harness.NONE)
-    run = new_run(way, Adam(0.02), kinds=kinds)
-    for batch in BATCHES[:3]:
-        run.step(dict(batch, bias=None))
+    run = new_run(way, Adam(0.02), kinds=kinds, batches=[dict(batch, bias=None) for batch in BATCHES[:3]])
     state = run.captured()
     assert list(state.slots["bias"]) == ["m", "v"] and not np.any(state.slots["bias"]["m"])
     run.restored(state)
@@ -421,7 +404,7 @@ def test_variables_of_other_dtypes(way, dtype, tmpdir):
 # Graphs
 
 
-@ways(in_graphs)
+@ways_where(in_graphs)
 def test_sessions(way):
     run = trained(way, Adam(0.02))
     optimizer, variables = run.optimizer, run.variables
@@ -431,12 +414,10 @@ def test_sessions(way):
     with run.session.as_default():
         assert (everstep.capture(optimizer, variables).slots["dense"]["m"] == state.slots["dense"]["m"]).all()
         everstep.restore(optimizer, state, variables)
-    with tf.Session(graph=tf.Graph()) as other:
-        with pytest.raises(errors.StateError, match="is not a session of the graph"):
-            everstep.capture(optimizer, variables, session=other)
-    with tf.Session(graph=run.graph) as other:
-        with pytest.raises(errors.StateError, match="has no value"):
-            everstep.capture(optimizer, variables, session=other)
+    with tf.Session(graph=tf.Graph()) as other, pytest.raises(errors.StateError, match="is not a session of the graph"):
+        everstep.capture(optimizer, variables, session=other)
+    with tf.Session(graph=run.graph) as other, pytest.raises(errors.StateError, match="has no value"):
+        everstep.capture(optimizer, variables, session=other)
     operations = len(run.graph.get_operations())
     run.graph.finalize()
     run.captured(weights=True)

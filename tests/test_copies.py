@@ -55,10 +55,7 @@ def eager(way):
 
 def trained(way, rule, steps=3):
     """Returns a run after some steps of a definition, or of the optimizer that a function makes."""
-    run = harness.new_run(way, rule, START, KINDS)
-    for step in range(steps):
-        run.step(grads(step))
-    return run
+    return harness.new_run(way, rule, START, KINDS, map(grads, range(steps)))
 
 
 def check_equal(actual, expected):
@@ -375,13 +372,11 @@ def test_stock_files_inside_a_scope(name, tmpdir):
 
 LOADER = """
 from __future__ import print_function
-import importlib, json, sys, warnings
+import json, sys, warnings
 warnings.simplefilter("ignore")
 sys.path[:0] = json.loads(sys.argv[1])
-import everstep
-module = importlib.import_module({package!r})
-for part in {path!r}:
-    module = getattr(module, part)
+import everstep, {package}
+module = {name}
 for before in (None, everstep.optimizers.Adam(1.0)):
     if before is not None:
         before.bind(module)
@@ -404,8 +399,7 @@ def test_files_in_another_process(name, suffix, tmpdir):
         pytest.skip("Keras 3, TF 2.12 to 2.15 and tf_keras write them")
     path = str(tmpdir.join("model" + suffix))
     trained_model(keras, lambda: Adam(0.025).bind(keras)).save(path)
-    package, _, inside = name.partition(".")
-    script = LOADER.format(package=package, path=inside.split(".") if inside else [], file=path)
+    script = LOADER.format(package=name.partition(".")[0], name=name, file=path)
     output = subprocess.check_output([sys.executable, "-c", script, json.dumps(sys.path)], stderr=subprocess.STDOUT)
     said = [line for line in output.decode("utf-8").splitlines() if line.startswith(("LOADED", "REFUSED"))]
     assert [line.split()[0] for line in said] == ["REFUSED", "LOADED"], output

@@ -63,6 +63,12 @@ def test_reads_what_the_optimizer_held(fixture):
         assert state.updates == fixture.updates
 
 
+def native(grad):
+    if isinstance(grad, dict):
+        return everstep.IndexedSlices(np.float32(grad["values"]), np.array(grad["indices"]))
+    return np.float32(grad)
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize("fixture", HERE, ids=ids)
 def test_goes_on_as_the_framework_did(fixture):
@@ -77,14 +83,7 @@ def test_goes_on_as_the_framework_did(fixture):
         optimizer = everstep.Definition.from_config(state.definition).bind(np)
         arrays = {mine: np.array(state.variables[mine]) for mine in names.values()}
         everstep.restore(optimizer, state, arrays)
-        pairs = []
-        for name, grad in fixture.gradients.items():
-            if isinstance(grad, dict):
-                grad = everstep.IndexedSlices(np.float32(grad["values"]), np.array(grad["indices"]))
-            else:
-                grad = np.float32(grad)
-            pairs.append((grad, arrays[names[name]]))
-        optimizer.apply_gradients(pairs)
+        optimizer.apply_gradients([(native(grad), arrays[names[name]]) for name, grad in fixture.gradients.items()])
         far.append(max(oracle.distance(arrays[names[name]], np.float32(value)) for name, value in fixture.next.items()))
     assert min(far) < RACES.get(os.path.dirname(fixture.name), 4e-6)
 

@@ -22,11 +22,7 @@ from crafted_files import ARRAYS, FILES, HDF5, LENGTH, TENSORFLOW, check_index, 
 from everstep import cli
 from everstep.errors import FileError, StateError
 
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None  # type: ignore[assignment]
-
+resource = crafted.optional("resource")  # not on Windows
 KINDS = ["npz", pytest.param("h5", marks=HDF5), pytest.param("keras", marks=HDF5), pytest.param("tf", marks=TENSORFLOW)]
 kinds = pytest.mark.parametrize("kind", KINDS)
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork, modes or FIFOs")

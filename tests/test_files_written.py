@@ -16,7 +16,7 @@ from crafted_files import TENSORFLOW, inspect, read_bytes
 from crafted_files import tf1 as tf
 from everstep.errors import StateError, UnsupportedError
 from everstep.testing import oracle
-from test_battery import ids
+from test_battery import ids, start_values
 from test_files import BY_NAME, OLD_ADADELTA, tensorflow
 
 pytestmark = pytest.mark.shared
@@ -280,9 +280,8 @@ def test_models_with_what_the_engine_keeps(definition, way, tmp_path):
 @pytest.mark.parametrize("definition", KEPT, ids=lambda definition: definition._short())
 def test_checkpoints_with_what_the_engine_keeps(definition, way, tmp_path):
     graph = issubclass(way.run, harness.GraphRun)
-    run = harness.new_run(way, definition, test_grid.start_values("float32", test_grid.SHAPES), test_grid.KINDS)
-    for batch in test_grid.BATCHES[:3]:
-        run.step(batch)
+    run = harness.new_run(way, definition, start_values("float32", test_grid.SHAPES), test_grid.KINDS,
+                          test_grid.BATCHES[:3])
     path = str(tmp_path / "model")
     if graph:
         with run.graph.as_default():

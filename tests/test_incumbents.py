@@ -121,9 +121,7 @@ def test_follows(way, name, writer, left):
     def layer(layer_name):  # arrays have no names
         return layer_name if way.target != "arrays" else lambda variable: variable.shape == START[layer_name].shape
 
-    run = harness.new_run(way, CASES[name][2](layer), START, KINDS)
-    for batch in batches():
-        run.step(batch)
+    run = harness.new_run(way, CASES[name][2](layer), START, KINDS, batches())
     weights = run.weights()
     for variable in START:
         assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6

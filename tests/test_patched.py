@@ -32,10 +32,8 @@ def rate_name(stock):
 
 
 def weights(way, make):
-    run = harness.new_run(way, make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE})
-    for scale in (1.0, -0.5, 2.0):
-        run.step({"w": np.full((3, 2), scale, np.float32)})
-    return run.weights()["w"]
+    batches = [{"w": np.full((3, 2), scale, np.float32)} for scale in (1.0, -0.5, 2.0)]
+    return harness.new_run(way, make, {"w": np.ones((3, 2), np.float32)}, {"w": harness.DENSE}, batches).weights()["w"]
 
 
 @SEVERAL
@@ -116,9 +114,8 @@ def test_blocks_end_and_can_be_nested(way):
             """Of somebody else: stays as it is."""
 
         assert isinstance(Subclass(**rate), Subclass)
-    with pytest.raises(ZeroDivisionError):
-        with everstep.patched(module, **{name: DiffGrad}):
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), everstep.patched(module, **{name: DiffGrad}):
+        raise ZeroDivisionError
     assert (type(stock(**rate)), type(sgd(0.1))) == types and isinstance(Subclass(**rate), Subclass)
     if hasattr(inspect, "signature"):
         assert "beta_1" in str(inspect.signature(stock)) or "beta1" in str(inspect.signature(stock))
@@ -154,9 +151,8 @@ def test_a_class_of_another_package(way):
 
 @SEVERAL
 def test_what_cannot_be_patched(way):
-    with pytest.raises(TargetError, match="has no class Adamm"):
-        with everstep.patched(way.module, Adamm=Lion):
-            pass
+    with pytest.raises(TargetError, match="has no class Adamm"), everstep.patched(way.module, Adamm=Lion):
+        pass
     with pytest.raises(TargetError, match="is not the class of an optimizer that can be replaced"):
         with everstep.patched(np, ndarray=Lion):
             pass

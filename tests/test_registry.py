@@ -2,7 +2,6 @@
 from __future__ import absolute_import, division, print_function
 
 import functools
-import warnings
 
 import numpy as np
 import pytest
@@ -110,21 +109,20 @@ def test_definitions_and_configs_pass_through():
     assert everstep.get(clipped, "update_step") == definition
 
 
+@pytest.mark.filterwarnings("ignore:stock ")
 @kerases
 def test_what_keras_serializes(keras):
     bound = Adam(0.25).bind(keras)
-    serialized = {"class_name": type(bound).__name__, "config": bound.get_config()}
-    assert everstep.get(serialized) == Adam(0.25)
+    assert everstep.get({"class_name": type(bound).__name__, "config": bound.get_config()}) == Adam(0.25)
     native = keras.optimizers.RMSprop(0.25)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = everstep.from_native(native)
-        assert everstep.get(native) == expected
-        assert everstep.get({"class_name": "RMSprop", "config": native.get_config()}, keras) == expected
-        assert everstep.get("rmsprop", keras, learning_rate=0.25) == expected
+    expected = everstep.from_native(native)
+    assert everstep.get(native) == expected
+    assert everstep.get({"class_name": "RMSprop", "config": native.get_config()}, keras) == expected
+    assert everstep.get("rmsprop", keras, learning_rate=0.25) == expected
 
 
 @pytest.mark.shared(False)
+@pytest.mark.filterwarnings("ignore:stock ")
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-4])
 @kerases
 def test_a_name_with_a_module_has_the_defaults_of_its_version(keras, epsilon, request):
@@ -135,10 +133,8 @@ def test_a_name_with_a_module_has_the_defaults_of_its_version(keras, epsilon, re
         stock_class = getattr(keras.optimizers, name)
         rate = {"lr" if "lr" in inspect_arguments(stock_class.__init__) else "learning_rate": 0.25}
         expected = stock.migrate(stock_class(**rate))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert everstep.get(name, keras, learning_rate=0.25) == expected
-            assert everstep.get({"class_name": name, "config": rate}, keras) == expected
+        assert everstep.get(name, keras, learning_rate=0.25) == expected
+        assert everstep.get({"class_name": name, "config": rate}, keras) == expected
 
 
 def test_definitions_of_ones_own(monkeypatch):

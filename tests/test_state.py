@@ -16,17 +16,13 @@ import numpy as np
 import pytest
 
 import everstep
-from crafted_files import deep, npz_of
+from crafted_files import deep, npz_of, optional
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, Nadam
 from harness import arrays_of
 from mutations import mutate_bytes
 
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None
-
+resource = optional("resource")  # not on Windows
 BETA = u"\u03b2/\u6743\u91cd 1".encode("utf-8") if str is bytes else u"\u03b2/\u6743\u91cd 1"
 SHAPES = OrderedDict([(BETA, (5, 3)), ("bias", (3,)), ("single", ())])
 

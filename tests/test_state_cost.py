@@ -10,18 +10,15 @@ import pytest
 
 import everstep
 import harness
+from crafted_files import optional
 from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.compat.backends import arrays_in_memory, tensorflow_values
 from everstep.compat.state import npz_archive, open_file, values
 from everstep.optimizers import SGD, Adam
+from harness import in_graphs, ways_where
 
-try:
-    import tracemalloc
-except ImportError:  # Python 2.7
-    tracemalloc = None  # type: ignore[assignment]
-
-WAYS = harness.all_ways()
+tracemalloc = optional("tracemalloc")  # not in Python 2.7
 MANY = 12
 LARGE = 1 << 20  # float32 numbers of a large variable: 4 MiB
 MIB = 1 << 20
@@ -29,22 +26,10 @@ MIB = 1 << 20
 measures_memory = pytest.mark.skipif(tracemalloc is None, reason="Python 2.7 counts no memory")
 
 
-def ways(condition=lambda way: True):
-    return pytest.mark.parametrize("way", list(filter(condition, WAYS)), ids=harness.way_name)
-
-
-def in_graphs(way):
-    return issubclass(way.run, harness.GraphRun)
-
-
-def names(count=MANY):
-    return ["v{:02}".format(number) for number in range(count)]
-
-
 def trained(way, definition, count=MANY, size=5):
     """Returns a run with several variables after two steps, with other values in each."""
     random = np.random.RandomState(count)
-    start = {name: random.uniform(1, 2, size).astype("float32") for name in names(count)}
+    start = {name: random.uniform(1, 2, size).astype("float32") for name in map("v{:02}".format, range(count))}
     run = harness.new_run(way, definition, start, dict.fromkeys(start, harness.DENSE))
     for _ in range(2):
         step(run, size)
@@ -81,7 +66,7 @@ class Runs(object):
         return function(*arguments, **more), self.count - before
 
 
-@ways(in_graphs)
+@ways_where(in_graphs)
 def test_runs_of_a_session_do_not_grow_with_the_variables(way, monkeypatch):
     counts = []
     for count in (3, MANY):
@@ -103,7 +88,7 @@ def test_runs_of_a_session_do_not_grow_with_the_variables(way, monkeypatch):
     assert averaging <= 4  # as capture, and the averages
 
 
-@ways(lambda way: in_graphs(way) and way.target == "tf_train")
+@ways_where(lambda way: in_graphs(way) and way.target == "tf_train")
 def test_a_stock_optimizer_is_read_in_few_runs(way, monkeypatch):
     counts = []
     for count in (3, MANY):
@@ -117,7 +102,7 @@ def test_a_stock_optimizer_is_read_in_few_runs(way, monkeypatch):
     assert counts[0] == counts[1] <= 2
 
 
-@ways(in_graphs)
+@ways_where(in_graphs)
 def test_batches_are_bounded_in_bytes(way, monkeypatch):
     run = trained(way, Adam(0.1))
     state = run.captured(weights=True)
@@ -131,7 +116,7 @@ def test_batches_are_bounded_in_bytes(way, monkeypatch):
     assert MANY * 3 / 2 <= reading <= MANY * 3 and MANY * 3 / 2 <= writing <= MANY * 3
 
 
-@ways(in_graphs)
+@ways_where(in_graphs)
 def test_the_variable_without_a_value_is_named(way):
     run = trained(way, Adam(0.1))
     with run.graph.as_default(), run.tf.Session(graph=run.graph) as session:
@@ -141,7 +126,7 @@ def test_the_variable_without_a_value_is_named(way):
             everstep.capture(run.optimizer, run.variables, session=session, weights=True)
 
 
-@ways(lambda way: way.target == "tf_train")
+@ways_where(lambda way: way.target == "tf_train")
 def test_variables_with_one_initial_value(way):
     with tf.Graph().as_default():
         initial = tf.constant([1.0, 2.0])
@@ -171,7 +156,7 @@ def aligned(value):
 
 
 @pytest.mark.shared
-@ways()
+@ways_where()
 def test_nobody_holds_the_arrays_of_a_state(way):
     run = trained(way, Adam(0.1), count=2, size=300)
     state = run.captured(weights=True)
