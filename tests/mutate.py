@@ -21,6 +21,7 @@ import atexit
 import collections
 import concurrent.futures
 import configparser
+import functools
 import hashlib
 import itertools
 import json
@@ -29,6 +30,7 @@ import pathlib
 import queue
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -305,16 +307,21 @@ class Cell:
         self.lines, self.seconds = collections.defaultdict(lambda: collections.defaultdict(set)), {}
         self._measure(sorted({path.name for pattern in patterns for path in ROOT.glob("tests/" + pattern)}))
 
-    def pytest(self, package, tests, timeout, *options, **environment):
-        """Runs tests with a copy of the package. Returns (exit code, or None after the time; the output)."""
+    def pytest(self, package, tests, seconds, *options, **environment):
+        """Runs tests with a copy of the package, for some seconds of the processor at most.
+
+        Returns (exit code, or None after 10 times these seconds; the output).
+        """
         env = {name: value for name, value in os.environ.items() if not name.startswith("EVERSTEP_")}
         env.update(PYTHONPATH=str(package), CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3",
                    **environment, **ENVIRONMENT.get(self.name, {"EVERSTEP_CELL": self.name}))
         command = [self.python, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *options, *tests]
+        limit = int(seconds)
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+                                   stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1)))
         try:
-            output = process.communicate(timeout=timeout)[0]
+            output = process.communicate(timeout=10 * seconds)[0]
             return process.returncode, output
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
@@ -385,19 +392,25 @@ def judge(mutant, cell, package, seconds):
     room, _, rest = mutant.path.partition("/")
     file = package / "everstep" / (rest if room == "api" else mutant.path)
     file.write_text(changed(text, mutant))
+    pytest = functools.partial(cell.pytest, package, PYTHONDONTWRITEBYTECODE="1")
     try:
-        code, output, gone = 4, "", set()
-        while code == 4 and tests and (gone or not output):
-            tests = [test for test in tests if test not in gone]
-            code, output = cell.pytest(package, tests, 60 + 4 * total, "-x", PYTHONDONTWRITEBYTECODE="1")
-            # The change gave some tests other names, which no test sees.
-            gone = set(re.findall(r"^ERROR: not found: %s/(.*)$" % re.escape(str(ROOT)), output, re.M))
+        while tests:
+            code, output = pytest(tests, 60 + 4 * total, "-x")
+            found = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.M)
+            failed, left = found and found.group(1), tests
+            if code == 0:
+                break
+            if code == 4 and not failed:  # the change gave some cases other names, which no test sees
+                code, names = pytest(sorted({test.split("::")[0] for test in tests}), 600, "--collect-only")
+                left = tests if code else [test for test in tests if test in names.splitlines()]
+            elif failed in tests[1:] and pytest([failed], 60 + 4 * total)[0] == 0:  # it fails for what others left
+                left = [test for test in tests if test != failed]
+            if left == tests:
+                return DIED, failed or ("timeout" if code is None else " ".join(output.split()[-9:]))
+            tests = left
     finally:
         file.write_text(text)
-    if code == 0:
-        return LIVED, ""
-    failed = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - |$)", output, re.M)
-    return DIED, failed.group(1) if failed else "timeout" if code is None else output.strip().splitlines()[-1]
+    return LIVED, ""
 
 
 def copy_of_package(number):

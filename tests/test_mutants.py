@@ -10,6 +10,7 @@ import harness
 
 if sys.version_info < (3, 9):
     pytest.skip("mutate.py is a tool in modern Python", allow_module_level=True)
+pytest.importorskip("resource", reason="mutate.py limits the time of tests")
 if harness.framework_ways():
     pytest.skip("the same everywhere: the cells of NumPy run it", allow_module_level=True)
 
@@ -103,6 +104,47 @@ def test_a_change_stays_with_its_file_if_others_have_it_too(package):
 ], ids="another-line another-name two-copies".split())
 def test_a_change_that_is_not_there_is_gone(package, files):
     assert [package(**files).one(name) for name in names("compat/here.py")] == [None, None]
+
+
+# What the tests of a cell say
+
+class FakeCell:
+    """Answers as pytest does: each test is right, or wrong, or its cases are gone, or it fails after others."""
+
+    def __init__(self, tests):
+        self.tests = {"tests/test_a.py::" + name: what for name, what in tests.items()}
+
+    def tests_of(self, mutant, seconds):
+        return list(self.tests), 1.0
+
+    def pytest(self, package, tests, seconds, *options, **environment):
+        if "--collect-only" in options:
+            return 0, "\n".join(test for test, what in self.tests.items() if what != "gone")
+        if any(self.tests[test] == "gone" for test in tests):
+            return 4, "ERROR: not found: tests/test_a.py::test_of_many_cases"
+        for test in tests:
+            if self.tests[test] == "wrong" or self.tests[test] == "after others" and len(tests) > 1:
+                return 1, "FAILED %s - assert" % test
+        return 0, "passed"
+
+
+@pytest.mark.parametrize("tests, expected", [
+    ({"a": "right", "b": "right"}, (mutate.LIVED, "")),
+    ({"a": "right", "b": "wrong"}, (mutate.DIED, "tests/test_a.py::b")),
+    ({"a": "wrong"}, (mutate.DIED, "tests/test_a.py::a")),
+    ({"a": "gone", "b": "right"}, (mutate.LIVED, "")),
+    ({"a": "gone", "b": "wrong"}, (mutate.DIED, "tests/test_a.py::b")),
+    ({"a": "right", "b": "after others", "c": "right"}, (mutate.LIVED, "")),
+    ({"a": "right", "b": "after others", "c": "wrong"}, (mutate.DIED, "tests/test_a.py::c")),
+    ({"a": "gone"}, (mutate.LIVED, "")),
+    ({}, (mutate.UNSEEN, "")),
+], ids=str)
+def test_what_tests_say_of_a_change(package, tmp_path, tests, expected):
+    mutant = package(here=RULE).one(names("compat/here.py")[0])
+    copy = tmp_path / "copy"
+    (copy / "everstep" / "compat").mkdir(parents=True)
+    assert mutate.judge(mutant, FakeCell(tests), copy, 20) == expected
+    assert tests == {} or (copy / "everstep" / "compat" / "here.py").read_text() == RULE, "the change is taken back"
 
 
 # What is kept of a run
