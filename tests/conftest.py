@@ -158,7 +158,7 @@ def command(capsys):
 def shipped_only(monkeypatch):
     """Hides the definitions that other tests declare from look-ups by name."""
     from everstep import optimizers
-    from everstep.compat.stock import registry
+    from harness import registry
 
     shipped = {name: [each for each in same if each is getattr(optimizers, name, None)]
                for name, same in registry.definition_classes().items()}

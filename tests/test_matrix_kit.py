@@ -15,8 +15,8 @@ import pytest
 
 import cells
 from everstep import cli
-from everstep.compat.targets import doctor
 from everstep.matrix_kit import check_cell, environments, project, tox_runner, tox_screen
+from harness import doctor
 
 MODERN = doctor.can_drive_tox()
 only_modern = pytest.mark.skipif(not MODERN, reason="everstep matrix needs Python 3.8")

@@ -9,7 +9,7 @@ import pytest
 
 import spoken_apis
 from everstep import optimizers
-from everstep.compat.targets import doctor
+from harness import doctor
 
 WEBSITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "website")
 modern = pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
