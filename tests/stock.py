@@ -7,6 +7,7 @@ import warnings
 import everstep
 import harness
 from crafted_files import tensorflow, tf1
+from everstep.compat.stock import from_native as from_native_room  # noqa: F401
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for, entry_named, entry_of_class  # noqa: F401
 from everstep.compat.stock.registry import find_name, spelled  # noqa: F401
 from everstep.compat.stock.table import STOCK, UNSUPPORTED  # noqa: F401

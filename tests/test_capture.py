@@ -19,7 +19,6 @@ from harness import in_graphs, ways_where
 from small_model import IDS, TARGETS, build
 
 pytestmark = pytest.mark.shared
-WAYS = harness.all_ways()
 HALF = 22  # ends in the middle of a window of 4
 SHAPES = {"dense": (4, 3), "bias": (3,), "single": (), "table": (6, 3)}
 KINDS = dict({name: harness.DENSE for name in SHAPES}, table=harness.SPARSE)
@@ -102,7 +101,7 @@ def check_second_half(run, expected, exact):
 
 def cases():
     """Yields a third of the definitions for the fastest way of each target, and a sixth for the other ways."""
-    for place, way in enumerate(WAYS, harness.TURN):
+    for place, way in enumerate(harness.all_ways(), harness.TURN):
         for turn, name in enumerate(sorted(DEFINITIONS), place):
             if turn % 3 == 0 and (way in harness.quickest() or turn % 2 == 0):
                 yield way, name

@@ -1,4 +1,4 @@
-"""The command line, run in a separate process, on whatever is installed."""
+"""The command line, on whatever is installed; in a separate process where that makes a difference."""
 from __future__ import absolute_import, division, print_function
 
 import json

@@ -385,8 +385,7 @@ for before in (None, everstep.optimizers.Adam(1.0)):
     except Exception as error:
         print("REFUSED", type(error).__name__)
     else:
-        optimizer = model.optimizer
-        print("LOADED", getattr(optimizer, "definition", None) if optimizer is not None else "no optimizer")
+        print("LOADED", getattr(model.optimizer, "definition", None))
 """
 
 

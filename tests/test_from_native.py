@@ -174,7 +174,7 @@ def test_arguments_that_are_not_given_are_stock_s_own():
 
 
 def test_warns_once(monkeypatch):
-    monkeypatch.setattr("everstep.compat.stock.from_native._warned", set())
+    monkeypatch.setattr(stock.from_native_room, "_warned", set())
     for target, name, words in (
         ("update_step", "Nadam", "momentum product"), ("keras3", "Adam", "equal rows"),
         ("keras3", "ScheduleFreeAdamW", "except on JAX"), ("get_updates", "Adam", "at random"),

@@ -20,8 +20,7 @@ from harness import in_graphs, ways_where
 
 tracemalloc = optional("tracemalloc")  # not in Python 2.7
 MANY = 12
-LARGE = 1 << 20  # float32 numbers of a large variable: 4 MiB
-MIB = 1 << 20
+LARGE = MIB = 1 << 20  # so many float32 numbers has a large variable: 4 MiB
 
 measures_memory = pytest.mark.skipif(tracemalloc is None, reason="Python 2.7 counts no memory")
 
