@@ -165,7 +165,7 @@ class Eager(World):
         return lambda: sum(self.tf.reduce_sum(variable * self.tensor(grad)) for grad, variable in pairs)
 
     def read(self, variable):
-        return np.array(variable)
+        return np.array(variable.numpy())
 
 
 class Function(Eager):
