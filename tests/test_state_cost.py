@@ -129,7 +129,7 @@ def test_the_variable_without_a_value_is_named(way):
 def test_variables_with_one_initial_value(way):
     with tf.Graph().as_default():
         initial = tf.constant([1.0, 2.0])
-        resource = way.world.resource
+        resource = getattr(way.world, "resource", False)  # the eager world has none
         variables = [tf.get_variable(name, initializer=initial, use_resource=resource) for name in "abc"]
         assert variables[0].initializer.inputs[1] is variables[1].initializer.inputs[1]  # else this tests nothing
         optimizer = Adam(0.1).bind(way.module)
