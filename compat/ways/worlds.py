@@ -243,7 +243,9 @@ class Graph(Eager):
         new = [each for each in self.graph.get_collection_ref("variables") if id(each) not in self._started]
         self._started.update((id(each), each) for each in new)
         if new:
-            self.session.run([each.initializer for each in new])
+            with self.graph.as_default():
+                unset = set(self.session.run(self.tf.report_uninitialized_variables(new)))  # a restore has set some
+            self.session.run([each.initializer for each in new if each.op.name.encode("utf-8") in unset])
 
     def run(self, operation, feed=None):
         self.start()
