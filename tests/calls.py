@@ -266,7 +266,7 @@ BAD_BOUNDS = [
 each(wrong, "clipnorm is {}", KERAS, keyword("clipnorm"), BAD_BOUNDS)
 each(wrong, "clipvalue is {}", KERAS, keyword("clipvalue"), BAD_BOUNDS)
 each(wrong, "global_clipnorm is {}", "optimizer_v2 " + NEW_STYLE, keyword("global_clipnorm"),
-     [each[:2] for each in BAD_BOUNDS[:3]])  # fmt: skip
+     [bound[:2] for bound in BAD_BOUNDS[:3]])  # fmt: skip
 wrong("two clip bounds", NEW_STYLE, keywords(clipnorm=1.0, clipvalue=1.0))
 wrong("two norms", NEW_STYLE, keywords(clipnorm=1.0, global_clipnorm=1.0), "global_clipnorm", DefinitionError)
 wrong("clipnorm on tf.train", "tf_train", keywords(clipnorm=1.0), "clipnorm", DefinitionError)

@@ -67,10 +67,8 @@ def label(definition_class, configuration):
 CONFIGURED = [(each, settings) for each in definition_classes() for settings in configurations(each)]
 # One for each meaning of a sparse gradient. With zero_grad_is_noop there is only one.
 SPARSE_CONFIGURED = CONFIGURED + [
-    (each, dict(settings, sparse="rows"))
-    for each, settings in CONFIGURED
-    if harness.FULL or not define(each, settings).zero_grad_is_noop
-]
+    (each, dict(settings, sparse="rows")) for each, settings in CONFIGURED
+    if harness.FULL or not define(each, settings).zero_grad_is_noop]
 SPARSE_CONFIGURED += [
     (each, dict(settings, sparse="catch_up")) for each, settings in CONFIGURED if takes_catch_up(define(each, settings))
 ]

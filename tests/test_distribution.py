@@ -141,13 +141,8 @@ def test_saved_under_one_strategy_and_resumed_under_another(tmp_path):
 def test_two_processes_of_multi_worker_mirrored(tmp_path):
     workers = free_addresses(2)
     with processes(tmp_path) as (start, deadline):
-        both = [
-            start(
-                "multi_worker",
-                TF_CONFIG=json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": number}}),
-            )
-            for number in range(2)
-        ]
+        tasks = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": number}} for number in range(2)]
+        both = [start("multi_worker", TF_CONFIG=json.dumps(task)) for task in tasks]
         values = [process.result(deadline) for process in both]
     assert_close(values[0])
     assert values[0] == values[1]

@@ -45,10 +45,8 @@ def few_words(random):
     data = {
         "center": random.randint(0, WORDS, (STEPS, BATCH, 1)).astype("int32"),
         "near": random.randint(0, WORDS, (STEPS, BATCH, 1 + words.NEGATIVES)).astype("int32"),
-        "unseen_center": np.arange(9, dtype="int32"),
-        "unseen_near": np.arange(18, dtype="int32").reshape(9, 2),
-        "words": np.array(["word"] * WORDS),
-    }
+        "unseen_center": np.arange(9, dtype="int32"), "unseen_near": np.arange(18, dtype="int32").reshape(9, 2),
+        "words": np.array(["word"] * WORDS)}
     return [("center/vectors", (WORDS, words.SIZE)), ("near/vectors", (WORDS, words.SIZE))], data
 
 

@@ -156,8 +156,7 @@ NATIVE = [
     {"clipnorm": 0.7}, {"clipvalue": 0.4}, {"global_clipnorm": 0.9}, {"use_ema": True, "ema_momentum": 0.8},
     {"use_ema": True, "ema_momentum": 0.8, "ema_overwrite_frequency": 3}, {"weight_decay": 0.2},
     {"loss_scale_factor": 4.0},
-    {"clipnorm": 0.7, "weight_decay": 0.2, "use_ema": True, "ema_overwrite_frequency": 4, "loss_scale_factor": 2.0}
-]
+    {"clipnorm": 0.7, "weight_decay": 0.2, "use_ema": True, "ema_overwrite_frequency": 4, "loss_scale_factor": 2.0}]
 
 
 @rules

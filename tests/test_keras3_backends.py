@@ -81,14 +81,9 @@ NAMES = ["embeddings", "kernel", "bias"]
 
 
 def embedding_model():
-    model = keras.Sequential(
-        [
-            keras.layers.Input((WORDS,), dtype="int32"),
-            keras.layers.Embedding(VOCABULARY, SIZE),
-            keras.layers.Flatten(),
-            keras.layers.Dense(1),
-        ]
-    )
+    model = keras.Sequential([
+        keras.layers.Input((WORDS,), dtype="int32"), keras.layers.Embedding(VOCABULARY, SIZE), keras.layers.Flatten(),
+        keras.layers.Dense(1)])
     model.set_weights([START[name] for name in NAMES])
     return model
 
@@ -494,12 +489,8 @@ def whole_tables(definition, **native):
     run = table_run(lambda: definition.bind(keras, **native))
     step = tf.function(lambda grad: run.optimizer.apply([grad], [run.variables["table"]]))
     graph = step.get_concrete_function(run.world.gradient(table_batches(1)[0]["table"], TABLE)).graph
-    return {
-        operation.type
-        for part in [graph] + list(_inner_graphs(graph))
-        for operation in part.get_operations()
-        if any(output.shape == TABLE.shape for output in operation.outputs)
-    }
+    return {operation.type for part in [graph] + list(_inner_graphs(graph)) for operation in part.get_operations()
+            if any(output.shape == TABLE.shape for output in operation.outputs)}
 
 
 def _inner_graphs(graph):

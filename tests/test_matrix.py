@@ -70,6 +70,7 @@ def test_torch_is_its_cpu_build_and_brings_nothing():
 # what is in the names of the others that do)
 SHARING = [
     (None, "1.4", "1.13", ""), (None, "1.14", "2.10", ""), (None, "2.11", "2.15", "-tfk"), (None, "2.16", "99", "-k3"),
+    (None, "0", "0", "-numpy"),
     ("tf_train", "1.4", "1.15", ""), ("tf_train", "2.0", "99", ""), ("get_updates", "1.4", "1.13", ""),
     ("optimizer_v2", "2.0", "2.15", "-tfk"), ("update_step", "2.11", "2.15", "-tfk"), ("keras3", "2.16", "99", "-k3"),
 ]
@@ -84,21 +85,13 @@ def shares(cell, first, last, others):
     return bool(tensorflow) and first <= tensorflow <= last
 
 
-def missing_cases(sharing, target):
-    missing = set(range(2520))  # a case of each remainder, for 1 to 9 parts
-    for cell in sharing:
-        if cell.group == "quick":
-            missing -= {case for case in missing if cells.has_case(cell.parts, target, case)}
-    return missing
-
-
 @pytest.mark.parametrize("target, first, last, others", SHARING)
 def test_the_quick_cells_of_an_api_have_all_parts(target, first, last, others):
-    assert not missing_cases([each for each in cells.read().values() if shares(each, first, last, others)], target)
-
-
-def test_the_quick_cells_without_a_framework_have_all_parts():
-    assert not missing_cases([each for each in cells.read().values() if each.name.endswith("-numpy")], None)
+    missing = set(range(2520))  # a case of each remainder, for 1 to 9 parts
+    for cell in cells.read().values():
+        if cell.group == "quick" and shares(cell, first, last, others):
+            missing -= {case for case in missing if cells.has_case(cell.parts, target, case)}
+    assert not missing
 
 
 def test_every_known_failure_names_a_cell():

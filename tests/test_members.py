@@ -441,10 +441,8 @@ COUNTS_CALLS = "gradient_accumulation_steps" if OLD_KERAS_3 else None
 # Stock cannot set these, ours can.
 SETTINGS_BETTER = {"get_updates": ["lr"]}
 SETTINGS_REFUSED = {
-    "optimizer_v2": ["amsgrad", "nesterov", "decay"],
-    "get_updates": ["amsgrad", "nesterov", "decay", "global_clipnorm"], "update_step": ["amsgrad", "nesterov"],
-    "keras3": ["amsgrad", "nesterov"],
-}
+    "get_updates": ["amsgrad", "nesterov", "decay", "global_clipnorm"], "keras3": ["amsgrad", "nesterov"],
+    "optimizer_v2": ["amsgrad", "nesterov", "decay"], "update_step": ["amsgrad", "nesterov"]}
 
 
 def trained(pair, is_ours, steps, change=None, **native):

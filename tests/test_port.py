@@ -220,13 +220,9 @@ def test_whole_ports(kind, name):
 
 
 TRAPS = {
-    "Coupled": "depends on the gradient of another variable",
-    "FrozenShape": "is frozen in the rule: the constant 12",
-    "InPython": "state in a Python attribute: count was 1, and is 2",
-    "RandomStart": "slot m starts at random",
-    "Noisy": "draws random numbers",
-    "Looping": "loop",
-    "Sorting": "op TopKV2",
+    "Coupled": "depends on the gradient of another variable", "FrozenShape": "is frozen in the rule: the constant 12",
+    "InPython": "state in a Python attribute: count was 1, and is 2", "RandomStart": "slot m starts at random",
+    "Noisy": "draws random numbers", "Looping": "loop", "Sorting": "op TopKV2",
 }
 
 

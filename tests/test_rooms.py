@@ -96,12 +96,8 @@ class Rooms(object):
     def upward(self):
         """Returns ["module -> module"] of the imports that point up, including imports of api/__init__ from below."""
         level = lambda module: ROOMS.index(self.room(module))  # noqa: E731
-        return sorted(
-            "{} -> {}".format(module, name)
-            for module, names in self.graph.items()
-            for name in names
-            if level(name) < level(module)
-        )
+        return sorted("{} -> {}".format(module, name) for module, names in self.graph.items() for name in names
+                      if level(name) < level(module))
 
     def circles(self):
         """Returns the modules whose imports lead back to themselves."""
