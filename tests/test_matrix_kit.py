@@ -276,7 +276,8 @@ def test_bars_stand_below_all_lines(tmpdir, monkeypatch):
 
 
 INTERRUPTED = """
-import argparse, sys
+import argparse, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts in the background ignores it
 sys.path[:0] = {paths}
 import cells, environments, tox_runner, tox_screen
 

@@ -494,7 +494,7 @@ def test_a_counter_of_int32_ends_with_an_error(wrap):
         before = runs.stepped(run, [ONES] * 2).weights()["w"]
         if isinstance(run, harness.KerasJitRun):  # nothing can raise there
             runs.stepped(run, [ONES] * 5)
-            assert int(run.array(run.optimizer.iterations)) == INT32_END
+            assert int(run.world.read(run.optimizer.iterations)) == INT32_END
             assert np.all(run.weights()["w"] < before)
             continue
         with pytest.raises(StateError, match="the counter of updates .* is 2147418112; .* up to 2147418112"):
@@ -514,7 +514,7 @@ def test_restoring_more_updates_than_an_int32_counts_is_an_error():
     run = started(SHORT[0], Adam(0.1))
     with pytest.raises(StateError, match="updates = 2147483648; a counter .* of int32 on (jax|torch) and ends at"):
         run.restored(trained.captured())
-    assert int(run.array(run.optimizer.iterations)) == 0
+    assert int(run.world.read(run.optimizer.iterations)) == 0
 
 
 # Arguments with which a wrapper would do nothing.
