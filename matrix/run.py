@@ -76,6 +76,8 @@ def main():
     seconds = {name: history.seconds(name, past, shown) or (USUAL if cell.kind == "framework" else ENVIRONMENT)
                for name, cell in cells.read().items()}
     files = {}
+    if not (options.full or options.cell or options.touched):
+        os.environ["EVERSTEP_HALF"] = _half()
     if options.touched:
         since = touched.base() if options.touched is True else options.touched
         paths = touched.files(since)
@@ -111,6 +113,14 @@ def _options():
     if options.touched and (options.full or options.resume or options.rotate):
         parser.error("--touched goes with --cell and --shard, not with --full, --resume or --rotate")
     return options
+
+
+def _half():
+    """Returns which half of the shared cases the quick cells run: 0 or 1; nothing, which is both, outside of git."""
+    try:
+        return str(proof.commits() % 2)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _record(options):

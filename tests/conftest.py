@@ -25,6 +25,7 @@ import cells  # noqa: E402
 pytest.register_assert_rewrite("keras_suite", "runs")
 
 CELL = os.environ.get("EVERSTEP_CELL")  # set by tox
+HALF = os.environ.get("EVERSTEP_HALF")  # 0 or 1, set by matrix/run.py: a quick cell runs half of its shared cases
 FULL = bool(os.environ.get("EVERSTEP_FULL"))
 FRAMEWORKS = ("tensorflow", "jax", "torch", "keras", "tf_keras")
 INSTALLED = {}  # {package: installed version, or None if it is not installed}
@@ -101,7 +102,8 @@ def pytest_collection_modifyitems(config, items):
     parts = cells.read()[CELL].parts if CELL and not FULL else {None: ({1}, 1)}
     selected, deselected = [], []
     for item in items:
-        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), cells.number_of(item.nodeid))
+        number = cells.number_of(item.nodeid)
+        is_selected = not _is_shared(item) or cells.has_case(parts, _target(item), number) and _is_in_half(number)
         (selected if is_selected else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)
@@ -109,6 +111,10 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if cells.matches(entry.cells, CELL or "") and cells.matches(entry.tests, item.nodeid):
                 item.add_marker(pytest.mark.xfail(reason="%s (%s)" % (entry.cause, entry.link), strict=True))
+
+
+def _is_in_half(number):
+    return not HALF or FULL or cells.read()[CELL].group != "quick" or (number >> 16) % 2 == int(HALF)
 
 
 def _target(item):
