@@ -279,7 +279,7 @@ def minimize(way):
             return optimizer.minimize(lambda: world.tf.reduce_sum(variable * slope()) / 2, var_list=[variable])
 
         operation = take() if issubclass(way.run, harness.GraphRun) else None
-        step = world.tf.function(take) if issubclass(way.run, harness.FunctionRun) else take
+        step = world.tf.function(lambda: take() and None) if issubclass(way.run, harness.FunctionRun) else take
         for _ in range(3):
             step() if operation is None else world.run(operation)
         return world.read(variable), int(world.read(optimizer.counter("updates")))
