@@ -120,9 +120,10 @@ def check_config(definition):
     assert everstep.Definition.from_config(json.loads(json.dumps(definition.get_config()))) == definition
     for way in harness.quickest():
         if way.target != "tf_train":  # whose optimizers have no config
-            optimizer = definition.bind(way.module)
-            config = json.loads(json.dumps(optimizer.get_config()))
-            assert type(optimizer).from_config(config).definition == definition
+            with way.world(way.module):
+                optimizer = definition.bind(way.module)
+                config = json.loads(json.dumps(optimizer.get_config()))
+                assert type(optimizer).from_config(config).definition == definition
 
 
 def refused(calls):
