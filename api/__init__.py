@@ -11,17 +11,17 @@ from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
 from everstep.compat.backends.on_numpy import IndexedSlices, numpy_ops
+from everstep.compat.checkpoints.capture import capture
+from everstep.compat.checkpoints.files import read_checkpoint, write_checkpoint
+from everstep.compat.checkpoints.restore import restore
+from everstep.compat.checkpoints.state import State
 from everstep.compat.engine import fast_forward
+from everstep.compat.extras.average_checkpoint import average_checkpoint
+from everstep.compat.extras.averaged import assign_averages, averaged
+from everstep.compat.extras.rate import current_rate
+from everstep.compat.extras.training_log import log_hook, log_training
+from everstep.compat.extras.warm_start import WarmStart, warm_start
 from everstep.compat.port.entry import port
-from everstep.compat.state.average_checkpoint import average_checkpoint
-from everstep.compat.state.averaged import assign_averages, averaged
-from everstep.compat.state.capture import capture
-from everstep.compat.state.files import read_checkpoint, write_checkpoint
-from everstep.compat.state.rate import current_rate
-from everstep.compat.state.restore import restore
-from everstep.compat.state.state import State
-from everstep.compat.state.training_log import log_hook, log_training
-from everstep.compat.state.warm_start import WarmStart, warm_start
 from everstep.compat.stock.from_native import from_native, to_native_config
 from everstep.compat.stock.patched import patched
 from everstep.compat.stock.registry import get, names

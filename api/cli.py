@@ -11,8 +11,8 @@ except ImportError:  # Python 2
     pass
 
 from everstep import __version__, completion, optimizers
+from everstep.compat.checkpoints import files, verify
 from everstep.compat.port import command
-from everstep.compat.state import files, verify
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
 from everstep.errors import ConfigError, EverstepError, FileError, PortError

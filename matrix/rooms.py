@@ -12,7 +12,8 @@ import os
 import sys
 
 # From top to bottom. + separates rooms on the same level.
-ORDER = """testing > api > compat.ways > compat.state > compat.port > compat.stock > compat.targets > compat.engine
+ORDER = """testing > api > compat.extras > compat.ways > compat.state > compat.checkpoints > compat.files
+    > compat.port > compat.stock > compat.targets > compat.engine
     > compat.backends > optimizers + optimizers.wrappers > optimizers.contract > errors"""
 LEVELS = {room.strip(): level for level, rooms in enumerate(ORDER.split(">")) for room in rooms.split("+")}
 

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat.state import bundle, npz_archive
-from everstep.compat.state.bundle_index import OpenFile, _entries_of_table, check_index, read_varint  # noqa: F401
-from everstep.compat.state.event_file import _checksum as checksum  # noqa: F401
-from everstep.compat.state.files import FORMATS, inspect, read_native  # noqa: F401
-from everstep.compat.state.object_graph import GRAPH  # noqa: F401
+from everstep.compat.checkpoints.files import FORMATS, inspect, read_native  # noqa: F401
+from everstep.compat.extras.event_file import _checksum as checksum  # noqa: F401
+from everstep.compat.files import bundle, npz_archive
+from everstep.compat.files.bundle_index import OpenFile, _entries_of_table, check_index, read_varint  # noqa: F401
+from everstep.compat.files.object_graph import GRAPH  # noqa: F401
 
 
 def optional(name):

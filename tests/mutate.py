@@ -81,7 +81,7 @@ AREAS = {
     "targets": (["compat/targets/[bcdhlr]*.py", "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),
     "tools": (["api/*.py", "api/matrix_kit/*.py"], [NUMPY]),
-    "state": (["compat/state/*.py"],
+    "state": (["compat/files/*.py", "compat/checkpoints/*.py", "compat/extras/*.py"],
               [NUMPY, ("py311-tf2.15", "test_state.py test_capture.py test_files.py test_state_in_life.py " + FILES)]),
     "backends": (["compat/backends/base.py", "compat/backends/*tensorflow*.py", "compat/backends/gradient_values.py"],
                  [NUMPY, ("py311-tf2.15", BACKENDS), ("py37-tf1.15-k2.3", BACKENDS), TRACED]),

@@ -18,8 +18,11 @@ FOLDERS = {"api": "everstep", "compat": "everstep.compat", "optimizers": "everst
 ROOMS = (
     "everstep.testing",
     "everstep",
+    "everstep.compat.extras",
     "everstep.compat.ways",
     "everstep.compat.state",
+    "everstep.compat.checkpoints",
+    "everstep.compat.files",
     "everstep.compat.port",
     "everstep.compat.stock",
     "everstep.compat.targets",

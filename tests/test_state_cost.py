@@ -14,7 +14,8 @@ from crafted_files import optional
 from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.compat.backends import arrays_in_memory, tensorflow_values
-from everstep.compat.state import npz_archive, open_file, values
+from everstep.compat.checkpoints import values
+from everstep.compat.files import npz_archive, open_file
 from everstep.optimizers import SGD, Adam
 from harness import in_graphs, ways_where
 
@@ -232,7 +233,7 @@ def peak_of(function, *arguments):
 @pytest.fixture
 def keeps_nothing(monkeypatch):
     """Makes restore treat any file as larger than what it keeps in memory."""
-    monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", 0)
+    monkeypatch.setattr(importlib.import_module("everstep.compat.checkpoints.restore"), "KEPT_BYTES", 0)
 
 
 @pytest.mark.shared
@@ -336,7 +337,7 @@ def flip(path, offset):
 @pytest.mark.parametrize("kept", [0, 3 * 4 * LARGE, 1 << 30])
 def test_the_last_byte_counts(kept, tmpdir, monkeypatch):
     """Checksums are of blocks: damage anywhere, also where two meet, is found before anything changes."""
-    monkeypatch.setattr(importlib.import_module("everstep.compat.state.restore"), "KEPT_BYTES", kept)
+    monkeypatch.setattr(importlib.import_module("everstep.compat.checkpoints.restore"), "KEPT_BYTES", kept)
     training, path, _ = saved(tmpdir)
     before = {name: variable.copy() for name, variable in training.variables.items()}
     place, size = everstep.State.load(path).slots["b"]["v"]._place

@@ -418,3 +418,6 @@ def test_a_state_of_a_file_is_copied_and_pickled(tmp_path):
             assert repr(other) == repr(state) and other.scalars == state.scalars and not other.ordered
             assert other.definition == loaded.definition
             harness.assert_same_arrays(other, state)
+        # A pickle from before State had its present module.
+        old = pickle.dumps(loaded, 0).replace(b"everstep.compat.checkpoints.state", b"everstep.compat.state.state")
+        assert repr(pickle.loads(old)) == repr(state)

@@ -11,7 +11,7 @@ import everstep
 import harness
 import small_model
 from block_setups import v1
-from everstep.compat.state import event_file
+from everstep.compat.extras import event_file
 from everstep.errors import HyperValueError, StateError, TargetError
 from everstep.optimizers import SGD
 from harness import detect

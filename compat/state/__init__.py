@@ -1,1 +1,1 @@
-"""The state of an optimizer, independent of any framework, and the files that hold it."""
+"""The former name of `everstep.compat.checkpoints`, which pickles of States have in them."""

@@ -1,4 +1,4 @@
-"""The base class of all targets, and the contract of its members: all that the engine and `compat/state` call.
+"""The base class of all targets, and the contract of its members: all that the engine and `compat/checkpoints` call.
 
 A target is a mixin: it precedes the native base class in the method resolution order. Targets define their members in
 the order of the list in `Target`, under the same headings. The API's own methods (minimize, compute_gradients,

@@ -1,4 +1,4 @@
-"""The members of a target that the engine and `compat/state` call during a step, `capture` and `restore`."""
+"""The members of a target that the engine and `compat/checkpoints` call during a step, `capture` and `restore`."""
 from __future__ import absolute_import, division, print_function
 
 import operator

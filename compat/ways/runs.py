@@ -9,8 +9,8 @@ import shutil
 import tempfile
 from collections import OrderedDict
 
-from everstep.compat.state.capture import capture
-from everstep.compat.state.restore import restore
+from everstep.compat.checkpoints.capture import capture
+from everstep.compat.checkpoints.restore import restore
 from everstep.compat.ways.keras_worlds import GetUpdates, Keras3, Keras3Function, Keras3Jit
 from everstep.compat.ways.worlds import Arrays, Eager, Function, Graph, KerasGraph, RefGraph, World
 

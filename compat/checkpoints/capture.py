@@ -1,0 +1,70 @@
+"""`everstep.capture`: copies the state of an optimizer."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+from everstep.compat.checkpoints import stock_live
+from everstep.compat.checkpoints.live import open_access
+from everstep.compat.checkpoints.state import State
+from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
+from everstep.compat.engine.step import counters
+from everstep.compat.targets.base import Target
+from everstep.optimizers.contract.trees import flat
+
+
+def capture(optimizer, variables, session=None, weights=False):
+    """Returns a copy of the state of an optimizer, bound or stock.
+
+        >>> import numpy as np
+        >>> from everstep import capture, optimizers
+        >>> weights = np.ones(2)
+        >>> optimizer = optimizers.SGD(0.5, momentum=0.5).bind(np)
+        >>> _ = optimizer.apply_gradients([(np.ones(2), weights)])
+        >>> state = capture(optimizer, {"w": weights})
+        >>> state.updates, state.slots["w"]["velocity"].tolist()
+        (1, [-0.5, -0.5])
+
+    Args:
+        optimizer: the optimizer that `bind(module)` returned. If it has not trained yet, you get the state that it will
+            start with. Or a stock optimizer that has trained: its state is of the definition that
+            `everstep.from_native` makes of it. LossScaleOptimizers and Horovod's wrappers are looked into; the
+            scale is `state.loss_scale`.
+        variables: all variables that it trains: an iterable, or {name: variable}. Else variables keep their own names,
+            without `:0`; equal names get `#0`, `#1`, ... in order. Arrays have no names and are called "0", "1", ... by
+            position. A partitioned variable, or the list of its parts, counts as one variable. Of a stock optimizer of
+            standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.
+        session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
+        weights: True also copies the values of the variables. Default False.
+
+    Returns:
+        A `State` of NumPy arrays.
+
+    Raises:
+        StateError: the optimizer has slots of other variables, or something that no state can hold; or a value could
+            not be read.
+        VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
+        UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
+    """
+    scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
+    if not isinstance(optimizer, Target) and stock_live.is_stock(optimizer):
+        return stock_live.capture_stock(optimizer, variables, session, weights, scale)
+    with open_access(optimizer, variables, session) as access:
+        optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
+        optimizer_values = access.read_counters()
+        counts = {name: int(optimizer_values.get(name, 0)) for name in counters(optimizer.definition)}
+        outside = optimizer.counted_elsewhere()
+        if outside is not None:
+            counts["updates"] = int(access.read(outside))
+        scalars = OrderedDict(
+            (name, float(optimizer_values.get(name, declaration.init)))
+            for name, (_, declaration) in flat(optimizer.definition, "scalar").items()
+        )
+        slots, values = OrderedDict(), OrderedDict()
+        for whole, slot_values, value in access.read_wholes(weights):
+            slots[whole.name] = slot_values
+            if weights:
+                values[whole.name] = value
+        updates = counts["updates"] // optimizer.calls_per_update()
+        steps, pending = counts.get("steps"), counts.get("pending", 0)
+        return State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered,
+                     {name: float(access.read(variable)) for name, variable in scale.items()} or None)

@@ -1,0 +1,127 @@
+"""Converts what APIs store in different forms: momentum, and the count of updates as powers of beta."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.files.native_file import Handle
+from everstep.errors import FileError, StateError
+from everstep.optimizers.contract import Schedule, tree, walk
+from everstep.optimizers.wrappers.accumulate import Accumulate
+
+
+def convert_momentum(state, rate_in_velocity, learning_rate=None):
+    """Converts a state's velocities between Keras's and tf.train's conventions.
+
+    Args:
+        rate_in_velocity: True for sums of -learning_rate * gradient (Keras), False for sums of gradients (tf.train).
+        learning_rate: the rate in force. Default: the rate of the state's definition.
+
+    Raises:
+        StateError: there is no rate to scale with.
+    """
+    config = dict(state.definition or {})
+    base = config
+    while isinstance(base.get("inner"), dict):
+        base["inner"] = base = dict(base["inner"])
+    if base.get("rate_in_velocity", rate_in_velocity) == rate_in_velocity:
+        return state
+    rate = base.get("learning_rate") if learning_rate is None else learning_rate
+    if not isinstance(rate, float) or not rate > 0:
+        raise StateError(
+            "tf.train keeps the sum of gradients as momentum, Keras the sum of -rate * gradient: give "
+            "learning_rate= (--learning-rate), the rate that was in force"
+        )
+    base["rate_in_velocity"] = rate_in_velocity
+    slots = OrderedDict()
+    for name, variable_slots in state.slots.items():
+        slots[name] = OrderedDict(
+            (slot, scaled(handle, -rate if rate_in_velocity else -1.0 / rate) if slot == "velocity" else handle)
+            for slot, handle in variable_slots.items())
+    return state.replace(definition=config, slots=slots)
+
+
+def scaled(handle, factor):
+    """Returns a handle that multiplies what it reads by a factor."""
+    def read(selection):
+        return (np.asarray(handle[selection]) * factor).astype(handle.dtype)
+
+    return Handle(getattr(handle, "name", "velocity"), handle.shape, handle.dtype, read)
+
+
+POWERS = {"beta1_power": "beta_1", "beta2_power": "beta_2"}
+
+
+def count_of_powers(native, definition, optimizer_values):
+    """Returns the number of updates that the beta powers imply, or None.
+
+    After n updates, tf.train's power is beta^(n+1), multiplied up step by step in the variable's dtype.
+    """
+    counts = []
+    for power, hyper in sorted(POWERS.items()):
+        value = optimizer_values.get(power)
+        beta = getattr(definition.base, hyper, None)
+        if value is None or beta is None:
+            continue
+        value = np.asarray(value)
+        dtype = value.dtype if value.dtype in (np.dtype("f4"), np.dtype("f8")) else np.dtype("f4")
+        value = float(value)
+        if not isinstance(beta, float) or not 0 < beta < 1 or not value > np.finfo("f4").tiny * 100:
+            continue  # it has underflowed; the other beta's power lasts longer
+        bound = int(np.log(value) / np.log(beta) * 1.01) + 10
+        powers = np.multiply.accumulate(np.full(min(bound, 10**8), beta, dtype))
+        count = int(np.argmin(np.abs(powers - value)))
+        if abs(float(powers[count]) - value) > 1e-4 * value:
+            raise FileError(
+                "{}: {} is {!r}, which is no power of {} = {!r}; give the definition with the {} that it was trained "
+                "with".format(native.path, power, value, hyper, beta, hyper)
+            )
+        counts.append(count)
+    if len(counts) == 2 and counts[0] != counts[1]:
+        raise FileError("{}: beta1_power means {} updates, beta2_power {}; give the definition with the betas that it "
+                        "was trained with".format(native.path, *counts))
+    return counts[0] if counts else None
+
+
+def beta_power(beta, updates):
+    """Returns beta^(updates + 1), multiplied up in float32 as tf.train does."""
+    if not isinstance(beta, float):
+        raise StateError("only a beta that is a number has a power to write; got {!r}".format(beta))
+    power = np.float32(1)
+    for start in range(0, updates + 1, 1 << 20):
+        count = min(1 << 20, updates + 1 - start)
+        power = np.multiply.accumulate(np.append(power, np.full(count, beta, np.float32)), dtype=np.float32)[-1]
+        if power == 0 or power == 1:
+            break
+    return np.array(power, np.float32)
+
+
+def calls_per_update(native, definition):
+    """Returns how many calls make one update of a stock optimizer of Keras 3, which counts calls; None if each does."""
+    if native.config is not None:
+        return native.config.get("gradient_accumulation_steps")
+    steps = [node.definition.steps for node in walk(tree(definition)) if isinstance(node.definition, Accumulate)]
+    return steps[0] if steps and not isinstance(steps[0], Schedule) else None
+
+
+MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")  # they change what is stored
+
+
+def check_meaning(definition, native, options):
+    """Raises StateError if scalars of equal names mean different things.
+
+    It ignores rate_in_velocity, since velocities can be rescaled.
+    """
+    for option in MEANINGS[:2]:
+        native_value = options.get(option)
+        value = getattr(definition.base, option, native_value)
+        if native_value is not None and value != native_value:
+            raise StateError("{} has {}={!r}, {} {!r}: what they store is not the same quantity".format(
+                native, option, native_value, definition._short(), value))
+
+
+def first_few(texts, count=8, separator=", ", nothing="none"):
+    """Returns the first texts, joined, and the number of all if there are more."""
+    texts = list(texts)
+    return separator.join(texts[:count] + ["... ({} in all)".format(len(texts))] * (len(texts) > count)) or nothing

@@ -1,0 +1,310 @@
+"""`everstep.read_checkpoint`, `everstep.write_checkpoint`, and the detection of file formats."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import os
+import zipfile
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+from everstep.compat.checkpoints import identify, reading, writing
+from everstep.compat.checkpoints.matching import Match, expand_name, parse_rename
+from everstep.compat.checkpoints.state import State
+from everstep.compat.files import bundle, bundle_index, keras_h5, keras_zip
+from everstep.compat.files.native_file import Handle, as_file_errors
+from everstep.compat.files.open_file import as_path
+from everstep.compat.files.replacing import write_errors
+from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
+
+FORMATS = OrderedDict([
+    ("everstep", "everstep's own, .npz"),
+    ("tf-saver", "checkpoints of tf.train.Saver"),
+    ("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights"),
+    ("keras-h5", "models in HDF5, of every Keras"),
+    ("keras", ".keras of Keras 3 and tf.keras 2.12 and newer"),
+    ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
+])
+_READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read}
+
+Written = namedtuple("Written", "matches notes")  # [(name in the file, name in the state, how)], [sentence]
+
+
+def find_format(path):
+    """Returns (key of the reader, path) for a file, judged by its contents.
+
+    Raises:
+        FileError: there is no file, or its format is unknown.
+    """
+    with as_file_errors(path):
+        path = as_path(path)
+    prefix = bundle.find(path)
+    if prefix is not None:
+        return "bundle", prefix
+    if not os.path.isfile(path):
+        raise FileError("there is no file or checkpoint {}{}".format(
+            path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))
+    with as_file_errors(path), io.open(path, "rb") as file:
+        start = file.read(8)
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        file.seek(max(0, size - 8))
+        end = file.read(8)
+    if start == b"\x89HDF\r\n\x1a\n":
+        return "keras-h5", path
+    if start[:4] == b"PK\x03\x04":
+        return ("keras" if _has_weights(path) else "everstep"), path
+    if end == bundle_index.TABLE_END:  # a checkpoint of version 1
+        return "bundle", path
+    raise FileError("{} is of no format that everstep knows: {}".format(
+        path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
+
+
+def _has_weights(path):
+    """Returns True for a zip file of Keras, False for a file of `State.save`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
+    except Exception:  # zipfile raises many types for a damaged directory; npz.load reports the damage
+        return False
+
+
+def read_native(path, max_bytes=None):
+    """Returns the NativeFile of a framework's file, or the State in a file of `State.save`."""
+    kind, path = find_format(path)
+    if kind == "everstep":
+        return State.load(path)
+    return bundle.read(path) if kind == "bundle" else _READERS[kind](path, max_bytes)
+
+
+def read_checkpoint(
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
+):
+    """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
+
+    Args:
+        path: the file. For a TensorFlow checkpoint: the path that `save` returned, its directory, or that of a
+            SavedModel. The format is detected from the contents.
+        definition: the definition that trained. Needed if the file has no config of its optimizer: all TensorFlow
+            checkpoints, and `.weights.h5`. If its form of momentum is not the file's, momentum is rescaled.
+        optimizer: instead of `definition`: the stock optimizer that trained, written as in its API: `"Adam"`, or
+            `"MomentumOptimizer(learning_rate=0.1, momentum=0.9)"`. Arguments that neither this nor the file gives take
+            the class's defaults; arguments without a default are required.
+        updates: int, the number of updates, if the file does not say and the rule needs it; or the name of the array
+            of a tf.train.Saver file that holds it, such as `"global_step"`.
+        learning_rate: float, the rate in force, used to rescale momentum.
+        variables: the names of the trained variables in the optimizer's order, if the file leaves that open.
+        slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
+            the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`. A definition that
+            `everstep.port` made of a tf.train optimizer has them as its attribute `saved_as`.
+        max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
+            64 MiB if that is more.
+
+    Returns:
+        A `State`. Its arrays are handles, which are read and checked on first use.
+
+    Raises:
+        FileError: the file is damaged, of an unknown format, or without an optimizer's state. The message says which.
+        StateError: the file can be read in more than one way. The message says what to choose between.
+        UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
+            optimizer of the file's API has such slots.
+    """
+    native = read_native(path, max_bytes)
+    if isinstance(native, State):
+        return native
+    with as_file_errors(path):
+        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
+
+
+def write_checkpoint(
+    state,
+    path,
+    format,
+    template=None,
+    ours=False,
+    learning_rate=None,
+    rename=(),
+    by_order=False,
+    variables=None,
+    moved=None,
+    dry_run=False,
+):
+    """Writes a state as a file of a framework. If it fails, nothing is written.
+
+    Args:
+        state: a `State`.
+        path: the file. For a TensorFlow checkpoint: the path without `.index`, where no checkpoint may exist.
+        format: "everstep", "tf-saver", "keras-h5", "keras" or "keras-weights-h5".
+        template: required for Keras's formats: a file of the same format with the model and the optimizer to continue
+            with, saved after a step. The new file is a copy of it with the state, and with the weights if the state has
+            them. The optimizer's settings, its learning rate too, stay the template's.
+        ours: for "tf-saver", True names the slots as a definition bound to `tf.train` does; False (the default), as the
+            stock optimizer with such slots does. For "keras-weights-h5", True says that the template is of a bound
+            definition, which such a file does not say.
+        learning_rate: float, the rate in force, if momentum is rescaled. Default: the rate of the state's definition.
+        rename, by_order: how variables are matched with the template's, as for `restore`.
+        variables: the names of the template's variables, as for `read_checkpoint`.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
+        dry_run: True checks everything and writes nothing. Default False.
+
+    Returns:
+        A `Written`: `matches`, how each variable was matched, and `notes`, sentences on what the file could not take.
+
+    Raises:
+        StateError: the state does not fit the format or the template, or the file cannot be written. The message says
+            where.
+        UnsupportedError: this format cannot be written here. The message says what to do instead.
+    """
+    moved = moved or (lambda count: None)
+    with write_errors(path):
+        path = as_path(path)
+    if not isinstance(state, State):
+        raise StateError("write_checkpoint takes an everstep.State; got {!r}".format(state))
+    if format not in FORMATS:
+        raise StateError("there is no format {!r}; there are {}".format(format, ", ".join(FORMATS)))
+    if format == "tf-object":
+        raise UnsupportedError(
+            "a checkpoint of objects follows how the user's objects refer to each other, which a state does not know. "
+            "Restore the state into the live optimizer, everstep.restore(optimizer, state, variables), and save there: "
+            "tf.train.Checkpoint(model=model, optimizer=optimizer).save(path)"
+        )
+    if format in _WRITERS:
+        options = (ours, learning_rate, rename, by_order, variables)
+        return _write_into(state, path, format, template, options, moved, dry_run)
+    if template is not None:
+        raise StateError("a file of format {} needs no template".format(format))
+    state, matches = rename_variables(state, rename)
+    if format == "tf-saver":
+        tensors = writing.saver_tensors(state, ours, learning_rate)
+        bundle.check_new(path)
+        if not dry_run:
+            bundle.write(path, tensors, moved)
+    elif not dry_run:
+        _with_progress(state, moved).save(path)
+    return Written(matches, [])
+
+
+_WRITERS = {"keras-h5": keras_h5.write, "keras": keras_zip.write, "keras-weights-h5": keras_h5.write}
+
+
+def _write_into(state, path, format, template, options, moved, dry_run):
+    """Writes a copy of a template with the state in it."""
+    if template is None:
+        raise StateError(
+            "a {} file also holds a model, which a state does not: give template= (--template), a file of that kind "
+            "with the model and the optimizer to continue with, saved after a step".format(format)
+        )
+    native = read_native(template)
+    if isinstance(native, State) or native.format != format:
+        raise StateError("the template {} is of format {}, not {}".format(
+            template, getattr(native, "format", "everstep"), format))
+    with as_file_errors(template):
+        values, matches, notes = writing.fit_to_template(native, state, *options)
+    if not dry_run:
+        _WRITERS[format](path, native.path, values, moved)
+    return Written(matches, notes)
+
+
+def rename_variables(state, rename):
+    """Returns (a state with its variables renamed, matches), by "OLD=NEW" patterns as `restore` takes them."""
+    new_names, how = OrderedDict((name, name) for name in state.slots), dict.fromkeys(state.slots, "name")
+    for old, replacement, pattern in map(parse_rename, rename):
+        hits = [name for name in new_names if pattern.match(name)]
+        if not hits:
+            raise StateError("no variable is called {!r}; there are {}".format(old, ", ".join(state.slots)))
+        for name in hits:
+            new_names[name], how[name] = expand_name(pattern, old, replacement, name), "{}={}".format(old, replacement)
+    if len(set(new_names.values())) < len(new_names):
+        raise StateError("the patterns make equal names: {}".format(", ".join(sorted(new_names.values()))))
+    slots = OrderedDict((new_names[name], variable_slots) for name, variable_slots in state.slots.items())
+    values = OrderedDict((new_names.get(name, name), value) for name, value in state.variables.items())
+    matches = [Match(new_names[name], name, how[name]) for name in new_names]
+    return state.replace(slots=slots, variables=values), matches
+
+
+def _with_progress(state, moved):
+    """Returns the state with arrays that report the bytes read of them to `moved`."""
+
+    def counted(handle):
+        def read(selection):
+            value = np.asarray(handle[selection])
+            moved(value.nbytes)
+            return value
+
+        return Handle("array", handle.shape, handle.dtype, read)
+
+    slots = OrderedDict((name, OrderedDict((slot, counted(variable_slots[slot])) for slot in variable_slots))
+                        for name, variable_slots in state.slots.items())
+    values = OrderedDict((name, counted(value)) for name, value in state.variables.items())
+    return state.replace(slots=slots, variables=values)
+
+
+def size_of(state):
+    """Returns the total size of a state's arrays in bytes."""
+    handles = list(state.variables.values())
+    handles += [handle for slots in state.slots.values() for handle in slots.values()]
+    return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
+
+
+def inspect(
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
+):
+    """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
+
+    Keys: path, format, writer, api, optimizer, definition (None if the file does not say), updates, steps, pending,
+    scalars, slots ([variable, slot, shape, dtype]), variables, missing (why no state can be read) and notes (what the
+    file lacks that a state can do without). If the file does not name its optimizer, but a stock optimizer has such
+    slots, they are listed as that optimizer's.
+    """
+    native = read_native(path, max_bytes)
+    facts = dict(path=as_path(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
+    facts.update(missing=[], notes=[])
+    if isinstance(native, State):
+        state = native
+    else:
+        facts.update(format=native.format, writer=native.writer, missing=list(native.missing))
+        with as_file_errors(path):
+            candidates, state = identify.candidates(native), None
+        facts["optimizer"] = " or ".join(candidates) or None
+        try:
+            with as_file_errors(path):
+                state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
+        except EverstepError as error:
+            if not native.missing:
+                facts["missing"].append(str(error))
+            if definition is None and optimizer is None and native.config is None:
+                state = _guess_state(native, candidates)
+        facts.update(api=native.target, notes=native.notes)
+    if state is not None:
+        slots = [[name, slot] + _shape_and_dtype(handle)
+                 for name, variable_slots in state.slots.items() for slot, handle in variable_slots.items()]
+        facts.update(
+            definition=None if facts["missing"] else state.definition, slots=slots, variables=list(state.slots),
+            updates=state.updates if getattr(native, "counted", True) else None,
+            steps=state.steps, pending=state.pending, scalars=dict(state.scalars),
+        )
+        facts["optimizer"] = facts["optimizer"] or (state.definition or {}).get("definition")
+    else:
+        named = [("{}/{}".format(name, slot), handle)
+                 for name, variable_slots in native.slots.items() for slot, handle in variable_slots.items()]
+        slots = [[None, name or str(place)] + _shape_and_dtype(handle)
+                 for place, (name, handle) in enumerate(native.entries or named)]
+        facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
+        facts["variables"] = list(native.variables)
+    return facts
+
+
+def _shape_and_dtype(handle):
+    return [list(handle.shape), str(np.dtype(handle.dtype))]
+
+
+def _guess_state(native, candidates):
+    """Returns the state as of the first candidate that can be read, with its default settings; or None."""
+    for candidate in candidates:
+        for momentum in (False, True):
+            try:
+                with as_file_errors(native.path):
+                    return reading.to_state(native, identify.guessed_definition(native, candidate, momentum))
+            except EverstepError:
+                continue
+    return None

@@ -1,0 +1,291 @@
+"""Reads and writes the variables of a live optimizer, in eager code or through a session."""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import sys
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.engine.pairs import as_list
+from everstep.compat.engine.variable_view import agree, is_known
+from everstep.compat.files.exact import bfloat16_to_float32
+from everstep.compat.targets.base import Target
+from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
+from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
+from everstep.optimizers.contract.checks import TEXT
+
+GROUP_SIZE = 1 << 24  # numbers that are read at once
+
+
+@contextlib.contextmanager
+def open_access(optimizer, variables, session):
+    """Yields an `_Access` to the optimizer's variables, with their graph as the default graph."""
+    parts_by_whole = _parts_by_whole(optimizer, variables)
+    unwrapped = [optimizer.unwrap(part) for parts in parts_by_whole.values() for part in parts]
+    with optimizer.backend.inside(unwrapped):
+        unwrapped.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
+        session = optimizer.backend.session_for(unwrapped, session, optimizer.default_session)
+        yield _Access(optimizer, _wholes(optimizer, parts_by_whole), session, is_ordered(variables))
+
+
+def is_ordered(variables):
+    """Returns False for a set, and for a dictionary of a Python whose dictionaries have no order."""
+    if isinstance(variables, (set, frozenset)):
+        return False
+    return type(variables) is not dict or sys.version_info >= (3, 6)
+
+
+def as_variables(variables):
+    """Returns a dictionary as it is, and any other iterable of variables as a list. Raises VariableError."""
+    if isinstance(variables, dict):
+        return variables
+    needed = "variables are a list of arrays or variables, or {name: variable}"
+    if isinstance(variables, TEXT + (bytes, np.ndarray)):
+        raise VariableError("{}; got {!r}".format(needed, variables))
+    return as_list(variables, VariableError, needed)
+
+
+def _parts_by_whole(optimizer, variables):
+    """Returns {(name or None, key of the whole variable): [the variable, or its parts]}."""
+    if not isinstance(optimizer, Target):
+        raise UnsupportedError(
+            "this needs an optimizer that bind(module) made (capture takes stock optimizers too); got {!r}. "
+            "everstep.from_native makes a definition of a stock optimizer, everstep.read_checkpoint a state of its "
+            "files".format(optimizer)
+        )
+    variables = as_variables(variables)
+    named_variables = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
+    parts_by_whole, seen = OrderedDict(), set()
+    for name, variable in named_variables:
+        if not isinstance(name, TEXT + (type(None),)):
+            raise VariableError("variables are called by text; got {!r}".format(name))
+        variable_or_parts = variable if isinstance(variable, (list, tuple)) else [variable]
+        for part in [part for item in variable_or_parts for part in optimizer.parts(item)]:
+            optimizer.check_variable(part)
+            if optimizer.variable_key(part) in seen:
+                raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
+            seen.add(optimizer.variable_key(part))
+            parts_by_whole.setdefault((name, optimizer.whole_key(part)), []).append(part)
+    return parts_by_whole
+
+
+def _wholes(optimizer, parts_by_whole):
+    """Returns {name: _WholeVariable}, with `#0`, `#1`, ... after equal names."""
+    names = []
+    for place, ((name, _), parts) in enumerate(parts_by_whole.items()):
+        names.append(optimizer.state_name(parts[0], place) if name is None else name)
+    seen, wholes = {}, OrderedDict()
+    for name, parts in zip(names, parts_by_whole.values()):
+        number = seen[name] = seen.get(name, -1) + 1
+        if names.count(name) > 1:
+            name = "{}#{}".format(name, number)
+        wholes[name] = _WholeVariable(optimizer, name, parts)
+    return wholes
+
+
+class _WholeVariable(object):
+    """A variable, or all parts of a partitioned one."""
+
+    def __init__(self, optimizer, name, parts):
+        self.optimizer, self.name, self.parts = optimizer, name, parts
+        self.first = parts[0]
+        self.places = [optimizer.place(part) for part in parts]
+        record = optimizer.record(self.first)
+        self.record = record._replace(shape=self.places[0].whole) if self.places[0] else record
+        self.shape, self.dtype = self.record.shape, self.record.dtype
+        self.slot_names = optimizer.slot_names(self.first)
+        if self.places[0] and sum(map(_part_size, self.places)) != _size(self.shape):
+            raise VariableError("only some parts of {} are given; give all of list(variable)".format(name))
+
+    def _declaration(self, slot):
+        return self.optimizer.slot_declaration(self.first, slot, self.record)
+
+    def slot_shape(self, slot):
+        return self._declaration(slot)[1]
+
+    def slot_dtype(self, slot):
+        return self._declaration(slot)[2]
+
+    def initial_slot(self, slot):
+        """Returns the initial value of a slot that starts with a constant."""
+        initial, shape, dtype = self._declaration(slot)
+        return np.full(shape, initial, dtype)
+
+
+def _size(shape):
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _part_size(place):
+    """Returns the number of elements in one part."""
+    return _size([part_slice.stop - part_slice.start for part_slice in place.slices])
+
+
+class _Access(object):
+    """Reads and writes the variables of one optimizer.
+
+    Raises:
+        StateError: the optimizer has slots of variables that were not given, or something that no state can hold.
+    """
+
+    def __init__(self, optimizer, wholes, session, ordered=True):
+        self.optimizer, self.wholes, self.session, self.ordered = optimizer, wholes, session, ordered
+        self.backend, self.owner = optimizer.backend, type(optimizer).__name__
+        self._ahead = {}  # {id: (variable, value)}
+        self.variables = [part for whole in wholes.values() for part in whole.parts]
+        self.optimizer_variables = optimizer.own_variables
+        obstacle = optimizer.not_carried()
+        if obstacle:
+            raise StateError("{}: {}".format(self.owner, obstacle))
+        given_keys = set(map(optimizer.variable_key, self.variables))
+        trained = optimizer.variables_with_slots()
+        others = [variable for variable in trained if optimizer.variable_key(variable) not in given_keys]
+        if others:
+            raise StateError(
+                "{} has slots of {} too; give all variables that it trains".format(
+                    self.owner, ", ".join(optimizer.record(variable).name for variable in others)
+                )
+            )
+
+    def read_ahead(self, variables):
+        """Reads variables at once, for `read` to return their values, each one time."""
+        values = self.backend.values([self.optimizer.unwrap(variable) for variable in variables], self.session)
+        self._ahead.update((id(variable), (variable, value)) for variable, value in zip(variables, values))
+
+    def read(self, variable):
+        if id(variable) not in self._ahead:
+            self.read_ahead([variable])
+        return bfloat16_to_float32(self._ahead.pop(id(variable))[1])
+
+    def read_counters(self):
+        """Returns {name: value} of the counters and scalars. Reads the hypers ahead, if they all have values."""
+        variables = self.optimizer.own_variables()
+        self.read_ahead(list(variables.values()))
+        hypers = [self.optimizer.read_hyper(name) for name in self.optimizer.hyper_declarations()]
+        try:
+            self.read_ahead([hyper for hyper in hypers if hasattr(hyper, "assign")])
+        except EverstepError:
+            pass
+        return OrderedDict((name, self.read(variable)) for name, variable in variables.items())
+
+    def read_wholes(self, weights=True):
+        """Yields (whole variable, {slot: value}, value of the variable or None). Reads about GROUP_SIZE at once."""
+        for group in self._groups(weights):
+            self.read_ahead([variable for _, variables in group for variable in variables])
+            for whole, _ in group:
+                slots = OrderedDict((slot, self.read_slot(whole, slot)) for slot in whole.slot_names)
+                yield whole, slots, self.read_whole(whole) if weights else None
+
+    def _groups(self, weights):
+        """Yields lists of (whole variable, [all variables that hold its values])."""
+        group, room = [], GROUP_SIZE
+        for whole in self.wholes.values():
+            variables = [self.optimizer.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
+            variables = [slot for slot in variables if slot is not None] + (whole.parts if weights else [])
+            size = _size([length or 1 for length in whole.shape or ()]) * (len(variables) // len(whole.parts))
+            if group and size > room:
+                yield group
+                group, room = [], GROUP_SIZE
+            group.append((whole, variables))
+            room -= size
+        yield group
+
+    def write(self, writes):
+        """Sets variables. `writes` is as `assignments` returns it."""
+        unwrap = self.optimizer.unwrap
+        self.backend.put(((unwrap(variable), read(), is_shared) for variable, read, is_shared in writes), self.session)
+
+    def read_whole(self, whole):
+        """Returns the value of a variable, joined from its parts if it is partitioned."""
+        return self._join(whole.shape, [(place, self.read(part)) for place, part in zip(whole.places, whole.parts)])
+
+    def read_slot(self, whole, slot):
+        """Returns a slot's value; before the slot exists, its initial value."""
+        slot_variables = [self.optimizer.find_slot(part, slot) for part in whole.parts]
+        if slot_variables[0] is None:
+            return self._initial_value(whole, slot)
+        values = [self.read(variable) for variable in slot_variables]
+        places = [self.optimizer.place(variable) for variable in slot_variables]
+        if whole.places[0] and not places[0]:
+            if any(value.shape != whole.slot_shape(slot) or (value != values[0]).any() for value in values):
+                raise StateError(
+                    "{}/{}: each part of the variable has a separate value, and these cannot be joined into one".format(
+                        whole.name, slot
+                    )
+                )
+        return self._join(whole.slot_shape(slot), list(zip(places, values)))
+
+    def _join(self, shape, parts):
+        """Returns one array, joined from [(place or None, values of the part)]."""
+        if parts[0][0] is None:
+            return parts[0][1]
+        whole = np.empty(shape, parts[0][1].dtype)
+        for place, value in parts:
+            whole[place.slices] = value
+        return whole
+
+    def _initial_value(self, whole, slot):
+        """Returns the value that a slot will start with."""
+        initial, shape, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
+        if initial is VARIABLE:
+            return self.read_whole(whole).astype(dtype)
+        if not is_known(shape):
+            return np.full(self.read_whole(whole).shape, initial, dtype)
+        return whole.initial_slot(slot)
+
+    def assignments(self, values):
+        """Returns [(variable, function that returns its value, True if others hold that array)].
+
+        Args:
+            values: [(whole variable, slot or None for the variable itself, value as `Checked` is one)].
+        """
+        writes = []
+        for whole, slot, value in values:
+            for part in whole.parts:
+                variable = part if slot is None else self.optimizer.find_slot(part, slot)
+                if variable is None:
+                    self._check_initial_value(whole, slot, value)
+                    continue
+                place = self.optimizer.place(variable)
+                if place is None and not agree(self.backend.shape(self.optimizer.unwrap(variable)), value.shape):
+                    raise StateError(
+                        "{}: each part of the variable has a separate value, and the state has only one".format(
+                            value.name
+                        )
+                    )
+                read = value if place is None else lambda v=value, p=place: v.part(p)
+                writes.append((variable, read, value.is_shared))
+        return writes
+
+    def _check_initial_value(self, whole, slot, value):
+        """Raises StateError unless the value of a slot that does not exist yet is its initial value."""
+        if not np.array_equal(self._initial_value(whole, slot), value()):
+            raise StateError(
+                "{}: {} has no such slot yet, since {} has had no gradient; train it in this graph, or take it out of "
+                "the state".format(value.name, self.owner, whole.name)
+            )
+
+    def set_hyper(self, name, value):
+        """Sets a hyper, in its variable if it has one."""
+        variable = self.optimizer.read_hyper(name)
+        if hasattr(variable, "assign"):
+            self.write([(variable, lambda: np.float32(value), False)])
+        else:
+            self.optimizer.set_hyper(name, value)
+
+    def config(self):
+        """Returns the definition's config with its present hypers, without those that have no value."""
+        values = {name: self.hyper(name) for name in self.optimizer.hyper_declarations()}
+        values = {name: value for name, value in values.items() if isinstance(value, (float, Schedule))}
+        return with_hypers(self.optimizer.definition, values).get_config(strict=False)
+
+    def hyper(self, name):
+        """Returns the present value of a hyper: a float, a `Schedule`, or None if it has none."""
+        value = self.optimizer.read_hyper(name)
+        try:
+            if hasattr(value, "assign") or is_tensor(value) and not isinstance(value, np.ndarray):
+                return self.optimizer.as_given(name, float(self.read(value)))
+            return self.optimizer.write_hyper(name, value)
+        except EverstepError:  # a placeholder has no value
+            return None

@@ -1,0 +1,115 @@
+"""`everstep.State`: the state of an optimizer, independent of any framework."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.files import npz
+
+
+class State(object):
+    """The state of an optimizer, independent of any framework.
+
+    `everstep.capture` and `everstep.read_checkpoint` return one; `everstep.restore` and `everstep.write_checkpoint`
+    take one.
+
+        >>> import everstep, numpy as np
+        >>> weights = np.ones(3)
+        >>> optimizer = everstep.optimizers.Adam(0.1).bind(np)
+        >>> _ = optimizer.apply_gradients([(np.ones(3), weights)])
+        >>> everstep.capture(optimizer, {"w": weights})
+        <everstep state of Adam: 1 updates, 1 variables>
+
+    An array is a NumPy array or a handle. A handle reads a file on demand: it has `shape` and `dtype`, `handle[a:b]`
+    reads rows, and `numpy.asarray(handle)` reads all of it.
+
+    Each argument is an attribute of the same name. `scalars`, `slots` and `variables` become OrderedDicts.
+
+    Args:
+        definition: the definition's config (`Definition.get_config`), with the hypers at the time of capture. None if
+            it is unknown: some files do not say.
+        updates: int, the number of updates. Default 0. None if it is unknown.
+        steps: int, the number of steps, with or without an update. Default None: every step updates.
+        pending: int, the number of steps since the last update. Default 0.
+        scalars: {name: float}.
+        slots: {variable name: {slot name: array}}.
+        variables: {variable name: array}, the values of the variables. Empty if they were not captured.
+        ordered: True if `slots` are in the order in which the variables were given or trained. Default True. False if
+            their order means nothing: `tf.train.Saver` stores names alphabetically.
+
+        loss_scale: {"scale": float, "good_steps": float} of a LossScaleOptimizer around the optimizer. Default None.
+
+    A state can be copied and pickled. A pickle and a deep copy hold all arrays, also those of a file.
+
+    Raises:
+        TypeError, ValueError: `scalars`, `slots` or `variables` is neither a dictionary nor a list of pairs.
+    """
+
+    def __init__(self, definition=None, updates=0, steps=None, pending=0, scalars=(), slots=(), variables=(),
+                 ordered=True, loss_scale=None):
+        self.definition, self.updates, self.steps, self.pending = definition, updates, steps, pending
+        self.scalars, self.slots, self.variables = OrderedDict(scalars), OrderedDict(slots), OrderedDict(variables)
+        self.ordered, self.loss_scale = ordered, loss_scale
+
+    def save(self, path):
+        """Writes the state to a `.npz` file (docs/state_format.md).
+
+        An existing file is replaced only once all is written.
+
+        Args:
+            path: the file to write.
+
+        Raises:
+            StateError: the format cannot hold something in the state, or the file cannot be written.
+        """
+        npz.save(self, path)
+
+    @classmethod
+    def load(cls, path):
+        """Reads a file that `save` wrote.
+
+        Args:
+            path: the file.
+
+        Returns:
+            A `State`. Its arrays are handles, which are read and checked on first use.
+
+        Raises:
+            FileError (a StateError): the file is not from `save`, is of a newer format, is damaged or truncated, or
+                cannot be read.
+        """
+        return cls(**npz.load(path))
+
+    def to_dict(self):
+        """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
+        slots = OrderedDict((name, _arrays(slots)) for name, slots in self.slots.items())
+        return dict(vars(self), scalars=OrderedDict(self.scalars), slots=slots, variables=_arrays(self.variables))
+
+    def replace(self, **parts):
+        """Returns a copy with some parts replaced.
+
+        Args:
+            **parts: the new parts, by the names of the class's arguments.
+
+        Returns:
+            A `State`, which shares the other parts.
+        """
+        return State(**dict(vars(self), **parts))
+
+    def __copy__(self):
+        return self.replace()
+
+    def __reduce__(self):  # a handle belongs to an open file, which cannot be pickled
+        parts = self.to_dict()
+        names = ("definition", "updates", "steps", "pending", "scalars", "slots", "variables", "ordered",
+                 "loss_scale")
+        return State, tuple(parts[name] for name in names)
+
+    def __repr__(self):
+        name = (self.definition or {}).get("definition", "an unknown definition")
+        return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
+
+
+def _arrays(handles):
+    return OrderedDict((name, np.asarray(handle)) for name, handle in handles.items())

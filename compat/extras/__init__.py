@@ -1,0 +1,1 @@
+"""What is built on all rooms below and needed by none of them: averages, training logs, the rate, warm starts."""

@@ -1,0 +1,206 @@
+"""TensorFlow's checkpoints: those of `tf.train.Saver`, by name, and those of `tf.train.Checkpoint`, by object.
+
+TensorFlow itself, any version from 1.4 on, reads the tensors; object_graph.py reads the objects of the second kind.
+"""
+from __future__ import absolute_import, division, print_function
+
+import contextlib
+import os
+import re
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.backends.on_tensorflow import with_names_of_tf1
+from everstep.compat.files.bundle_index import check_index
+from everstep.compat.files.native_file import Handle, NativeFile, as_file_errors
+from everstep.compat.files.object_graph import GRAPH, read_objects
+from everstep.compat.files.open_file import ProcessLock
+from everstep.compat.files.replacing import publish, scratch_folder, write_errors
+from everstep.errors import FileError, StateError, UnsupportedError
+
+
+def tensorflow_for(path):
+    """Returns TensorFlow with the names of TF 1, or raises UnsupportedError if it is not installed."""
+    try:
+        import tensorflow
+    except ImportError:
+        raise UnsupportedError(
+            "{} is a TensorFlow checkpoint, which only TensorFlow (any version from 1.4 on) reads, and that is not "
+            "installed. Install it, or convert the file where it is: everstep convert {} run.npz --to everstep".format(
+                path, path)
+        )
+    return with_names_of_tf1(tensorflow)
+
+
+class Tensors(object):
+    """The tensors of a checkpoint. They can only be read whole, so only the last one is kept in memory."""
+
+    def __init__(self, path):
+        self.path, self._cached, self._lock = path, (None, None), ProcessLock()
+        self.tf = tensorflow_for(path)
+        smallest = check_index(path)
+        self._absolute_path = os.path.abspath(path)  # the current folder may change
+        with self.guarded():
+            self._reader = self.tf.train.NewCheckpointReader(self._absolute_path)
+            self.shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = self._reader.get_variable_to_dtype_map()
+            for name in smallest.values():  # TensorFlow opens a data file when it first reads from it
+                self._reader.get_tensor(name)
+
+    @contextlib.contextmanager
+    def guarded(self):
+        """Turns TensorFlow's errors into FileError."""
+        with as_file_errors(self.path):
+            try:
+                yield
+            except self.tf.errors.OpError as error:
+                raise FileError("{} is damaged, or not a checkpoint: {}".format(self.path, error.message))
+
+    def get(self, name):
+        """Returns a tensor. TensorFlow's reader is for one thread at a time."""
+        with self._lock:
+            if self._cached[0] != name:
+                self._cached = (None, None)  # free the old tensor first, so that there are never two
+                with self.guarded():
+                    # A reader keeps the error of a partitioned variable, and ends the process when it is used again.
+                    reader, self._reader = self._reader or self.tf.train.NewCheckpointReader(self._absolute_path), None
+                    self._cached = name, reader.get_tensor(name)
+                    self._reader = reader
+            return self._cached[1]
+
+    def handle(self, name):
+        with self.guarded():
+            dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
+        return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
+
+    def numeric(self):
+        """Yields (name, handle) of every tensor that is not a string, by name."""
+        for name in sorted(self.shapes):
+            if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
+                yield name, self.handle(name)
+
+
+def find(path):
+    """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
+    path = str(path)
+    if os.path.isdir(path):
+        prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
+        return next((prefix for prefix in prefixes if prefix and os.path.isfile(prefix + ".index")), None)
+    for suffix in (".index", ".data-00000-of-00001"):
+        if path.endswith(suffix) and os.path.isfile(path):
+            path = path[: -len(suffix)]
+    return path if os.path.isfile(path + ".index") else None
+
+
+def latest_in(path):
+    """Returns the checkpoint that TensorFlow's file `checkpoint` in a directory names last; None if there is none."""
+    tf = tensorflow_for(path)
+    with as_file_errors(os.path.join(path, "checkpoint")):
+        try:
+            return tf.train.latest_checkpoint(path)
+        except tf.errors.OpError as error:
+            raise FileError("{} cannot be read: {}".format(os.path.join(path, "checkpoint"), error.message))
+
+
+def read(path):
+    """Returns the NativeFile of the checkpoint with this prefix."""
+    tensors = Tensors(path)
+    with as_file_errors(path):
+        return read_objects(tensors, path) if GRAPH in tensors.shapes else _read_named(tensors, path)
+
+
+def _read_named(tensors, path):
+    """Reads a checkpoint of tf.train.Saver."""
+    native = NativeFile(path, "tf-saver", "tf.train.Saver")
+    native.target = "tf_train"
+    native.entries = list(tensors.numeric())
+    native.variables = OrderedDict(native.entries)
+    native.loss_scale = _loss_scale(native.variables)
+    if not native.entries:
+        native.missing.append("no variables at all")
+    return native
+
+
+def _loss_scale(handles):
+    """Returns {"scale": handle, "good_steps": handle} of a LossScaleOptimizer of tf.train or tf.contrib; {} if none."""
+    pairs = []
+    for name in handles:
+        scope, last_part = re.match(r"(.*/)?(.+)", name).groups("")
+        if last_part in ("current_loss_scale", "loss_scale") and scope + "good_steps" in handles:
+            pairs.append((handles[name], handles[scope + "good_steps"]))
+    pairs = [pair for pair in pairs if all(handle.shape == () for handle in pair)]
+    return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
+
+
+def check_new(path):
+    """Raises StateError if there is a checkpoint at the path already."""
+    tensorflow_for(path)
+    if find(path):
+        raise StateError(
+            "{} exists; a checkpoint is several files, which cannot be replaced at once: give another path, or "
+            "remove it first".format(path)
+        )
+
+
+_SHARD = 1 << 28  # bytes that TensorFlow gets at once
+
+
+def write(path, tensors, moved):
+    """Writes a checkpoint as `tf.train.Saver` does.
+
+    A large one gets several data files, so that it is never all in memory.
+
+    Args:
+        tensors: {name: handle}.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
+    """
+    tf, path = tensorflow_for(path), str(path)
+    check_new(path)
+    target = os.path.abspath(path)
+    with write_errors(path), scratch_folder(target) as folder:
+        try:
+            _save(tf, tensors, folder, os.path.basename(target), moved)
+        except tf.errors.OpError as error:
+            raise StateError("{!r} cannot be written: {}".format(path, error.message))
+        # The index comes last: without it there is no checkpoint.
+        names = sorted(name for name in os.listdir(folder) if name.startswith(os.path.basename(target) + "."))
+        publish([(os.path.join(folder, name), os.path.join(os.path.dirname(target), name)) for name in names])
+        _delete_other_parts(target, names)
+
+
+def _delete_other_parts(target, names):
+    """Deletes data files that a killed process published without their index, so that nothing can read them."""
+    parent, name = os.path.split(target)
+    for left in os.listdir(parent):
+        if left not in names and re.match(re.escape(name) + r"\.data-[0-9]{5}-of-[0-9]{5}\Z", left):
+            os.remove(os.path.join(parent, left))
+
+
+def _save(tf, tensors, folder, basename, moved):
+    """Saves tensors into an empty folder: parts first, which are then merged."""
+    from tensorflow.python.ops import gen_io_ops, io_ops  # the ops that Saver uses; public from 1.14 on, as tf.raw_ops
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        parts = []
+        for group in _shards(tensors):
+            parts.append(os.path.join(folder, str(len(parts))))
+            values = [np.asarray(tensors[name]) for name in group]
+            placeholders = [tf.placeholder(tf.as_dtype(value.dtype), value.shape) for value in values]
+            saved = io_ops.save_v2(parts[-1], group, [""] * len(group), placeholders)
+            session.run(saved, dict(zip(placeholders, values)))
+            moved(sum(value.nbytes for value in values))
+        merged = os.path.join(folder, basename)
+        session.run(gen_io_ops.merge_v2_checkpoints(parts, merged, delete_old_dirs=False))
+
+
+def _shards(tensors):
+    """Yields lists of names whose tensors together have at most _SHARD bytes, or one larger tensor."""
+    group, size = [], 0
+    for name, handle in tensors.items():
+        nbytes = np.dtype(handle.dtype).itemsize * int(np.prod(handle.shape, dtype=np.float64))
+        if group and size + nbytes > _SHARD:
+            yield group
+            group, size = [], 0
+        group, size = group + [name], size + nbytes
+    yield group

@@ -1,0 +1,174 @@
+"""Bounded and safe access to the contents of an HDF5 file."""
+from __future__ import absolute_import, division, print_function
+
+import io
+
+from everstep.compat.files.native_file import Handle, as_file_errors
+from everstep.compat.files.open_file import ProcessLock, select
+from everstep.errors import FileError, UnsupportedError
+
+MAX_ENTRIES = 1 << 17
+MAX_RATIO, MAX_SMALL = 20, 1 << 26
+
+
+def import_h5py(path):
+    """Returns h5py, or raises UnsupportedError with how to install it."""
+    try:
+        import h5py
+    except ImportError:
+        raise UnsupportedError("{} is an HDF5 file, which h5py reads: pip install everstep[files]".format(path))
+    return h5py
+
+
+def default_bound(size):
+    """Returns the number of bytes that a file of this size may unpack to, unless the user says otherwise."""
+    return max(MAX_SMALL, MAX_RATIO * size)
+
+
+def too_large(path, size, bound):
+    """Returns the FileError for a file that would unpack to more than allowed."""
+    return FileError(
+        "{} unpacks to {} bytes or more; at most {} are read, in case the file wants to fill the memory or the disk. "
+        "If you trust it, give max_bytes= (--max-bytes)".format(path, size, bound)
+    )
+
+
+class Window(io.RawIOBase):
+    """A part of an OpenFile, readable as a file."""
+
+    def __init__(self, file, start, size):
+        super(Window, self).__init__()
+        self._file, self._start, self._size, self._place = file, start, size, 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        return self._place
+
+    def seek(self, place, whence=0):
+        self._place = place + (0, self._place, self._size)[whence]
+        return self._place
+
+    def readinto(self, buffer):
+        count = max(0, min(len(buffer), self._size - self._place))
+        buffer[:count] = self._file.read(self._start + self._place, count)
+        self._place += count
+        return count
+
+    def read_array(self, offset, shape, dtype):
+        """Does what `OpenFile.read_array` does."""
+        return self._file.read_array(self._start + offset, shape, dtype)
+
+    def close(self):
+        self._file.close()
+        super(Window, self).close()
+
+
+class Contents(object):
+    """Access to an HDF5 file: no other file is opened, and its arrays together are not larger than a bound.
+
+    Args:
+        window: a Window.
+        path: the path of the file, for messages.
+        bound: the largest total size of arrays in bytes.
+    """
+
+    def __init__(self, window, path, bound):
+        self.file, self.window, self.path, self.bound = import_h5py(path).File(window, "r"), window, path, bound
+        self.total = self._visits = 0
+        self._lock = ProcessLock()
+
+    def find(self, group, name):
+        """Returns the object of this name in a group; None if there is none.
+
+        Links to other names and other files are refused. Even asking h5py if such a name exists opens the other file.
+        """
+        h5py = import_h5py(self.path)
+        item = group.file if name.startswith("/") else group
+        for part in filter(None, name.split("/")):
+            link = item.get(part, getlink=True) if isinstance(item, h5py.Group) else None
+            if link is None:
+                return None
+            if not isinstance(link, h5py.HardLink):
+                raise FileError("{}: {} is a link, which no Keras writes and everstep does not follow: {}".format(
+                    self.path, name, _describe_link(link)))
+            item = item[part]
+        return item
+
+    def group(self, group, name):
+        """Returns the group of this name, or None if there is none."""
+        found = self.find(group, name)
+        if found is not None and not hasattr(found, "keys"):
+            raise FileError("{}: {} is not a group".format(self.path, name))
+        self._visits += 1
+        if self._visits > MAX_ENTRIES:
+            raise FileError("{} has more groups than a model can have".format(self.path))
+        return found
+
+    def array(self, group, name):
+        """Returns the handle of an array, or raises FileError if it is not safe to read."""
+        h5py = import_h5py(self.path)
+        dataset = self.find(group, name)
+        if not isinstance(dataset, h5py.Dataset):
+            raise FileError("{}: {} is {}".format(
+                self.path, name, "missing" if dataset is None else "not an array"))
+        dtype, shape = dataset.dtype, dataset.shape
+        if getattr(dataset, "external", None) or getattr(dataset, "is_virtual", False) or shape is None:
+            raise FileError("{}: {} is kept in another file".format(self.path, name))
+        if dtype.kind not in "fiuVb":
+            raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
+        size = dtype.itemsize
+        for length in shape:
+            size *= int(length)
+        if dataset.chunks is None and size > self.file.id.get_filesize():
+            raise FileError("{}: {} says that it has {} bytes; the file has {}".format(
+                self.path, name, size, self.file.id.get_filesize()))
+        self.total += size
+        if self.total > self.bound:
+            raise too_large(self.path, self.total, self.bound)
+        offset, row = self._offset(dataset, size), size // max(1, shape[0] if shape else 1)
+
+        def read_rows(start, stop):
+            return self.window.read_array(offset + start * row, (stop - start,) + tuple(shape[1:]), dtype)
+
+        def read(selection):
+            with as_file_errors(self.path):
+                if offset is not None:
+                    return select(selection, shape, read_rows)
+                with self._lock:
+                    return dataset[() if selection is Ellipsis else selection]
+
+        return Handle(dataset.name, shape, dtype, read)
+
+    def _offset(self, dataset, size):
+        """Returns the place of an array in the file if it is stored in one piece as NumPy does; else None.
+
+        Such an array is read without HDF5. HDF5 has one lock, which a thread may hold when another one forks, and then
+        nobody opens it in the new process.
+        """
+        h5py = import_h5py(self.path)
+        plain = dataset.chunks is None and dataset.id.get_storage_size() == size and not self.file.userblock_size
+        if plain and dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype)):
+            return dataset.id.get_offset()
+        return None
+
+    def arrays(self):
+        """Yields (name, dataset) of everything in the file but groups, wherever it is."""
+        groups, seen = [("", self.file)], set()
+        while groups:
+            path, group = groups.pop()
+            for name in group:
+                item = self.find(group, name)
+                if not hasattr(item, "keys"):
+                    yield path + name, item
+                elif item.id not in seen:  # a group can contain itself
+                    seen.add(item.id)
+                    groups.append((path + name + "/", item))
+
+
+def _describe_link(link):
+    return " in ".join(filter(None, [getattr(link, "path", ""), getattr(link, "filename", "")]))

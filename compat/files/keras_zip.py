@@ -1,0 +1,224 @@
+"""`.keras` files: a zip of config.json, metadata.json and model.weights.h5."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import re
+import shutil
+import struct
+import tempfile
+import zipfile
+from collections import Counter, OrderedDict
+
+from everstep.compat.files import keras_h5
+from everstep.compat.files.h5_contents import Window, default_bound, too_large
+from everstep.compat.files.native_file import as_file_errors
+from everstep.compat.files.npz import parse_json
+from everstep.compat.files.open_file import OpenFile
+from everstep.compat.files.replacing import replacing
+from everstep.compat.targets.construction import CONFIG_KEY
+from everstep.errors import FileError
+
+WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"
+MAX_TEXT = 1 << 26
+
+# The names of the variables of common layers, in order.
+_LAYERS = {
+    "Dense": ("kernel", "bias"),
+    "Embedding": ("embeddings",),
+    "BatchNormalization": ("gamma", "beta", "moving_mean", "moving_variance"),
+    "LayerNormalization": ("gamma", "beta"),
+}
+_LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias")))
+
+
+def read(path, max_bytes=None):
+    """Returns the NativeFile of a `.keras` file."""
+    with as_file_errors(path), open_zip(path) as archive:
+        config = keras_h5.with_native_strings(parse_json(read_text(archive, CONFIG, path)))
+        metadata = keras_h5.with_native_strings(parse_json(read_text(archive, METADATA, path)))
+        version = str(metadata.get("keras_version", ""))
+        native = keras_h5.read_open(*open_weights(archive, path, max_bytes))
+        native.format, native.writer = "keras", "Keras {}".format(version)
+        _name_variables(native, config)
+        compiled = config.get("compile_config")
+        optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
+        if isinstance(optimizer, dict):
+            keras_h5.take_config(native, optimizer, version)
+        elif optimizer is not None:  # up to Keras 3.0 at least, a file of compile("adam") has this text alone
+            target = "keras3" if version[:1] >= "3" else "update_step"
+            native.class_name, native.config, native.target = str(optimizer), {}, target
+        elif not native.missing and not native.entries:  # it has the arrays of a class whose config Keras left out
+            native.missing.append("a model that was saved without compiling it")
+        if native.target == "optimizer_v2" and not native.entries:
+            native.missing[:] = ["the config of a legacy optimizer, {}, but not its state, which this format never "
+                                 "keeps; save .h5 instead".format(native.class_name)]
+        if native.config is not None and CONFIG_KEY not in native.config and native.target == "optimizer_v2":
+            native.target = "update_step"
+        return native
+
+
+def open_zip(path):
+    """Returns an open zip file."""
+    try:
+        return zipfile.ZipFile(path)
+    except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
+        raise FileError("{} is not a complete zip file: {}".format(path, error))
+
+
+def find_member(archive, name, path):
+    """Returns the ZipInfo of a member, or raises FileError if it is missing."""
+    try:
+        return archive.getinfo(name)
+    except KeyError:
+        raise FileError("{} is a zip file without {}, so it is not a .keras file; it has {}".format(
+            path, name, ", ".join(archive.namelist()[:8]) or "nothing"))
+
+
+def read_text(archive, name, path):
+    """Returns the text of a small member."""
+    info = find_member(archive, name, path)
+    if info.file_size > MAX_TEXT:
+        raise too_large(path, info.file_size, MAX_TEXT)
+    with _open_member(archive, info, path) as file:
+        try:
+            return file.read(MAX_TEXT).decode("utf-8")
+        except Exception as error:  # errors of zlib and zipfile have no common base
+            raise FileError("{}: {} cannot be read: {}".format(path, name, error))
+
+
+def _open_member(archive, info, path):
+    try:
+        return archive.open(info)
+    except Exception as error:
+        raise FileError("{}: {} cannot be read: {}".format(path, info.filename, error))
+
+
+def open_weights(archive, path, max_bytes=None):
+    """Opens the weights: a part of the zip if they are stored uncompressed, else an unpacked copy.
+
+    Returns:
+        (Window, path, the largest size of all arrays), the arguments of `keras_h5.read_open`.
+    """
+    packed = OpenFile(path)
+    bound = default_bound(packed.size) if max_bytes is None else max_bytes
+    total = sum(info.file_size for info in archive.infolist())
+    if total > bound:
+        raise too_large(path, total, bound)
+    info = find_member(archive, WEIGHTS, path)
+    if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+        verify_checksum(archive, info, path)
+        header = packed.read(info.header_offset, 30)
+        if header[:4] != b"PK\x03\x04":
+            raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
+        name_length, extra_length = struct.unpack("<HH", header[26:30])
+        return Window(packed, info.header_offset + 30 + name_length + extra_length, info.file_size), path, bound
+    unpacked = tempfile.TemporaryFile()
+    with _open_member(archive, info, path) as file:
+        try:
+            _copy(file, unpacked, info.file_size)
+        except Exception as error:  # errors of zlib and zipfile have no common base
+            unpacked.close()
+            raise FileError("{}: {} cannot be unpacked: {}".format(path, WEIGHTS, error))
+    unpacked.flush()
+    return Window(OpenFile(path, unpacked), 0, info.file_size), path, bound
+
+
+def verify_checksum(archive, info, path):
+    """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
+    with _open_member(archive, info, path) as file:
+        try:
+            while file.read(1 << 20):
+                pass
+        except Exception as error:  # errors of zlib and zipfile have no common base
+            raise FileError("{}: {} is damaged: {}".format(path, info.filename, error))
+
+
+def _copy(file, target, size):
+    """Copies at most as many bytes as the zip declares."""
+    while size > 0:
+        chunk = file.read(min(size, 1 << 20))
+        if not chunk:
+            break
+        target.write(chunk)
+        size -= len(chunk)
+
+
+def write(path, template, values, moved):
+    """Does what `keras_h5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
+    with replacing(path) as temporary, open_zip(template) as source:
+        unpacked = temporary + ".h5"
+        with as_file_errors(template):
+            weights = open_weights(source, template)[0]
+        with weights, io.open(unpacked, "wb") as file:
+            shutil.copyfileobj(weights, file, 1 << 20)
+        keras_h5.fill(unpacked, values, moved)
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
+            for name in source.namelist():
+                if name == WEIGHTS:
+                    archive.write(unpacked, WEIGHTS)
+                else:
+                    with as_file_errors(template):
+                        content = source.read(name)
+                    archive.writestr(name, content)
+
+
+def _name_variables(native, config):
+    """Names the weights after their layers, in the config's order, as far as the config matches the file."""
+    handles, named, ordered, below = dict(native.variables), OrderedDict(), True, {}
+    for key in sorted(handles):
+        for match in re.finditer("/", key):
+            below.setdefault(key[: match.start()], []).append(key)
+    for path, layer in _layers(config, (), _numbers(handles)):
+        names = _LAYERS.get(layer["class_name"])
+        layer_keys = [key for key in below.get(path, ()) if key in handles]
+        trainable = layer["config"].get("trainable", True)
+        for key in layer_keys:
+            rest = key[len(path) + 1 :]
+            ordered = ordered and "/" not in rest
+            place = int(rest) if rest.isdigit() else len(names or ())
+            weight_name = names[place] if names and place < len(names) else rest
+            handle = handles.pop(key)
+            if trainable and weight_name not in keras_h5._NOT_TRAINED:
+                named["{}/{}".format(layer["config"].get("name", path), weight_name)] = handle
+    ordered = ordered and not handles
+    named.update(handles)
+    native.variables, native.ordered = named, ordered
+
+
+def _numbers(handles):
+    """Returns {(path, kind): the numbers of the layers of a kind in a group, in order}; `dense` has number 0."""
+    numbers = {}
+    for key in handles:
+        parts = key.split("/")
+        for depth, part in enumerate(parts[:-1]):
+            kind, number = re.match(r"(.*?)(?:_(\d+))?$", part).groups()
+            numbers.setdefault((tuple(parts[:depth]), kind), set()).add(int(number or 0))
+    return {place: sorted(found) for place, found in numbers.items()}
+
+
+def _layers(config, path, numbers):
+    """Yields (path in the file, config) of each layer of a model in order, also inside nested models."""
+    model_config = config.get("config") if isinstance(config, dict) else None
+    layers = model_config.get("layers") if isinstance(model_config, dict) else None
+    layers = [layer for layer in layers if isinstance(layer, dict) and isinstance(layer.get("config"), dict)
+              ] if isinstance(layers, list) else []
+    kinds = [_snake_case(str(layer.get("class_name"))) for layer in layers]
+    in_all, seen = Counter(kinds), Counter()
+    for kind, layer in zip(kinds, layers):
+        number, stored = seen[kind], numbers.get((path, kind), ())
+        seen[kind] += 1
+        if len(stored) == in_all[kind]:
+            number = stored[number]  # Keras 2.13 leaves some out: dense, dense_2, dense_4
+        layer_path = path + ("{}_{}".format(kind, number) if number else kind,)
+        if isinstance(layer["config"].get("layers"), list):
+            for item in _layers(layer, layer_path, numbers):
+                yield item
+        else:
+            yield "/".join(layer_path), layer
+
+
+def _snake_case(name):
+    """Returns a class name in snake case, which is how Keras names a layer's group."""
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
