@@ -16,7 +16,8 @@ import cells
 from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.stock import registry  # noqa: F401
-from everstep.compat.targets import detect, doctor, native_classes  # noqa: F401
+from everstep.compat.targets import detect, doctor, hypers, native_classes  # noqa: F401
+from everstep.compat.targets.copying import present_definition  # noqa: F401
 from everstep.compat.ways import small_model  # noqa: F401
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
 from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
@@ -40,6 +41,11 @@ FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this ce
 # Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.
 CELL = os.environ.get("EVERSTEP_CELL", "")
 TURN = sum(map(ord, CELL))
+
+
+def bound(optimizer):
+    """Returns the `Bound` of an optimizer: all of ours that belongs to it, and its adapter."""
+    return optimizer._bound
 
 
 def framework_ways():

@@ -61,7 +61,8 @@ def test_rules_factor_matrices(way, lowering):
 def test_a_backend_that_lacks_one_is_named(way):
     def make():
         optimizer = Factors().bind(way.module)
-        optimizer.backend.ops = {op: function for op, function in optimizer.backend.ops.items() if op != "eigh"}
+        backend = harness.bound(optimizer).backend
+        backend.ops = {op: function for op, function in backend.ops.items() if op != "eigh"}
         return optimizer
 
     message = "ops.eigh does not exist on {}".format(make().backend.name)

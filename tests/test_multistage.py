@@ -282,7 +282,7 @@ def minimize(way):
         step = world.tf.function(lambda: take() and None) if issubclass(way.run, harness.FunctionRun) else take
         for _ in range(3):
             step() if operation is None else world.run(operation)
-        return world.read(variable), int(world.read(optimizer.counter("updates")))
+        return world.read(variable), int(world.read(harness.bound(optimizer).adapter.counter("updates")))
 
 
 def packages():

@@ -155,7 +155,7 @@ def test_a_function_is_traced_once():
     step()
     step()
     assert len(traced) == 1
-    assert [weight.shape for weight in optimizer.weights] == [(), (1,), (1,), (2,), (2,)]
+    assert [weight.shape for weight in optimizer.weights] == [(), (1,), (2,), (1,), (2,)]
     for weight in weights:
         np.testing.assert_allclose(weight.numpy(), -1.0, rtol=1e-4)
 
@@ -189,10 +189,10 @@ def test_weights_in_their_order():
     one, two = variable([1.0, 2.0], name="one"), variable([3.0], name="two")
     stepper(optimizer, [(constant([1.0, 1.0]), one), (constant([1.0]), two)])()
     names = ["/".join(each.name.split(":")[0].split("/")[-2:]) for each in optimizer.weights]
-    assert [name.split("/")[-1] for name in names] == ["iter", "pending", "steps", "m", "v", "sum", "m", "v", "sum"]
+    assert [name.split("/")[-1] for name in names] == ["iter", "pending", "steps", "m", "m", "v", "v", "sum", "sum"]
     assert [each.name for each in optimizer.variables()] == [each.name for each in optimizer.weights]
     weights = optimizer.get_weights()
-    assert [weight.shape for weight in weights] == [(), (), ()] + [(2,)] * 3 + [(1,)] * 3
+    assert [weight.shape for weight in weights] == [(), (), ()] + [(2,), (1,)] * 3
     assert [int(weight) for weight in weights[:3]] == [0, 1, 1]
     doubled = [weight * 2 for weight in weights]
     optimizer.set_weights(doubled)

@@ -232,7 +232,7 @@ def test_missed_decay_of_a_rule_without_a_closed_form():
 def test_a_table_that_does_not_decay_costs_its_rows():
     table = np.ones((100, 1))
     optimizer = runs.steps(decay(SGD(1.0), 0.5, exclude=lambda variable: True), table, (np.ones((1, 1)), [3]))
-    assert optimizer.rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
+    assert harness.bound(optimizer).rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
     assert table.sum() == 99 and table[3] == 0
 
 
@@ -365,7 +365,7 @@ def test_restarts_in_float32():
         weights = np.zeros(1, "float32")
         for start in starts:
             optimizer = SGD(schedule).bind(np)
-            optimizer._counters["updates"][...] = start
+            harness.bound(optimizer).adapter.counters["updates"][...] = start
             weights[:] = 0
             optimizer.apply_gradients([(-np.ones(1, "float32"), weights)])
             np.testing.assert_allclose(weights, 0.1, rtol=1e-4)

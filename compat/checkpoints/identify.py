@@ -10,8 +10,7 @@ from everstep.compat.files.native_file import saver_slots
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
-from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import CONFIG_KEY
+from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import REQUIRED, Definition
 
@@ -45,7 +44,7 @@ def definition_for(native, definition=None, optimizer=None, learning_rate=None, 
 def definition_of_config(native):
     """Returns the definition of a file that has its optimizer's config."""
     if CONFIG_KEY in native.config:
-        return Target.split_config(native.config)[0]
+        return split_config(native.config)[0]
     return _stock_definition(native.target, native.class_name, native.config)
 
 

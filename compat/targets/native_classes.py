@@ -11,31 +11,51 @@ import importlib
 import sys
 import types
 
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.targets.hypers import check_names
+from everstep.compat.targets.signature import NativeSignature
+
 PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
-_CLASSES = "_native_classes"  # in a definition class: its native classes, by target class and native base
+_CLASSES = "_native_classes"  # in a definition class: its native classes, by adapter class and native base
 _REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
 
 
-def native_class(target_class, definition_class, base):
-    """Returns the native class of a definition. Creates it at the first call."""
+def native_class(adapter_class, definition_class, base):
+    """Returns the native class of a definition. Creates it at the first call.
+
+    Raises:
+        DefinitionError: a hyper has the name of a method or property of the base class.
+    """
     # A table here would keep every class of a definition that a notebook defines again and again.
     if _CLASSES not in vars(definition_class):
         setattr(definition_class, _CLASSES, {})
-    classes, key = vars(definition_class)[_CLASSES], (target_class, base)
+    classes, key = vars(definition_class)[_CLASSES], (adapter_class, base)
     if key not in classes:
-        new_class = classes[key] = target_class.made_for(definition_class, base)
-        new_class.__module__ = _module_name(target_class, base)
+        new_class = _made(adapter_class, definition_class, base)
+        new_class.__module__ = _module_name(adapter_class, base)
         setattr(_module(new_class.__module__), new_class.__name__, new_class)
+        classes[key] = new_class
     return classes[key]
 
 
-def target_class_of(native_class):
-    """Returns the target class of a native class."""
-    return next(base for base in native_class.__mro__ if base.__module__.startswith("everstep.compat.targets."))
+def _made(adapter_class, definition_class, base):
+    """Returns a new native class: the target's over `base`, with the definition's name."""
+    body = {name: getattr(definition_class, name) for name in ("__doc__", "__module__")}
+    body.update(definition_class=definition_class, native_base=base, adapter_class=adapter_class)
+    body.update(__signature__=NativeSignature())
+    new_class = type(str(definition_class.__name__), (adapter_class.native_class, base), body)
+    start = definition_class.prefix + "_" if definition_class.prefix else ""
+    declared = definition_class.declarations.items()
+    check_names(new_class, [start + name for name, each in declared if each.kind == "hyper"])
+    for name in adapter_class.entries(base):
+        import tensorflow
+
+        setattr(new_class, name, TensorFlowBackend(tensorflow).plain(vars(adapter_class.native_class)[name]))
+    return new_class
 
 
 def registered_name(native_class):
@@ -86,7 +106,8 @@ def stock_class_named(base, name):
     candidates = [base]
     while candidates:
         stock = candidates.pop(0)
-        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base):
+        is_ours = hasattr(stock, "definition_class")
+        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base) and not is_ours:
             return stock
         candidates.extend(stock.__subclasses__())
     return None
@@ -96,9 +117,9 @@ def _root(native_class):
     return native_class.__module__.split(".")[0]
 
 
-def _module_name(target_class, base):
-    package = "numpy" if target_class.target == "arrays" else _root(base)
-    return "everstep.native.{}.{}".format(package, target_class.target)
+def _module_name(adapter_class, base):
+    package = "numpy" if adapter_class.target == "arrays" else _root(base)
+    return "everstep.native.{}.{}".format(package, adapter_class.target)
 
 
 def _module(name):
