@@ -278,7 +278,8 @@ def test_members_stand_in_the_order_of_the_base():
 def test_the_base_lists_what_the_rooms_above_and_below_ask():
     compat = os.path.dirname(os.path.dirname(inspect.getsourcefile(base)))
     asked = set()
-    for path in glob.glob(os.path.join(compat, "engine", "*.py")) + glob.glob(os.path.join(compat, "state", "*.py")):
+    for path in [path for room in ("engine", "checkpoints", "extras") for path in glob.glob(
+            os.path.join(compat, room, "*.py"))]:
         with open(path) as file:
             tree = ast.parse(file.read())
         for node in ast.walk(tree):
