@@ -24,6 +24,7 @@ sys.path.insert(0, HERE)
 import numpy as np  # noqa: E402
 
 import people_keras as kinds  # noqa: E402
+import people_train as train  # noqa: E402
 from people_truth import Case  # noqa: E402
 
 ZIP = os.path.join(os.path.dirname(HERE), "files", "people.zip")
@@ -32,10 +33,15 @@ ZIP = os.path.join(os.path.dirname(HERE), "files", "people.zip")
 R1 = "R1"
 
 
+def keras(name, rows, make, end="h5"):
+    return "{}-{}".format(name, end) if end != "h5" else name, rows, kinds.to("model." + end, make)
+
+
 def old(*names):
     return [(name, R1, kinds.OLD[name]) for name in names]
 
 
+DISCRIMINATOR = kinds.gan_of("discriminator")
 PLAN = OrderedDict([
     ("keras1.0.8-theano", old("adam-deep", "rmsprop-named")),
     ("keras1.1.2-theano", old("adagrad-functional")),
@@ -62,6 +68,97 @@ PLAN = OrderedDict([
      + [("gan-discriminator", "R2", kinds.gan_of("discriminator")), ("thawed", "R2", kinds.flags_of(True)),
         ("refrozen", "R2", kinds.flags_of(False)), ("nested", "R12", kinds.nested),
         ("multi-gpu", "R12", kinds.multi_gpu), ("bidirectional", "R12", kinds.bidirectional("LSTM"))]),
+    ("keras2.3.1-tf2.1", old("adam-named") + [keras("gan-combined", "R2 R12", kinds.gan_of("combined"))]),
+    ("tf1.4", [
+        ("adam-v1", "R3", train.plain("Adam", v1_format=True)),
+        ("adam-v1-sharded", "R9", train.sharded("Adam", True)),
+        ("momentum-v1-sharded", "R3 R9", train.sharded("Momentum", True, 2)),
+        ("momentum-counter", "R3 R4", train.plain("Momentum", counter="agent/updates")),
+        ("rmsprop-counter", "R4", train.plain("RMSProp", counter="x/iter")),
+        ("adam-long", "R5", train.long_trained(1500)),
+        ("adam-named", "R6", train.named(["D_opt"], [4])),
+        ("gan-named", "R6 R8", train.named(["D_opt", "G_opt"], [6, 3])),
+        ("adam-colon", "R7", train.plain("Adam", colon=True, global_step=True)),
+        ("average", "R3", train.with_average("Momentum")),
+        ("partitioned", "R3", train.partitioned("Adam")),
+        ("optimize-loss", "R3", train.optimize_loss), ("slim", "R3", train.slim),
+    ]),
+    ("tf1.15", [
+        ("sgd-counter", "R3 R4", train.plain("GradientDescent", counter="agent/updates")),
+        ("sgd-global-step", "R3", train.plain("GradientDescent", global_step=True)),
+        ("adagrad-counter", "R4", train.plain("Adagrad", counter="train/iterations", global_step=True)),
+        ("ftrl-scopes", "R3", train.plain("Ftrl", scope=("agent/net", "agent/train"))),
+        ("adam-scopes", "R4", train.plain("Adam", counter="agent/updates", scope=("agent/net", "agent/train"))),
+        ("adadelta", "R3", train.plain("Adadelta")),
+        ("adam-very-long", "R5", train.long_trained(12000, beta2=0.99)),
+        ("adam-very-long-v1", "R5", train.long_trained(12000, True, beta2=0.99)),
+        ("gan-unnamed", "R8", train.named([None, None], [4, 2])),
+        ("gan-scopes", "R8", train.named([None, None], [4, 2], True)),
+        ("three-adams", "R8", train.named([None, None, None], [0, 0, 5])),
+        ("wide-and-deep", "R3 R8", train.mixed_pair),
+        ("adam-colon-v1", "R7", train.plain("Adam", colon=True, v1_format=True)),
+        ("adam-v2-sharded", "R9", train.sharded("Adam", False)),
+        ("partitioned-ftrl", "R3", train.partitioned("Ftrl")),
+        ("estimator", "R3", train.estimator), ("object", "R3", train.object_checkpoint),
+        ("adam-without-powers", "R5", train.without_powers),
+        ("weights", "R13", train.plain("Adam", variables_alone=True, refused=["weights alone"])),
+    ]),
+    ("tf2.10", [
+        ("adam-counter", "R4", train.plain("Adam", counter="agent/updates", global_step=True)),
+        ("gan-named-scopes", "R6 R8", train.named(["D_opt", "G_opt"], [6, 3], True)),
+        ("rmsprop-v1-sharded", "R9", train.sharded("RMSProp", True)),
+    ]),
+    ("tf.keras1.13", [keras("gan-combined", "R2 R12", kinds.gan_of("combined")),
+                      keras("multi-gpu", "R12", kinds.multi_gpu)]),
+    ("tf.keras1.15", [keras("gan-discriminator", "R2", DISCRIMINATOR), keras("thawed", "R2", kinds.flags_of(True)),
+                      keras("refrozen", "R2", kinds.flags_of(False)), keras("multi-gpu", "R12", kinds.multi_gpu),
+                      ("tf-weights", "R2", kinds.tf_weights)]),
+    ("tf.keras2.1", [keras("refrozen", "R2", kinds.flags_of(False)), keras("gan-discriminator", "R2", DISCRIMINATOR)]),
+    ("tf.keras2.4", [keras("gan-discriminator", "R2", DISCRIMINATOR), keras("thawed", "R2", kinds.flags_of(True)),
+                     ("tf-weights", "R2", kinds.tf_weights)]),
+    ("tf.keras2.7", [keras("nested", "R12", kinds.nested)]),
+    ("tf.keras2.10", [keras("gan-combined", "R2 R12", kinds.gan_of("combined")),
+                      keras("refrozen", "R2", kinds.flags_of(False)), keras("mixed", "R12", kinds.mixed),
+                      ("saved-model", "R2", kinds.saved_model), ("two-objects", "R8", kinds.object_checkpoint)]),
+    ("tf.keras2.12", [keras("refrozen", "R2", kinds.flags_of(False), "keras"),
+                      keras("windows", "R11", kinds.windows(kinds.named), "keras"),
+                      keras("gan-class", "R10", kinds.gan_class, "keras")]),
+    ("tf.keras2.15", [
+        keras("gan-discriminator", "R2 R10", DISCRIMINATOR, "keras"),
+        keras("refrozen", "R2", kinds.flags_of(False)), keras("thawed", "R2", kinds.flags_of(True), "keras"),
+        keras("gan-class", "R10", kinds.gan_class, "keras"), keras("compiled-base", "R10", kinds.compiled_base, "keras"),
+        keras("bidirectional", "R12", kinds.bidirectional("LSTM"), "keras"),
+        keras("bidirectional", "R12", kinds.bidirectional("GRU"), "weights.h5"),
+        keras("windows", "R11", kinds.windows(kinds.named), "keras"),
+        keras("windows-bidirectional", "R11 R12", kinds.windows(kinds.two_ways), "keras"),
+        keras("equal-biases", "R12", kinds.equal_biases, "weights.h5"), keras("mixed", "R12", kinds.mixed, "keras"),
+    ]),
+    ("keras3.0-tensorflow", [
+        keras("gan-class", "R10", kinds.gan_class, "keras"), keras("thawed", "R2", kinds.flags_of(True), "keras"),
+        keras("bidirectional", "R12", kinds.bidirectional("LSTM"), "keras"),
+        keras("equal-biases", "R12", kinds.equal_biases, "weights.h5"),
+        keras("nested", "R12", kinds.nested, "weights.h5"),
+    ]),
+    ("keras3.4-jax", [keras("compiled-base", "R10", kinds.compiled_base, "keras"),
+                      keras("refrozen", "R2", kinds.flags_of(False))]),
+    ("keras3.5-jax", [keras("gan-class", "R10", kinds.gan_class, "keras"),
+                      keras("bidirectional", "R12", kinds.bidirectional("GRU"), "weights.h5")]),
+    ("keras3.9-jax", [keras("gan-discriminator", "R2 R10", DISCRIMINATOR, "keras"),
+                      keras("nested", "R12", kinds.nested), keras("nested", "R12", kinds.nested, "keras")]),
+    ("keras3.15-tensorflow", [
+        keras("gan-class", "R10", kinds.gan_class, "keras"), keras("mixed", "R12", kinds.mixed, "keras"),
+        keras("bidirectional", "R12", kinds.bidirectional("LSTM"), "keras"),
+        keras("refrozen", "R2", kinds.flags_of(False)),
+    ]),
+    ("keras3.15-jax", [keras("gan-combined", "R2 R12", kinds.gan_of("combined")),
+                       keras("attention", "R12", kinds.attention, "weights.h5")]),
+    ("keras3.15-torch", [keras("compiled-base", "R10", kinds.compiled_base, "keras"),
+                         keras("equal-biases", "R12", kinds.equal_biases, "weights.h5")]),
+    ("tf2.21", [
+        ("adam-named", "R6", train.named(["Adam_optimizer"], [5])),
+        ("momentum-colon", "R3 R7", train.plain("Momentum", colon=True)),
+        ("average-adam", "R3", train.with_average("Adam")),
+    ]),
 ])
 
 
@@ -91,7 +188,7 @@ def installed():
                 versions[backend] = __import__(backend).__version__
             writers["keras{}-{}".format(".".join(own.split(".")[:2]), backend)] = keras
         elif tensorflow is None or short in ("1.3", "1.4", "1.8", "1.13", "1.14", "1.15", "2.1"):
-            writers["keras" + own + ("-theano" if backend == "theano" else "")] = keras
+            writers["keras" + own + {"theano": "-theano"}.get(backend, "-tf2.1" if short == "2.1" else "")] = keras
     if tensorflow is not None and hasattr(tensorflow, "keras") and not versions.get("keras", "").startswith("3."):
         writers["tf.keras" + short] = tensorflow.keras
     if short:

@@ -1,6 +1,7 @@
 """Kinds of Keras files: Keras 1 and 2, tf.keras, Keras 3. See people_files.py."""
 from __future__ import absolute_import, division, print_function
 
+import importlib
 import os
 import shutil
 
@@ -14,12 +15,18 @@ SERIES = np.stack([INPUTS, -0.5 * INPUTS[::-1], INPUTS * INPUTS], 1)
 STEPS = 3
 
 
+def to(name, make):
+    """Returns a kind that saves under another name."""
+    return lambda case, k: make(case, k, name)
+
+
 class Keras(object):
     """A Keras, with one spelling for all versions."""
 
     def __init__(self, keras, optimizers=None, eager=False):
         self.keras, self.layers, self.K = keras, keras.layers, keras.backend
         self.optimizers, self.eager = optimizers or keras.optimizers, eager
+        self.version = getattr(keras, "__version__", "")
         self.Sequential, self.Model = keras.models.Sequential, keras.models.Model
         if hasattr(keras, "utils") and hasattr(keras.utils, "clear_session"):
             keras.utils.clear_session()
@@ -56,17 +63,34 @@ class Keras(object):
     def input(self, *shape):
         return self.layers.Input(shape=shape)
 
+    def save(self, model, path):
+        """Saves a model, or its weights alone with the optimizer's if that is what the end of the name says."""
+        if path.endswith(".weights.h5"):
+            model.save_weights(path)
+        elif path.endswith(".keras") and self.version.startswith("2.12."):  # there it means HDF5, unless one says so
+            model.save(path, save_format="keras_v3")
+        else:
+            model.save(path)
+
+    def how(self, watch, name):
+        """Returns what a reader must be told: `.weights.h5` does not say which optimizer it is of."""
+        if not name.endswith(".weights.h5"):
+            return {}
+        rate = float("{:.6g}".format(float(watch.value(watch.optimizer.learning_rate))))
+        return {"optimizer": "{}(learning_rate={!r})".format(watch.class_name(), rate)}
+
 
 def steps_of(model, inputs=INPUTS, targets=TARGETS, count=STEPS):
     for _ in range(count):
         model.train_on_batch(inputs, targets)
 
 
-def keep(case, model, watch, name="model.h5", inputs=INPUTS, targets=TARGETS, save=None, **facts):
+def keep(case, k, model, watch, name="model.h5", inputs=INPUTS, targets=TARGETS, save=None, how=None, **facts):
     """Trains, saves the model, and makes one more step."""
     steps_of(model, inputs, targets)
-    save = save or (lambda: model.save(case.path(name)))
-    case.write(name, [watch], save, lambda: steps_of(model, inputs, targets, 1), **facts)
+    save = save or (lambda: k.save(model, case.path(name)))
+    how = k.how(watch, name) if how is None else how
+    case.write(name, [watch], save, lambda: steps_of(model, inputs, targets, 1), how=how, **facts)
 
 
 # Models
@@ -132,13 +156,13 @@ def shared(k):
 # Kinds of one compiled model
 
 
-def plain(build, optimizer, rate=0.01, series=False, two=False, how=(), notes="", **arguments):
+def plain(build, optimizer, rate=0.01, series=False, two=False, how=None, notes="", **arguments):
     """Returns a kind: build, compile, train, `model.save`."""
     def make(case, k, name="model.h5"):
         model = build(k)
         watch = k.compile(model, k.optimizer(optimizer, rate, **arguments))
         inputs = SERIES if series else [INPUTS, INPUTS[::-1]] if two else INPUTS
-        keep(case, model, watch, name, inputs, how=how, notes=notes)
+        keep(case, k, model, watch, name, inputs, how=how, notes=notes)
 
     return make
 
@@ -204,7 +228,7 @@ def gan_of(which):
         for _ in range(STEPS):
             step()
         model, watch = (combined, c_watch) if which == "combined" else (discriminator, d_watch)
-        case.write(name, [watch], lambda: model.save(case.path(name)), last,
+        case.write(name, [watch], lambda: k.save(model, case.path(name)), last, how=k.how(watch, name),
                    notes="a GAN's {}, saved while the discriminator is frozen".format(which))
 
     return make
@@ -224,13 +248,13 @@ def flags_of(thawed, optimizer="Adam"):
 
         def save():
             model.layers[0].trainable = bool(thawed)
-            model.save(case.path(name))
+            k.save(model, case.path(name))
 
         def last():
             model.layers[0].trainable = not thawed
             steps_of(model, count=1)
 
-        case.write(name, [watch], save, last, notes="layer A was {} after compile, before it was saved".format(
+        case.write(name, [watch], save, last, how=k.how(watch, name), notes="layer A was {} after compile, before it was saved".format(
             "thawed" if thawed else "frozen"))
 
     return make
@@ -245,7 +269,7 @@ def nested(case, k, name="model.h5"):
     entry = k.input(2)
     middle = k.layers.Dense(2, activation="tanh", name="middle")(entry)
     model = k.fill(k.Model(entry, k.layers.Dense(2, name="top")(base(middle))))
-    keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name, notes="a part of the inner model is frozen")
+    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name, notes="a part of the inner model is frozen")
 
 
 def compiled_base(case, k, name="model.h5"):
@@ -259,7 +283,7 @@ def compiled_base(case, k, name="model.h5"):
     entry = k.input(2)
     model = k.Model(entry, k.layers.Dense(2, name="top")(base(entry)))
     watch = k.compile(model, k.optimizer("RMSprop" if k.eager else "Adam", 0.005))
-    keep(case, model, watch, name, notes="the base was compiled and made 5 steps with an optimizer of its own")
+    keep(case, k, model, watch, name, notes="the base was compiled and made 5 steps with an optimizer of its own")
 
 
 def two_ways(k, cell="LSTM"):
@@ -274,30 +298,29 @@ def two_ways(k, cell="LSTM"):
 def bidirectional(cell):
     def make(case, k, name="model.h5"):
         model = two_ways(k, cell)
-        keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name, SERIES, how=case.how,
-             notes="Bidirectional and TimeDistributed", save=case.saver(model))
+        keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name, SERIES,
+             notes="Bidirectional and TimeDistributed")
 
     return make
 
 
 def multi_gpu(case, k, name="model.h5"):
-    """multi_gpu_model: the optimizer is that of the parallel model, as people save it."""
+    """multi_gpu_model: the optimizer is that of the parallel model, as people save it.
+
+    Without a GPU Keras places the two copies on the processor, if it is told that there are two.
+    """
     entry = k.input(2)
     middle = k.layers.Dense(3, activation="tanh", name="middle")(entry)
     model = k.fill(k.Model(entry, k.layers.Dense(2, name="top")(middle)))
-    available = [each.name for each in k.K.get_session().list_devices() if "GPU" in each.name.upper()]
-    assert not available
-    import importlib
-
     utils = importlib.import_module(k.keras.utils.multi_gpu_model.__module__)
     look = utils._get_available_devices
-    utils._get_available_devices = lambda: ["/cpu:0", "/gpu:0", "/gpu:1"]
+    utils._get_available_devices = lambda: ["/device:CPU:0", "/device:GPU:0", "/device:GPU:1"]
     try:
         parallel = k.keras.utils.multi_gpu_model(model, gpus=2)
     finally:
         utils._get_available_devices = look
     watch = k.compile(parallel, k.optimizer("Adam", 0.01))
-    keep(case, parallel, watch, name, notes="the parallel model of multi_gpu_model, with its model inside")
+    keep(case, k, parallel, watch, name, notes="the parallel model of multi_gpu_model, with its model inside")
 
 
 # Keras 3 and tf.keras 2.12 and newer
@@ -329,7 +352,7 @@ def gan_class(case, k, name="model.keras"):
     gan = GAN(discriminator, generator)
     watch = k.compile(gan, k.optimizer("Adam", 0.02))
     gan(INPUTS)
-    keep(case, gan, watch, name, INPUTS, ones, how=case.how, save=case.saver(gan),
+    keep(case, k, gan, watch, name, INPUTS, ones,
          notes="a subclass, whose discriminator was compiled and made 2 steps")
 
 
@@ -338,7 +361,7 @@ def equal_biases(case, k, name="model.weights.h5"):
     model = k.fill(k.Sequential([
         k.layers.InputLayer((2,)), k.layers.Dense(2, name="zeta"), k.layers.Dense(2, name="beta"),
         k.layers.Dense(2, name="alpha")]))
-    keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name, how=case.how, save=case.saver(model),
+    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name,
          notes="three layers of one shape")
 
 
@@ -347,8 +370,7 @@ def attention(case, k, name="model.keras"):
     each = k.layers.MultiHeadAttention(num_heads=2, key_dim=2, name="heads")(entry, entry)
     each = k.layers.LayerNormalization(name="norm")(each)
     model = k.fill(k.Model(entry, k.layers.Dense(2, name="answer")(k.layers.Flatten()(each))))
-    keep(case, model, k.compile(model, k.optimizer("AdamW", 0.01)), name, SERIES, how=case.how,
-         save=case.saver(model), notes="key biases have gradients of rounding alone")
+    keep(case, k, model, k.compile(model, k.optimizer("AdamW", 0.01)), name, SERIES, notes="key biases have gradients of rounding alone")
 
 
 def mixed(case, k, name="model.keras"):
@@ -358,7 +380,7 @@ def mixed(case, k, name="model.keras"):
     try:
         model = k.fill(k.Sequential([k.layers.InputLayer((2,)), k.layers.Dense(3, name="hidden"),
                                      k.layers.Dense(2, dtype="float32", name="answer")]))
-        keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name, how=case.how, save=case.saver(model),
+        keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name,
              notes="LossScaleOptimizer; gradients as the inner optimizer was given them")
     finally:
         policy.set_global_policy("float32")
@@ -375,8 +397,8 @@ def windows(build):
     def make(case, k, name="model.keras"):
         import ntpath
 
-        from keras.src.saving import saving_lib
-
+        saving_lib = importlib.import_module("keras.{}saving.saving_lib".format(
+            "" if k.version.startswith("2.12.") else "src."))
         model = build(k)
         watch = k.compile(model, k.optimizer("Adam", 0.01))
         gfile = saving_lib.tf.io.gfile
@@ -390,7 +412,7 @@ def windows(build):
                 gfile.join = join
 
         series = model.input_shape[1:] == (3, 2)
-        keep(case, model, watch, name, SERIES if series else INPUTS, save=save, notes="as Windows writes it")
+        keep(case, k, model, watch, name, SERIES if series else INPUTS, save=save, notes="as Windows writes it")
 
     return make
 
@@ -428,7 +450,7 @@ def object_checkpoint(case, k, name="run-1"):
 def tf_weights(case, k, name="weights"):
     """save_weights in TensorFlow's format."""
     model = named(k)
-    keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name,
+    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name,
          save=lambda: model.save_weights(case.path(name), save_format="tf"),
          how={"optimizer": "Adam(learning_rate=0.01)"})
 
@@ -446,5 +468,5 @@ def saved_model(case, k, name="saved"):
             elif os.path.exists(path) and leftover != "saved_model.pb":
                 os.remove(path)
 
-    keep(case, model, k.compile(model, k.optimizer("Adam", 0.01)), name, save=save,
+    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name, save=save,
          how={"optimizer": "Adam(learning_rate=0.01)"})

@@ -70,7 +70,8 @@ class Watch(object):
         optimizer = self.optimizer
         if hasattr(optimizer, "stateless_apply"):
             self.api = "keras3"
-            self._wrap_apply("apply", lambda grads, variables=None: (grads, variables))
+            self._wrap_apply("apply", lambda grads, trainable_variables=None: (
+                grads, trainable_variables or optimizer._trainable_variables))
         elif hasattr(optimizer, "add_slot") or hasattr(optimizer, "update_step"):
             self.api = "update_step" if hasattr(optimizer, "update_step") else "optimizer_v2"
             if self._is_eager():
@@ -94,8 +95,7 @@ class Watch(object):
             if args and hasattr(args[0], "__next__"):
                 args = (list(args[0]),) + args[1:]
             grads, variables = parts(*args, **kwargs)
-            if variables is not None:
-                self.variables = list(variables)
+            self.variables = list(variables)
             self.gradients = [numeric(self.keras.ops.convert_to_numpy(grad) if self.api == "keras3" else grad)
                               for grad in grads]
             return method(*args, **kwargs)
@@ -334,14 +334,9 @@ class Case(object):
         self.facts = {"name": name, "kinds": kinds, "writer": self.writer}
         self.optimizers, self.arrays = [], []
 
-        self.how = ()
 
     def path(self, name):
         return os.path.join(self.folder, name)
-
-    def saver(self, model):
-        """Returns a function that saves a model by the end of the file's name."""
-        return None
 
     def write(self, path, watches, save, step, how=(), notes="", named=None, **facts):
         """Saves, makes one more step, and writes the truth.
@@ -369,6 +364,7 @@ class Case(object):
                                               ("places", sorted(places.get(key, []))), ("slots", list(slot))]))
                 assert gradient.shape == value.shape == moved.shape, (watch.name(variable), gradient.shape)
                 assert not np.array_equal(moved, value), "the step did not move " + watch.name(variable)
+                assert places.get(key) or "refused" in facts, "the file has not the weight " + watch.name(variable)
                 self.arrays += [value] + list(slot.values()) + [gradient, moved]
             self.optimizers.append(OrderedDict([
                 ("class", watch.class_name()), ("api", watch.api), ("arguments", plain(arguments)),
