@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat.checkpoints.files import FORMATS, inspect, read_native  # noqa: F401
+from everstep.compat.checkpoints.files import inspect  # noqa: F401
 from everstep.compat.extras.event_file import _checksum as checksum  # noqa: F401
-from everstep.compat.files import bundle, npz_archive
+from everstep.compat.files import bundle, formats, npz_archive
 from everstep.compat.files.bundle_index import OpenFile, _entries_of_table, check_index, read_varint  # noqa: F401
+from everstep.compat.files.formats import FORMATS  # noqa: F401
 from everstep.compat.files.object_graph import GRAPH  # noqa: F401
 
 
@@ -149,7 +150,7 @@ def write(kind, path, arrays):
         os.rename(path, path + ".h5")
         write_zip(path, path + ".h5")
         os.remove(path + ".h5")
-    return lambda: [handle for _, handle in read_native(path).entries]
+    return lambda: [handle for _, handle in formats.read(path).optimizers[-1].entries]
 
 
 def write_tensors(path, tensors):
@@ -159,7 +160,7 @@ def write_tensors(path, tensors):
 
 def read_tensors(path):
     """Returns {name: handle} of a checkpoint."""
-    return OrderedDict(bundle.read(path).entries)
+    return bundle.read(path).arrays
 
 
 def index_entries(path):

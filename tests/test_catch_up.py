@@ -315,6 +315,14 @@ def test_long_gaps(definition_class, configuration):
     assert slots <= most[1]
 
 
+def test_how_rows_catch_up():
+    """A beta_2 far below beta_1 is too steep for a table, so that Adam replays: 200 updates, as docs/sparse.md says."""
+    for beta_2, how in ((0.5, "up to 200 replayed updates"), (0.999, "a closed form")):
+        optimizer, table = Adam(0.1, beta_2=beta_2, sparse="catch_up").bind(np), np.zeros((2, 1))
+        optimizer.apply_gradients([(everstep.IndexedSlices(np.ones((1, 1)), [0]), table)])
+        assert optimizer.everstep_plan()[0].why.endswith("rows catch up by " + how)
+
+
 def test_closed_forms_by_hand():
     """Gradients 1 in updates 1 and 4 with momentum 0.5: those of updates 2 and 3 are taken by one sum."""
     for nesterov, expected in ((False, -2.875), (True, -3.4375)):

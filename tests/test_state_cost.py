@@ -181,8 +181,9 @@ def test_arrays_to_give():
         copy = arrays_in_memory.to_give(given, np.dtype(dtype), is_shared)
         assert not np.may_share_memory(copy, array) and copy.dtype == dtype and copy.flags.c_contiguous
         assert copy.ctypes.data % arrays_in_memory.ALIGNMENT == 0 and (copy == given).all()
-    for shape in ((), (0,), (3, 0), (2, 1)):
-        assert arrays_in_memory.aligned_empty(shape, "float64").shape == shape
+    for shape in [(), (0,), (3, 0), (2, 1)] + [(size,) for size in range(1, 40)]:  # memory has many addresses
+        empty = arrays_in_memory.aligned_empty(shape, "float64")
+        assert empty.shape == shape and (not empty.size or empty.ctypes.data % arrays_in_memory.ALIGNMENT == 0)
     read_only = np.broadcast_to(np.float32(1), (3,))
     assert arrays_in_memory.as_own(read_only).flags.writeable and arrays_in_memory.as_own(array[0]) is not array[0]
     locked, free = np.ones(3), np.ones(3)

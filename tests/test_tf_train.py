@@ -150,7 +150,8 @@ def test_parts_of_a_variable_train_as_the_whole(definition, sparse):
         assert_same(graph.whole(), reference)
         for name in optimizer.get_slot_names():
             slots = [optimizer.get_slot(part, name) for part in graph.variables]
-            assert_same(graph.whole(slots), arrays.get_slot(next(iter(harness.bound(arrays).rules.values())).variable, name))
+            known = next(iter(harness.bound(arrays).rules.values()))
+            assert_same(graph.whole(slots), arrays.get_slot(known.variable, name))
 
 
 def test_a_rule_of_whole_variables_refuses_parts():

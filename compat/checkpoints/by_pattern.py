@@ -7,8 +7,9 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints.conversions import first_few
+from everstep.compat.checkpoints.conversions import count_of_powers, first_few
 from everstep.compat.checkpoints.layouts import slots_of_rank
+from everstep.compat.checkpoints.saver_names import is_power, plain_names, powers_in
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.trees import flat
@@ -17,8 +18,8 @@ from everstep.optimizers.wrappers.partition import Partition
 VARIABLE = "{var}"
 
 
-def by_pattern(native, definition, patterns):
-    """Returns (slots, optimizer-wide values, None) of a file of tf.train.Saver.
+def by_pattern(claim, definition, patterns):
+    """Returns the claim as one of a definition, on a file of tf.train.Saver.
 
     Args:
         patterns: {slot of the definition: name in the file, with `{var}` for the variable's name}.
@@ -27,45 +28,54 @@ def by_pattern(native, definition, patterns):
         StateError: the patterns do not fit the definition or the format.
         FileError: a pattern fits no name in the file; the message lists near ones.
     """
-    if native.format != "tf-saver":
+    if claim.contents.format != "tf-saver":
         raise StateError("slots= is for checkpoints of tf.train.Saver, which name their arrays; {} is of format "
-                         "{}".format(native.path, native.format))
+                         "{}".format(claim.path, claim.contents.format))
     needed = list(flat(definition, "slot"))
     if not isinstance(patterns, dict) or set(patterns) != set(needed):
         raise StateError("slots= is {{slot: name}} for the slots {} of {}; got {!r}".format(
             ", ".join(needed) or "none", definition._short(), patterns))
-    keys, slots = dict(native.entries), OrderedDict()
+    arrays, slots = plain_names(claim.contents), OrderedDict()
     for slot in needed:
         pattern = patterns[slot]
         if not isinstance(pattern, TEXT) or pattern.count(VARIABLE) != 1:
             raise StateError("the pattern of {} is a name with {} once, such as {}/{}; got {!r}".format(
                 slot, VARIABLE, VARIABLE, slot, pattern))
+        pattern = pattern[:-2] if pattern.endswith(":0") else pattern
         expression = re.compile("(.+)".join(map(re.escape, pattern.split(VARIABLE))) + "\\Z")
-        matches = [(expression.match(key), handle) for key, handle in native.entries]
-        found = [(match.group(1), handle) for match, handle in matches if match and match.group(1) in keys]
+        matches = [(expression.match(key), handle) for key, handle in arrays.items()]
+        found = [(match.group(1), handle) for match, handle in matches if match and match.group(1) in arrays]
         if isinstance(definition.base, Partition):
             found = [(name, handle) for name, handle in found if slot in slots_of_rank(
-                definition, len(keys[name].shape) or 1, name)]
+                definition, len(arrays[name].shape) or 1, name)]
         if not found:
             raise FileError("{} has no variable with a slot {}; near names are {}".format(
-                native.path, pattern, first_few(near(pattern, keys))))
+                claim.path, pattern, first_few(near(pattern, arrays))))
         for name, handle in found:
             slots.setdefault(name, OrderedDict())[slot] = handle
-    native.variables = OrderedDict((name, keys[name]) for name in slots)
-    steps = [handle for key, handle in native.entries if key == "global_step" and handle.shape == ()]
-    return slots, OrderedDict(("global_step", handle) for handle in steps), None
+    steps = [handle for key, handle in arrays.items() if key == "global_step" and handle.shape == ()]
+    return claim._replace(definition=definition, slots=slots, powers=powers_in(arrays),
+                          values=OrderedDict(("global_step", handle) for handle in steps),
+                          variables=OrderedDict((name, arrays[name]) for name in slots))
 
 
-def count_in(native, name):
-    """Returns the count that an array of a file of tf.train.Saver holds, such as global_step."""
-    handle = dict(native.entries).get(name) if native.format == "tf-saver" else None
+def count_in(claim, definition, name):
+    """Returns (the count that an array of a file of tf.train.Saver holds or implies, a note or None).
+
+    The array is a count, such as global_step, or a power of beta.
+    """
+    arrays = plain_names(claim.contents) if claim.contents.format == "tf-saver" else {}
+    handle = arrays.get(name[:-2] if name.endswith(":0") else name)
     if handle is None:
         raise FileError("{} has no {} to read the number of updates from; near names are {}".format(
-            native.path, name, first_few(near(name, [key for key, _ in native.entries]))))
+            claim.path, name, first_few(near(name, arrays))))
+    if is_power(name):
+        powers = next(each for each in powers_in(arrays).values() if handle in each.values())
+        return count_of_powers(claim.path, definition, powers)
     value = np.asarray(handle)
     if value.shape != () or value.dtype.kind not in "iuf" or value != np.floor(value) or value < 0:
-        raise FileError("{}: {} is {}, not a number of updates".format(native.path, name, first_few([str(value)])))
-    return int(value)
+        raise FileError("{}: {} is {}, not a number of updates".format(claim.path, name, first_few([str(value)])))
+    return int(value), None
 
 
 def near(pattern, keys):

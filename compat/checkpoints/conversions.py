@@ -5,7 +5,8 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.files.native_file import Handle
+from everstep.compat.checkpoints.saver_names import POWERS
+from everstep.compat.files.contents import Handle
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract import Schedule, tree, walk
 from everstep.optimizers.wrappers.accumulate import Accumulate
@@ -50,38 +51,53 @@ def scaled(handle, factor):
     return Handle(getattr(handle, "name", "velocity"), handle.shape, handle.dtype, read)
 
 
-POWERS = {"beta1_power": "beta_1", "beta2_power": "beta_2"}
+_GONE = float(np.finfo("f4").tiny) * 100  # below this, a power has lost its digits
 
 
-def count_of_powers(native, definition, optimizer_values):
-    """Returns the number of updates that the beta powers imply, or None.
+def count_of_powers(path, definition, powers):
+    """Returns (the number of updates that beta powers imply or None, a note or None).
 
-    After n updates, tf.train's power is beta^(n+1), multiplied up step by step in the variable's dtype.
+    After n updates, tf.train's power is beta^(n+1), multiplied up step by step in the variable's dtype. A power that
+    has underflowed tells nothing if the other one has not. If all have, the count is the smallest one from which the
+    correction of the bias is 1 to rounding, so that any later count makes the same step.
+
+    Args:
+        powers: {"beta1_power": handle, "beta2_power": handle}, or one of them.
     """
-    counts = []
-    for power, hyper in sorted(POWERS.items()):
-        value = optimizer_values.get(power)
+    counts, gone = OrderedDict(), OrderedDict()
+    for power, hyper in POWERS.items():
         beta = getattr(definition.base, hyper, None)
-        if value is None or beta is None:
+        if power not in powers or not isinstance(beta, float) or not 0 < beta < 1:
             continue
-        value = np.asarray(value)
+        value = np.asarray(powers[power])
         dtype = value.dtype if value.dtype in (np.dtype("f4"), np.dtype("f8")) else np.dtype("f4")
         value = float(value)
-        if not isinstance(beta, float) or not 0 < beta < 1 or not value > np.finfo("f4").tiny * 100:
-            continue  # it has underflowed; the other beta's power lasts longer
-        bound = int(np.log(value) / np.log(beta) * 1.01) + 10
-        powers = np.multiply.accumulate(np.full(min(bound, 10**8), beta, dtype))
-        count = int(np.argmin(np.abs(powers - value)))
-        if abs(float(powers[count]) - value) > 1e-4 * value:
+        if 0 <= value <= _GONE:
+            gone[power] = int(np.ceil(np.log(np.finfo(dtype).eps / 4) / np.log(beta)))
+            continue
+        bound = min(int(np.log(value) / np.log(beta) * 1.01) + 10, 10**8) if 0 < value <= 1 else 1
+        multiplied = np.multiply.accumulate(np.full(bound, beta, dtype))
+        count = int(np.argmin(np.abs(multiplied - value)))
+        if not abs(float(multiplied[count]) - value) <= 1e-4 * value:
             raise FileError(
                 "{}: {} is {!r}, which is no power of {} = {!r}; give the definition with the {} that it was trained "
-                "with".format(native.path, power, value, hyper, beta, hyper)
+                "with".format(path, power, value, hyper, beta, hyper)
             )
-        counts.append(count)
-    if len(counts) == 2 and counts[0] != counts[1]:
+        counts[power] = count
+    if len(set(counts.values())) > 1:
         raise FileError("{}: beta1_power means {} updates, beta2_power {}; give the definition with the betas that it "
-                        "was trained with".format(native.path, *counts))
-    return counts[0] if counts else None
+                        "was trained with".format(path, *counts.values()))
+    if counts:
+        count = next(iter(counts.values()))
+        for power, hyper in POWERS.items():
+            if power in gone and getattr(definition.base, hyper) ** (count + 1) > _GONE * 100:
+                raise FileError("{}: {} has underflowed, which {} updates do not do; give the definition with the {} "
+                                "that it was trained with".format(path, power, count, hyper))
+        return count, None
+    if not gone:
+        return None, None
+    return max(gone.values()), "its beta powers have underflowed: it has made {} updates or more, and from there on " \
+        "every count makes the same step".format(max(gone.values()))
 
 
 def beta_power(beta, updates):
@@ -97,10 +113,10 @@ def beta_power(beta, updates):
     return np.array(power, np.float32)
 
 
-def calls_per_update(native, definition):
+def calls_per_update(claim, definition):
     """Returns how many calls make one update of a stock optimizer of Keras 3, which counts calls; None if each does."""
-    if native.config is not None:
-        return native.config.get("gradient_accumulation_steps")
+    if claim.config is not None:
+        return claim.config.get("gradient_accumulation_steps")
     steps = [node.definition.steps for node in walk(tree(definition)) if isinstance(node.definition, Accumulate)]
     return steps[0] if steps and not isinstance(steps[0], Schedule) else None
 

@@ -1,84 +1,27 @@
-"""`everstep.read_checkpoint`, `everstep.write_checkpoint`, and the detection of file formats."""
+"""`everstep.read_checkpoint`, `everstep.write_checkpoint`, and what `everstep inspect` prints."""
 from __future__ import absolute_import, division, print_function
 
-import io
-import os
-import zipfile
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.checkpoints import identify, reading, writing
+from everstep.compat.checkpoints.claims import Request
 from everstep.compat.checkpoints.matching import Match, expand_name, parse_rename
 from everstep.compat.checkpoints.state import State
-from everstep.compat.files import bundle, bundle_index, keras_h5, keras_zip
-from everstep.compat.files.native_file import Handle, as_file_errors
+from everstep.compat.files import bundle, formats
+from everstep.compat.files.contents import Handle, as_file_errors
+from everstep.compat.files.formats import FORMATS
 from everstep.compat.files.open_file import as_path
 from everstep.compat.files.replacing import write_errors
-from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
-
-FORMATS = OrderedDict([
-    ("everstep", "everstep's own, .npz"),
-    ("tf-saver", "checkpoints of tf.train.Saver"),
-    ("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights"),
-    ("keras-h5", "models in HDF5, of every Keras"),
-    ("keras", ".keras of Keras 3 and tf.keras 2.12 and newer"),
-    ("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer"),
-])
-_READERS = {"keras-h5": keras_h5.read, "keras": keras_zip.read}
+from everstep.errors import EverstepError, StateError, UnsupportedError
 
 Written = namedtuple("Written", "matches notes")  # [(name in the file, name in the state, how)], [sentence]
 
 
-def find_format(path):
-    """Returns (key of the reader, path) for a file, judged by its contents.
-
-    Raises:
-        FileError: there is no file, or its format is unknown.
-    """
-    with as_file_errors(path):
-        path = as_path(path)
-    prefix = bundle.find(path)
-    if prefix is not None:
-        return "bundle", prefix
-    if not os.path.isfile(path):
-        raise FileError("there is no file or checkpoint {}{}".format(
-            path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))
-    with as_file_errors(path), io.open(path, "rb") as file:
-        start = file.read(8)
-        file.seek(0, os.SEEK_END)
-        size = file.tell()
-        file.seek(max(0, size - 8))
-        end = file.read(8)
-    if start == b"\x89HDF\r\n\x1a\n":
-        return "keras-h5", path
-    if start[:4] == b"PK\x03\x04":
-        return ("keras" if _has_weights(path) else "everstep"), path
-    if end == bundle_index.TABLE_END:  # a checkpoint of version 1
-        return "bundle", path
-    raise FileError("{} is of no format that everstep knows: {}".format(
-        path, "; ".join("{} ({})".format(*item) for item in FORMATS.items())))
-
-
-def _has_weights(path):
-    """Returns True for a zip file of Keras, False for a file of `State.save`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
-    except Exception:  # zipfile raises many types for a damaged directory; npz.load reports the damage
-        return False
-
-
-def read_native(path, max_bytes=None):
-    """Returns the NativeFile of a framework's file, or the State in a file of `State.save`."""
-    kind, path = find_format(path)
-    if kind == "everstep":
-        return State.load(path)
-    return bundle.read(path) if kind == "bundle" else _READERS[kind](path, max_bytes)
-
-
 def read_checkpoint(
-    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, scope=None,
+    max_bytes=None,
 ):
     """Reads an optimizer's state from a file, whether the optimizer was stock or bound by everstep.
 
@@ -97,6 +40,9 @@ def read_checkpoint(
         slots: for a tf.train.Saver file of an optimizer written by hand: the names of its slots there, with `{var}` for
             the variable's name: `{"m": "{var}/adam_m", "v": "{var}/adam_v"}`. Needs `definition`. A definition that
             `everstep.port` made of a tf.train optimizer has them as its attribute `saved_as`.
+        scope: text, the place in the file of the optimizer that is meant, if there are several: `"D_opt"`, which two
+            slots are named after, `"critic/Adam"`, or the attribute of a saved object, such as `"optimizer"`. The
+            error that names several says their places.
         max_bytes: int, how many bytes a packed file (`.keras`, HDF5) may unpack to. Default: 20 times its size, or
             64 MiB if that is more.
 
@@ -109,11 +55,10 @@ def read_checkpoint(
         UnsupportedError: the library that reads this format, TensorFlow or h5py, is not installed; or no stock
             optimizer of the file's API has such slots.
     """
-    native = read_native(path, max_bytes)
-    if isinstance(native, State):
-        return native
+    contents = formats.read(path, max_bytes)
     with as_file_errors(path):
-        return reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
+        request = Request(definition, optimizer, updates, learning_rate, variables, slots, scope)
+        return reading.to_state(contents, request)[0]
 
 
 def write_checkpoint(
@@ -168,7 +113,7 @@ def write_checkpoint(
             "Restore the state into the live optimizer, everstep.restore(optimizer, state, variables), and save there: "
             "tf.train.Checkpoint(model=model, optimizer=optimizer).save(path)"
         )
-    if format in _WRITERS:
+    if FORMATS[format].write is not None:
         options = (ours, learning_rate, rename, by_order, variables)
         return _write_into(state, path, format, template, options, moved, dry_run)
     if template is not None:
@@ -184,9 +129,6 @@ def write_checkpoint(
     return Written(matches, [])
 
 
-_WRITERS = {"keras-h5": keras_h5.write, "keras": keras_zip.write, "keras-weights-h5": keras_h5.write}
-
-
 def _write_into(state, path, format, template, options, moved, dry_run):
     """Writes a copy of a template with the state in it."""
     if template is None:
@@ -194,14 +136,13 @@ def _write_into(state, path, format, template, options, moved, dry_run):
             "a {} file also holds a model, which a state does not: give template= (--template), a file of that kind "
             "with the model and the optimizer to continue with, saved after a step".format(format)
         )
-    native = read_native(template)
-    if isinstance(native, State) or native.format != format:
-        raise StateError("the template {} is of format {}, not {}".format(
-            template, getattr(native, "format", "everstep"), format))
+    contents = formats.read(template)
+    if contents.format != format:
+        raise StateError("the template {} is of format {}, not {}".format(template, contents.format, format))
     with as_file_errors(template):
-        values, matches, notes = writing.fit_to_template(native, state, *options)
+        values, matches, notes = writing.fit_to_template(contents, state, *options)
     if not dry_run:
-        _WRITERS[format](path, native.path, values, moved)
+        FORMATS[format].write(path, contents.path, values, moved)
     return Written(matches, notes)
 
 
@@ -247,50 +188,52 @@ def size_of(state):
 
 
 def inspect(
-    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, max_bytes=None
+    path, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None, scope=None,
+    max_bytes=None,
 ):
     """Returns the contents of a file as a dictionary of plain values; `everstep inspect` prints them.
 
     Keys: path, format, writer, api, optimizer, definition (None if the file does not say), updates, steps, pending,
-    scalars, slots ([variable, slot, shape, dtype]), variables, missing (why no state can be read) and notes (what the
-    file lacks that a state can do without). If the file does not name its optimizer, but a stock optimizer has such
-    slots, they are listed as that optimizer's.
+    scalars, slots ([variable, slot, shape, dtype]), variables, rivals (other optimizers that the file may be of),
+    missing (why no state can be read) and notes (what the file lacks that a state can do without). If the file does not
+    name its optimizer, but a stock optimizer has such slots, they are listed as that optimizer's.
     """
-    native = read_native(path, max_bytes)
-    facts = dict(path=as_path(path), format="everstep", writer="everstep", api=None, optimizer=None)  # type: dict
-    facts.update(missing=[], notes=[])
-    if isinstance(native, State):
-        state = native
-    else:
-        facts.update(format=native.format, writer=native.writer, missing=list(native.missing))
-        with as_file_errors(path):
-            candidates, state = identify.candidates(native), None
+    contents = formats.read(path, max_bytes)
+    facts = dict(path=as_path(path), format=contents.format, writer=contents.writer, api=None, optimizer=None,
+                 rivals=[], missing=list(contents.missing), notes=[])  # type: dict
+    request, state = Request(definition, optimizer, updates, learning_rate, variables, slots, scope), None
+    with as_file_errors(path):
+        claims = [] if contents.state is not None else reading.found(contents)
+        claim = claims[0] if claims else None
+        candidates = sorted({name for each in claims for name in identify.candidates(each)})
         facts["optimizer"] = " or ".join(candidates) or None
-        try:
-            with as_file_errors(path):
-                state = reading.to_state(native, definition, optimizer, updates, learning_rate, variables, slots)
-        except EverstepError as error:
-            if not native.missing:
-                facts["missing"].append(str(error))
-            if definition is None and optimizer is None and native.config is None:
-                state = _guess_state(native, candidates)
-        facts.update(api=native.target, notes=native.notes)
+        if claim is not None and not facts["missing"]:
+            facts["missing"] = list(claim.missing)
+    try:
+        with as_file_errors(path):
+            state, claim = reading.to_state(contents, request)
+    except EverstepError as error:
+        facts["missing"] = facts["missing"] or [str(error)]
+        if definition is None and optimizer is None and claim.config is None:
+            state, claim = _guess_state(contents, claims, candidates, request) or (None, claim)
+    if claim is not None:
+        facts.update(api=claim.target, notes=list(claim.notes))
     if state is not None:
         slots = [[name, slot] + _shape_and_dtype(handle)
                  for name, variable_slots in state.slots.items() for slot, handle in variable_slots.items()]
         facts.update(
             definition=None if facts["missing"] else state.definition, slots=slots, variables=list(state.slots),
-            updates=state.updates if getattr(native, "counted", True) else None,
+            updates=state.updates if claim is None or claim.counted else None,
             steps=state.steps, pending=state.pending, scalars=dict(state.scalars),
         )
         facts["optimizer"] = facts["optimizer"] or (state.definition or {}).get("definition")
     else:
         named = [("{}/{}".format(name, slot), handle)
-                 for name, variable_slots in native.slots.items() for slot, handle in variable_slots.items()]
-        slots = [[None, name or str(place)] + _shape_and_dtype(handle)
-                 for place, (name, handle) in enumerate(native.entries or named)]
+                 for name, variable_slots in claim.slots.items() for slot, handle in variable_slots.items()]
+        entries = list(claim.entries) or list(contents.arrays.items()) or named
+        slots = [[None, name or str(place)] + _shape_and_dtype(handle) for place, (name, handle) in enumerate(entries)]
         facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
-        facts["variables"] = list(native.variables)
+        facts["variables"] = list(claim.variables)
     return facts
 
 
@@ -298,13 +241,15 @@ def _shape_and_dtype(handle):
     return [list(handle.shape), str(np.dtype(handle.dtype))]
 
 
-def _guess_state(native, candidates):
-    """Returns the state as of the first candidate that can be read, with its default settings; or None."""
+def _guess_state(contents, claims, candidates, request):
+    """Returns (state, claim) as of the first candidate that can be read, with its default settings; or None."""
     for candidate in candidates:
         for momentum in (False, True):
-            try:
-                with as_file_errors(native.path):
-                    return reading.to_state(native, identify.guessed_definition(native, candidate, momentum))
-            except EverstepError:
-                continue
+            for claim in claims:
+                try:
+                    with as_file_errors(contents.path):
+                        guess = identify.guessed_definition(claim, candidate, momentum)
+                        return reading.to_state(contents, request._replace(definition=guess))
+                except EverstepError:
+                    continue
     return None

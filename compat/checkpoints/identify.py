@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from everstep.compat.files.native_file import saver_slots
+from everstep.compat.checkpoints.saver_names import plain_names, powers_in, slots_of
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
@@ -15,37 +15,38 @@ from everstep.errors import EverstepError, StateError
 from everstep.optimizers.contract import REQUIRED, Definition
 
 
-def definition_for(native, definition=None, optimizer=None, learning_rate=None, by_hand=False):
+def definition_for(claim, request):
     """Returns (definition, written by everstep: True, False, or None if only the layout of the arrays can tell).
 
     If the optimizer was written by hand, its name is that of a definition.
     """
+    definition, optimizer = request.definition, request.optimizer
     if definition is not None and optimizer is not None:
         raise StateError("give a definition or the name of an optimizer, not both")
-    by_everstep = None if native.config is None and not native.class_name else CONFIG_KEY in (native.config or {})
+    by_everstep = None if claim.config is None and not claim.class_name else CONFIG_KEY in (claim.config or {})
     if definition is not None:
         if not isinstance(definition, Definition):
             raise StateError("definition is one of everstep's, such as Adam(); got {!r}".format(definition))
         return definition, by_everstep
     if optimizer is not None:
-        by_everstep = False if by_everstep is None and native.entries else by_everstep
-        return _definition_of_text(native, optimizer, learning_rate, by_hand), by_everstep
-    if native.config is not None:
+        by_everstep = False if by_everstep is None and claim.entries else by_everstep
+        return _definition_of_text(claim, optimizer, request.learning_rate, request.slots is not None), by_everstep
+    if claim.config is not None:
         try:
-            return definition_of_config(native), by_everstep
+            return definition_of_config(claim), by_everstep
         except EverstepError as error:
-            raise type(error)("{}: {}. Give definition=".format(native.path, error))
+            raise type(error)("{}: {}. Give definition=".format(claim.path, error))
     raise StateError(
         "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
-        "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(native.path, likely_optimizers(native))
+        "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
 
 
-def definition_of_config(native):
+def definition_of_config(claim):
     """Returns the definition of a file that has its optimizer's config."""
-    if CONFIG_KEY in native.config:
-        return split_config(native.config)[0]
-    return _stock_definition(native.target, native.class_name, native.config)
+    if CONFIG_KEY in claim.config:
+        return split_config(claim.config)[0]
+    return _stock_definition(claim.target, claim.class_name, claim.config)
 
 
 def _stock_definition(target, name, config):
@@ -55,7 +56,7 @@ def _stock_definition(target, name, config):
         return from_native({"class_name": name, "config": config}, target)
 
 
-def _definition_of_text(native, text, learning_rate, by_hand):
+def _definition_of_text(claim, text, learning_rate, by_hand):
     """Returns the definition of a text such as `Adam` or `Adam(learning_rate=0.1)`, as the file's API spells it."""
     try:
         parsed = ast.parse(str(text).strip(), mode="eval").body
@@ -69,12 +70,12 @@ def _definition_of_text(native, text, learning_rate, by_hand):
         raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
     if by_hand:
         return _definition_named(name, arguments, learning_rate)
-    entries = _entries_of(native)
+    entries = _entries_of(claim)
     named = entries_spelled(entries, name)
     if not named:
         raise StateError(
             "{} has no stock optimizer {}; known are {}. For an optimizer of your own, give its definition".format(
-                native.target, name, ", ".join(sorted(set(entry.native for entry in entries)))
+                claim.target, name, ", ".join(sorted(set(entry.native for entry in entries)))
             )
         )
     entry = named[0]
@@ -84,7 +85,7 @@ def _definition_of_text(native, text, learning_rate, by_hand):
             entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
     if learning_rate is not None:  # so that the text need not repeat the rate
         arguments.setdefault("learning_rate", learning_rate)
-    return definition_of_entry(native, entry, arguments)
+    return definition_of_entry(claim, entry, arguments)
 
 
 def _definition_named(name, arguments, learning_rate):
@@ -100,7 +101,7 @@ def _definition_named(name, arguments, learning_rate):
         raise StateError(str(error))
 
 
-def definition_of_entry(native, entry, arguments):
+def definition_of_entry(claim, entry, arguments):
     """Returns the definition of a stock optimizer.
 
     The arguments come first, then values in the file, then the class's defaults.
@@ -108,63 +109,64 @@ def definition_of_entry(native, entry, arguments):
     Raises:
         StateError: an argument is invalid, or a required one is given neither here nor in the file.
     """
-    all_arguments = {name: as_number(handle) for name, handle in native.optimizer_values.items()
+    all_arguments = {name: as_number(handle) for name, handle in claim.values.items()
                      if name in entry.names and not np.shape(handle)}
     all_arguments.update(arguments)
     for needed in entry.needed:  # what is given by hand, or found in a file without a config, need not be whole
         all_arguments.setdefault(needed, entry.defaults[needed])
     for slot, argument in (("v_hat", "amsgrad"), ("mean_grad", "centered")):
         if argument in entry.names and argument not in all_arguments:
-            all_arguments[argument] = any(slot in names for names in _slot_names(native, entry))
+            all_arguments[argument] = any(slot in names for names in _slot_names(claim, entry))
     try:
         return _stock_definition(entry.target, entry.native, all_arguments)
     except EverstepError as error:
         raise StateError(str(error))
 
 
-def guessed_definition(native, name, momentum):
+def guessed_definition(claim, name, momentum):
     """Returns the definition of a stock optimizer of the file's API, with defaults for unknown settings."""
-    entry = next(entry for entry in _entries_of(native) if entry.native == name)
+    entry = next(entry for entry in _entries_of(claim) if entry.native == name)
     required = [argument for argument, value in entry.defaults.items()
-                if value is REQUIRED and argument not in native.optimizer_values]
+                if value is REQUIRED and argument not in claim.values]
     arguments = {argument: entry.definition.declarations[entry.names[argument]].default for argument in required}
     arguments.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
-    return definition_of_entry(native, entry, arguments)
+    return definition_of_entry(claim, entry, arguments)
 
 
-def _entries_of(native):
+def _entries_of(claim):
     """Returns the stock entries of the file's API; of both newer Keras APIs if the file does not say."""
-    return entries_of(native.target) if native.target else entries_of("keras3") + entries_of("update_step")
+    return entries_of(claim.target) if claim.target else entries_of("keras3") + entries_of("update_step")
 
 
-def _slot_names(native, entry):
+def _slot_names(claim, entry):
     """Returns a list with the slot names of each variable, in a file that names slots."""
-    if native.format == "tf-saver":
+    if claim.contents.format == "tf-saver":
         names = [slot.name for slot in entry.slots]
-        return [names if len(slots) == len(names) else () for slots in saver_slots(native, entry.op).values()]
-    return [[entry.slot_names.get(name) for name in slots] for slots in native.slots.values()]
+        of_variables = slots_of(plain_names(claim.contents), entry.op).values()
+        return [names if len(slots) == len(names) else () for slots in of_variables]
+    return [[entry.slot_names.get(name) for name in slots] for slots in claim.slots.values()]
 
 
-def likely_optimizers(native):
+def likely_optimizers(claim):
     """Returns a remark for error messages on which optimizers have such slots."""
-    names = sorted(candidates(native))
+    names = sorted(candidates(claim))
     return " (its slots are those of {})".format(" or ".join(names)) if names else ""
 
 
-def candidates(native):
+def candidates(claim):
     """Returns the names of the stock optimizers that have the file's slots."""
-    if native.class_name:
-        return [native.class_name]
-    matches = []
-    for entry in entries_of(native.target):
+    if claim.class_name:
+        return [claim.class_name]
+    matches, arrays = [], plain_names(claim.contents)
+    has_powers = bool(powers_in(arrays))
+    for entry in entries_of(claim.target):
         names = set(entry.slot_names)
-        if native.format == "tf-saver" and names:
+        if claim.contents.format == "tf-saver" and names:
             # AdamGS and LazyAdamGS have Adam's slots, without its powers.
-            other = entry.op == "Adam" and not entry.head and any("beta1_power" in key for key, _ in native.entries)
-            if saver_slots(native, entry.op) and not other:
+            if slots_of(arrays, entry.op) and not (entry.op == "Adam" and not entry.head and has_powers):
                 matches.append(entry.native)
-        elif native.slots:
-            stored_names = set(name for slots in native.slots.values() for name in slots)
+        elif claim.slots:
+            stored_names = set(name for slots in claim.slots.values() for name in slots)
             if stored_names <= names and stored_names >= names - {"vhat", "mg", "momentum"}:
                 matches.append(entry.native)
     return matches

@@ -17,18 +17,17 @@ from everstep.optimizers.wrappers.partition import Partition
 Layout = namedtuple("Layout", "head blocks tail")
 
 
-def layouts_of(native, definition, by_everstep):
-    """Yields every (Layout, stock entry or None) that the file may have."""
-    targets = [native.target] if native.target else ["keras3", "update_step"]
-    for target in targets:
+def layouts_of(target, definition, by_everstep):
+    """Yields every (Layout, stock entry or None) that a file of an API may have; None: of a newer Keras."""
+    for each in [target] if target else ["keras3", "update_step"]:
         if by_everstep is not False:
-            for layout in _everstep_layouts(target, definition):
+            for layout in _everstep_layouts(each, definition):
                 yield layout, None
         if not by_everstep:
             try:
-                entry = entry_for(target, definition)
+                entry = entry_for(each, definition)
             except UnsupportedError:
-                if native.target and by_everstep is False:
+                if target and by_everstep is False:
                     raise
                 continue
             for layout in _stock_layouts(entry, definition):

@@ -5,19 +5,19 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints.by_name import by_saver_name, by_slot_name
+from everstep.compat.checkpoints import by_object, by_position, by_saver_name
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
-from everstep.compat.checkpoints.by_place import by_place
-from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, count_of_powers
+from everstep.compat.checkpoints.claims import best, check_floats, check_has_state
+from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, count_of_powers, first_few
 from everstep.compat.checkpoints.identify import as_number, definition_for
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.checkpoints.state import State
 from everstep.compat.checkpoints.unwrapping import scalars_of
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
-from everstep.compat.files.native_file import check_floats, check_has_state
+from everstep.compat.stock.registry import entries_spelled
 from everstep.compat.stock.table import STOCK
 from everstep.compat.targets.hypers import attribute
-from everstep.errors import FileError, StateError
+from everstep.errors import EverstepError, FileError, StateError
 from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
 from everstep.optimizers.contract.checks import TEXT
@@ -25,87 +25,130 @@ from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.wrappers.loss_scale import LossScale
+from everstep.optimizers.wrappers.partition import Partition
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
 _COUNTED.add(AdagradDA)  # global_step is its count
 
 
-def to_state(
-    native, definition=None, optimizer=None, updates=None, learning_rate=None, variables=None, slots=None
-):
-    """Returns the State that a file holds.
+def to_state(contents, request, claims=None):
+    """Returns (the State that a file holds, the Claim that it is made of).
 
     Args:
-        native: a NativeFile.
-        definition, optimizer: give one of them if the file does not say which optimizer it is of.
-        updates: the number of updates, if the file has none; or the name of the array that holds it.
-        learning_rate: the rate in force, if velocities have to be rescaled.
-        variables: the variables' names in the order of their slots, if the file leaves that open.
-        slots: {slot: name in the file with `{var}`}, for an optimizer written by hand.
+        contents: Contents.
+        request: a Request: what the user says of the file.
+        claims: what the file says by itself; found in the contents by default.
     """
-    check_has_state(native)
-    if isinstance(updates, TEXT):
-        updates = count_in(native, updates)
-    elif updates is not None and (isinstance(updates, (bool, float)) or not hasattr(updates, "__index__")):
-        raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
-    definition, by_everstep = definition_for(native, definition, optimizer, learning_rate, slots is not None)
-    if slots is not None:
-        slots, optimizer_values, entry = by_pattern(native, definition, slots)
-    elif native.format == "tf-saver":
-        slots, optimizer_values, entry = by_saver_name(native, definition, counted=updates is not None)
-    elif native.slots or not native.entries:
-        slots, optimizer_values, entry = by_slot_name(native, definition)
-    else:
-        slots, optimizer_values, entry = by_place(native, definition, by_everstep, variables)
+    if contents.state is not None:  # everstep's own file, which says all
+        return State(**contents.state), None
+    return state_of(settled(contents, request, claims), request)
+
+
+def settled(contents, request, claims=None):
+    """Returns the Claim on the file that explains most, with the slots of its definition."""
+    claims = found(contents) if claims is None else claims
+    for claim in claims:
+        check_has_state(claim)
+    results, errors = [], []
+    for claim in claims:
+        try:
+            definition, by_everstep = definition_for(claim, request)
+            results += _fits(claim, definition, by_everstep, request)
+        except EverstepError as error:
+            errors.append(error)
+    if not results:
+        raise errors[0]
+    claim = best(results, request.scope)
+    if claim.contents.format == "tf-saver" and request.slots is None:
+        rival, named = by_saver_name.rival(claim), (request.optimizer or "").split("(")[0].strip()
+        if rival is not None and not entries_spelled([rival.entry], named):
+            raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
+                claim.path, rival.describe(), claim.definition._short(),
+                first_few(sorted(rival.explained() - claim.explained()))))
+    return claim
+
+
+def found(contents):
+    """Returns [Claim]: what a file says by itself, one for each optimizer that it shows."""
+    if contents.format == "tf-saver":
+        return by_saver_name.found(contents)
+    return (by_object if contents.objects is not None else by_position).found(contents)
+
+
+def _fits(claim, definition, by_everstep, request):
+    """Returns [Claim], each way to read the file as one of a definition."""
+    if request.slots is not None:
+        return [by_pattern(claim, definition, request.slots)]
+    if claim.contents.format == "tf-saver":
+        return by_saver_name.by_saver_name(claim, definition)
+    if claim.slots or not claim.entries:
+        return [by_object.by_slot_name(claim, definition)]
+    return [by_position.by_position(claim, definition, by_everstep, request.variables)]
+
+
+def state_of(claim, request):
+    """Returns the State that a settled claim stands for, and the claim with its notes."""
+    claim = _checked(claim)
+    check_floats(claim)
+    claim = claim._replace(definition=_with_live_hypers(claim))
+    claim, counts = _counts(claim, request)
+    claim, loss_scale = _with_loss_scale(claim)
+    scalars = _scalars(claim, counts["updates"])
+    variables = OrderedDict((name, claim.variables[name]) for name in claim.slots if name in claim.variables)
+    config, pending = claim.definition.get_config(strict=False), counts.get("pending", 0)
+    ordered = claim.contents.format not in ("tf-saver", "tf-object") or bool(
+        claim.entries) and claim.contents.format == "tf-object"
+    state = State(config, counts["updates"], counts.get("steps"), pending, scalars, claim.slots, variables, ordered,
+                  loss_scale)
+    return _as_definition(state, claim, request.learning_rate), claim
+
+
+def _checked(claim):
+    """Returns the claim with the slots of each variable in the definition's order.
+
+    Raises:
+        FileError: a slot is missing, or one too many.
+    """
+    definition, slots, entry = claim.definition, OrderedDict(), claim.entry
     needed = list(flat(definition, "slot"))
-    if needed and not slots:
+    if needed and not claim.slots:
         raise FileError("{} has no slots of {}, which needs {}".format(
-            native.path, definition._short(), ", ".join(needed)))
+            claim.path, definition._short(), ", ".join(needed)))
     optional = optional_slots(definition)
     unused_slots = {slot.name for slot in entry.slots if slot.always} if entry else set()
-    for name, variable_slots in slots.items():
-        shape = native.variables[name].shape if name in native.variables else native.shapes.get(name)
+    for name, variable_slots in claim.slots.items():
+        shape = claim.variables[name].shape if name in claim.variables else claim.shapes.get(name)
         needed_slots = needed if shape is None else slots_of_rank(definition, len(shape), name)
         if optional and optional == set(variable_slots).difference(needed_slots, ENGINE_SLOTS):
             needed_slots = needed  # the file has another name for it than the one that the rule looks at
         missing = [slot for slot in needed_slots if slot not in variable_slots]
         if missing:
             raise FileError("{}: {} has no {}; {} needs {}. It has {}".format(
-                native.path, name, " and no ".join(missing), definition._short(), ", ".join(needed_slots),
+                claim.path, name, " and no ".join(missing), definition._short(), ", ".join(needed_slots),
                 ", ".join(variable_slots) or "no slots"))
         extra = sorted(set(variable_slots) - set(needed_slots).union(ENGINE_SLOTS) - unused_slots)
         if extra:
             raise FileError("{}: {} has the slot {}, which {} has not".format(
-                native.path, name, ", ".join(extra), definition._short()))
+                claim.path, name, ", ".join(extra), definition._short()))
         slots[name] = OrderedDict(
             (slot, variable_slots[slot]) for slot in needed_slots + list(ENGINE_SLOTS) if slot in variable_slots
         )
-    check_floats(native, slots)
-    definition = _with_live_hypers(definition, optimizer_values, entry)
-    counts = _counts(native, definition, optimizer_values, entry, updates)
-    loss_scale = _loss_scale(native, definition, optimizer_values)
-    scalars = _scalars(native, definition, optimizer_values, counts["updates"])
-    variables = OrderedDict((name, native.variables[name]) for name in slots if name in native.variables)
-    config, pending = definition.get_config(strict=False), counts.get("pending", 0)
-    ordered = native.format not in ("tf-saver", "tf-object") or bool(native.entries) and native.format == "tf-object"
-    state = State(
-        config, counts["updates"], counts.get("steps"), pending, scalars, slots, variables, ordered, loss_scale
-    )
-    return _as_definition(state, definition, entry, learning_rate)
+    return claim._replace(slots=slots)
 
 
-def _with_live_hypers(definition, optimizer_values, entry):
+def _with_live_hypers(claim):
     """Returns the definition with the hypers that the file stores as variables."""
+    definition, values = claim.definition, claim.values
     names = {name: name for name in flat(definition, "hyper")}
     names.update({attribute(name): name for name in names})
-    if entry is not None:
-        names.update(entry.names)
+    if claim.entry is not None:
+        names.update(claim.entry.names)
     changed = {}
-    for stored_name, handle in optimizer_values.items():
+    for stored_name, handle in values.items():
         hyper = names.get(stored_name.lstrip("_"))
-        if stored_name == "decay" and entry is not None and hyper is None and np.asarray(handle) != 0:
-            rate = as_number(optimizer_values["learning_rate"]) if "learning_rate" in optimizer_values else "..."
+        if stored_name == "decay" and claim.entry is not None and hyper is None and np.asarray(handle) != 0:
+            rate = as_number(values["learning_rate"]) if "learning_rate" in values else "..."
             raise StateError(
                 "the file's learning rate decays, by {decay} a step: give the definition with learning_rate="
                 "everstep.InverseTimeDecay({rate}, rate={decay})".format(decay=as_number(handle), rate=rate)
@@ -119,59 +162,82 @@ def _with_live_hypers(definition, optimizer_values, entry):
     return with_hypers(definition, changed) if changed else definition
 
 
-def _counts(native, definition, optimizer_values, entry, updates):
-    """Returns {counter: count}, from the file's counters, its beta powers or its global_step."""
-    counts = {
-        name: int(np.asarray(optimizer_values[name])) for name in counters(definition) if name in optimizer_values
-    }
-    if updates is not None:
+def _counts(claim, request):
+    """Returns (claim, {counter: count}), from the file's counters, its beta powers or its global_step."""
+    definition, values, updates = claim.definition, claim.values, request.updates
+    counts = {name: int(np.asarray(values[name])) for name in counters(definition) if name in values}
+    if isinstance(updates, TEXT):
+        counts["updates"], note = count_in(claim, definition, updates)
+        claim = claim.with_note(note) if note else claim
+    elif updates is not None:
+        if isinstance(updates, (bool, float)) or not hasattr(updates, "__index__"):
+            raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
         counts["updates"] = updates
-    steps = calls_per_update(native, definition) if entry is not None else None
+    steps = calls_per_update(claim, definition) if claim.entry is not None else None
     if steps and "updates" in counts:
         counts = {"updates": counts["updates"] // steps, "steps": counts["updates"],
                   "pending": counts["updates"] % steps}
-    if "updates" not in counts and entry is not None and entry.target == "tf_train":
-        counts["updates"] = count_of_powers(native, definition, optimizer_values)
-    if counts.get("updates") is None and "global_step" in optimizer_values:
-        counts["updates"] = int(np.asarray(optimizer_values["global_step"]))
+    if "updates" not in counts and claim.powers:
+        counts["updates"], note = _count_of_optimizers(claim)
+        claim = claim.with_note(note) if note else claim
+    if counts.get("updates") is None and "global_step" in values:
+        counts["updates"] = int(np.asarray(values["global_step"]))
     if counts.get("updates") is None:
-        if type(definition.base) in _COUNTED or entry is None and all_slots(definition) or _has_schedule(definition):
+        is_ours = claim.entry is None and all_slots(definition)
+        if type(definition.base) in _COUNTED or is_ours or _has_schedule(definition):
             raise FileError(
                 "{} has no count of updates, which {} needs: no beta powers, no iterations, no global_step. Give "
-                "updates= (--updates)".format(native.path, definition._short())
+                "updates= (--updates)".format(claim.path, definition._short())
             )
-        native.notes.append("no count of updates, which its rule does not need; read as 0")
-        native.counted = False
+        claim = claim.with_note("no count of updates, which its rule does not need; read as 0")._replace(counted=False)
         counts["updates"] = 0
-    if isinstance(definition, LossScale) and (native.scaling is not None or native.loss_scale):
+    if isinstance(definition, LossScale) and (claim.scaling is not None or claim.loss_scale):
         counts = dict({"steps": counts["updates"], "pending": 0}, **counts)
     missing = [name for name in counters(definition) if name not in counts]
     if missing:
-        raise FileError("{} has no {}; it is not of {}".format(native.path, ", ".join(missing), definition._short()))
+        raise FileError("{} has no {}; it is not of {}".format(claim.path, ", ".join(missing), definition._short()))
     if any(count < 0 for count in counts.values()):
-        raise FileError("{} has a negative count: {}".format(native.path, counts))
-    return counts
+        raise FileError("{} has a negative count: {}".format(claim.path, counts))
+    return claim, counts
 
 
-def _loss_scale(native, definition, optimizer_values):
-    """Returns the loss scale of a file of a LossScaleOptimizer, as `State.loss_scale`, or None.
+def _count_of_optimizers(claim):
+    """Returns (the count that the beta powers of a file imply or None, a note or None).
 
-    If the definition is `everstep.loss_scale`, its scalars are added to the optimizer's values instead.
+    Raises:
+        FileError: they are of several optimizers, which have made different numbers of updates.
     """
-    if native.scaling is None and not native.loss_scale:
-        return None
-    stored = {name: float(np.asarray(handle)) for name, handle in native.loss_scale.items()}
+    base, counts = claim.definition.base, OrderedDict()
+    rules = list(base.children().values()) if isinstance(base, Partition) else [base]
+    for name, powers in claim.powers.items():
+        for rule in rules:
+            counts[name] = count_of_powers(claim.path, rule, powers)
+    found = OrderedDict((count, note) for count, note in counts.values() if count is not None)
+    if len(found) > 1:
+        raise FileError(
+            "{} has the beta powers of {} optimizers, which have made {} updates. Give updates= (--updates), the name "
+            "of the one that is meant: {}".format(
+                claim.path, len(counts), " and ".join(map(str, found)), first_few(counts)))
+    return next(iter(found.items()), (None, None))
+
+
+def _with_loss_scale(claim):
+    """Returns (claim, the loss scale of a file of a LossScaleOptimizer as `State.loss_scale`, or None).
+
+    If the definition is `everstep.loss_scale`, its scalars are added to the claim's values instead.
+    """
+    if claim.scaling is None and not claim.loss_scale:
+        return claim, None
+    stored = {name: float(np.asarray(handle)) for name, handle in claim.loss_scale.items()}
     if not stored:
-        native.notes.append("it is of a LossScaleOptimizer, without its scale, which starts anew")
-    if not isinstance(definition, LossScale):
+        claim = claim.with_note("it is of a LossScaleOptimizer, without its scale, which starts anew")
+    if not isinstance(claim.definition, LossScale):
         if stored:
-            native.notes.append("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} good "
-                                "steps".format(**stored))
-        return stored or None
-    stored = stored or {"scale": definition.initial_scale, "good_steps": 0.0}
-    for name, value in scalars_of(definition, stored).items():
-        optimizer_values.setdefault(name, value)
-    return None
+            claim = claim.with_note("it is of a LossScaleOptimizer, with a scale of {scale:g} after {good_steps:g} "
+                                    "good steps".format(**stored))
+        return claim, stored or None
+    stored = stored or {"scale": claim.definition.initial_scale, "good_steps": 0.0}
+    return claim._replace(values=dict(scalars_of(claim.definition, stored), **claim.values)), None
 
 
 def _has_schedule(definition):
@@ -179,14 +245,15 @@ def _has_schedule(definition):
     return any(isinstance(owner._values[each.name], Schedule) for owner, each in hypers)
 
 
-def _scalars(native, definition, optimizer_values, updates):
+def _scalars(claim, updates):
     """Returns {name: number} of the definition's scalars, stored or derived from the count."""
+    definition, values = claim.definition, claim.values
     names = list(flat(definition, "scalar"))
-    scalars = {} if set(names) <= set(optimizer_values) else _derived(definition.base, updates)
-    scalars.update((name, float(np.asarray(optimizer_values[name]))) for name in names if name in optimizer_values)
+    scalars = {} if set(names) <= set(values) else _derived(definition.base, updates)
+    scalars.update((name, float(np.asarray(values[name]))) for name in names if name in values)
     for name in names:
         if name not in scalars:
-            raise FileError("{} has no {}, which {} needs".format(native.path, name, definition._short()))
+            raise FileError("{} has no {}, which {} needs".format(claim.path, name, definition._short()))
     return OrderedDict((name, scalars[name]) for name in names)
 
 
@@ -204,8 +271,9 @@ def _derived(rule, updates):
     return {}
 
 
-def _as_definition(state, definition, entry, learning_rate):
+def _as_definition(state, claim, learning_rate):
     """Returns a state, read with its stock optimizer's form of momentum, in the form of the given definition."""
+    definition, entry = claim.definition, claim.entry
     stock_form = entry.fixed.get("rate_in_velocity") if entry is not None else None
     form = getattr(definition.base, "rate_in_velocity", None)
     if stock_form is None or form is None or stock_form == form or not definition.base.has_slot("velocity"):

@@ -10,10 +10,11 @@ import numpy as np
 
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.checkpoints.claims import Claim, Request
 from everstep.compat.checkpoints.live import as_variables, is_ordered
 from everstep.compat.checkpoints.reading import to_state
+from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, numbered
 from everstep.compat.files.exact import bfloat16_to_float32
-from everstep.compat.files.native_file import Handle, NativeFile, numbered
 from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
@@ -39,9 +40,10 @@ def api_of(optimizer):
 def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
     """Does what `everstep.capture` does, for a stock optimizer. `scale` is as of `unwrapping.scale_variables`."""
     with open_stock(optimizer, variables, session) as stock:
-        state = to_state(stock.native, stock.definition, variables=stock.order)
+        request = Request(definition=stock.definition, variables=stock.order)
+        state, _ = to_state(stock.claim.contents, request, [stock.claim])
         slots = OrderedDict((name, state.slots[name]) for name in stock.variables)
-        values = OrderedDict((name, stock.native.variables[name]) for name in stock.variables if weights)
+        values = OrderedDict((name, stock.claim.variables[name]) for name in stock.variables if weights)
         state.loss_scale = {name: stock.value(scale[name]) for name in scale} or None
         copied = state.replace(slots=slots, variables=values, ordered=is_ordered(variables)).to_dict()
         return state.replace(**copied)
@@ -124,10 +126,10 @@ def _named(variables):
 
 
 class _Stock(object):
-    """The variables of a stock optimizer, as a `NativeFile` whose arrays have numbers as names.
+    """The variables of a stock optimizer, as `Contents` whose arrays have numbers as names, and a Claim on them.
 
     Attributes:
-        native: the NativeFile.
+        claim: the Claim, whose `contents` are those of the live optimizer.
         definition: the definition that computes the same.
         variables: {name: variable}, as they were given.
         order: the names in the order of the slots, for APIs that keep them by position; else None.
@@ -137,22 +139,25 @@ class _Stock(object):
     def __init__(self, stock, definition, variables, api, backend, session):
         self._stock, self.variables, self.places, self.order = stock, variables, {}, None
         self._backend, self._session, self.definition = backend, session, definition
-        self.native = native = NativeFile("the live {}".format(type(stock).__name__), "live")
-        native.target, native.class_name = api, type(stock).__name__
-        native.variables = OrderedDict(zip(variables, self._handles(variables.values())))
         try:
-            native.config = None if api == "tf_train" else stock.get_config()
+            config = None if api == "tf_train" else stock.get_config()
         except AttributeError:  # Ftrl of TF 1.14
-            native.config = {}
+            config = {}
+        named, entries, slots, values = self._handles(variables.values()), [], {}, {}
+        self.path = "the live {}".format(type(stock).__name__)
         if api in ("tf_train", "optimizer_v2"):
-            self._read_named(entry_for(api, definition))
+            slots, values = self._read_named(entry_for(api, definition))
         else:
             self.order = list(variables) if api == "get_updates" else self._order_of_slots()
             weights = stock.weights if api == "get_updates" else stock._variables
-            native.entries = [("", handle) for handle in self._handles(weights)]
+            entries = [("", handle) for handle in self._handles(weights)]
             product = getattr(stock, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
-                native.optimizer_values["_u_product"] = self._handles([product])[0]
+                values["_u_product"] = self._handles([product])[0]
+        weights = [Weight(name, handle, True, "") for name, handle in zip(variables, named)]
+        contents = Contents(self.path, "live", weights=weights, optimizers=[Numbered("", entries)] if entries else ())
+        self.claim = Claim(contents, api, type(stock).__name__, config, entries=entries, slots=slots, values=values,
+                           variables=zip(variables, named))
 
     def value(self, variable):
         """Returns the number in a variable."""
@@ -169,16 +174,14 @@ class _Stock(object):
         return handles
 
     def _read_named(self, entry):
-        """Reads the slots and counters of an API that finds them by name."""
+        """Returns ({variable: {name: handle}}, {name: handle}), the slots and counters of an API that names them."""
         names = [slot.native for slot in entry.slots] + sorted(set(filter(None, AROUND.values())))
-        wanted = []  # [(dictionary for the handle, its key there, variable)]
+        slots, values, wanted = OrderedDict(), OrderedDict(), []  # wanted: [(dictionary, key for the handle, variable)]
         for name, variable in self.variables.items():
             for native in names:
                 slot_variable = self._slot(variable, native)
                 if slot_variable is not None:
-                    handles = self.native.slots.setdefault(name, OrderedDict())
-                    wanted.append((handles, native, slot_variable))
-        values = self.native.optimizer_values
+                    wanted.append((slots.setdefault(name, OrderedDict()), native, slot_variable))
         for counter in entry.head:
             variable = self._counter(counter.native)
             if variable is not None:
@@ -194,9 +197,9 @@ class _Stock(object):
             wanted.append((values, "global_step", global_step))
         for (dictionary, key, _), handle in zip(wanted, self._handles(variable for _, _, variable in wanted)):
             dictionary[key] = handle
-        if any(slot.always for slot in entry.slots) or self.native.slots:
-            missing = [name for name in self.variables if name not in self.native.slots]
-            self._check_trained(missing)
+        if any(slot.always for slot in entry.slots) or slots:
+            self._check_trained([name for name in self.variables if name not in slots])
+        return slots, values
 
     def _slot(self, variable, name):
         for stock in nested(self._stock):
@@ -230,10 +233,10 @@ class _Stock(object):
         places = {name: indices[key] for name, key in keys.items()}
         if len(indices) != len(places):
             raise StateError("{} has slots of {} variables; {} are given: give all that it trains".format(
-                self.native.path, len(indices), len(places)))
+                self.path, len(indices), len(places)))
         return sorted(places, key=lambda name: places[name])
 
     def _check_trained(self, missing):
         if missing:
             raise StateError("{} has no slots of {}: it has not trained {}".format(
-                self.native.path, ", ".join(missing[:8]), "them" if len(missing) > 1 else "it"))
+                self.path, ", ".join(missing[:8]), "them" if len(missing) > 1 else "it"))

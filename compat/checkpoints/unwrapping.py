@@ -49,6 +49,12 @@ def _inner(optimizer):
     return next((attributes[name] for name in _HOLDERS if attributes.get(name) is not None), None)
 
 
+def inner_config(config):
+    """Returns the config of the optimizer in a LossScaleOptimizer's config, or None for any other config."""
+    inner = config.get("inner_optimizer", config.get("optimizer"))
+    return inner if isinstance(inner, dict) and isinstance(inner.get("config"), dict) else None
+
+
 def scalars_of(definition, loss_scale):
     """Returns {name: number} of the scalars of `everstep.loss_scale` that continue a LossScaleOptimizer."""
     factor = loss_scale["scale"] / definition.initial_scale

@@ -5,55 +5,24 @@ from collections import namedtuple
 
 import numpy as np
 
-from everstep.compat.checkpoints import files
-from everstep.compat.checkpoints.state import State
-from everstep.compat.files import bundle, keras_h5, keras_zip
-from everstep.compat.files.native_file import as_file_errors, chunks
+from everstep.compat.files import formats
+from everstep.compat.files.contents import as_file_errors, chunks
 from everstep.errors import EverstepError
 
 NO_CHECKSUM = "HDF5 keeps no checksum of these arrays: they were read, but changed numbers cannot be noticed"
 
-# handle: None if the array is not read, such as one of texts; checksum: its kind, or "none"
-Stored = namedtuple("Stored", "name handle checksum")
 Result = namedtuple("Result", "name shape dtype checksum result is_damaged")
 
 
 def stored_arrays(path, max_bytes=None):
-    """Returns (format, [Stored]), all arrays in a file, also those that are not of the optimizer.
+    """Returns (name of the container, [Stored]), all arrays in a file, also those that are not of the optimizer.
 
     Raises:
         FileError: the file is damaged so that its arrays cannot be found, or something besides them is damaged.
     """
-    kind, path = files.find_format(path)
+    format, path = formats.find(path)
     with as_file_errors(path):
-        if kind == "everstep":
-            state = State.load(path)
-            arrays = [("{}/{}".format(name, slot), handle)
-                      for name, slots in state.slots.items() for slot, handle in slots.items()]
-            arrays += state.variables.items()
-            return kind, [Stored(name, handle, "CRC-32") for name, handle in arrays]
-        if kind == "bundle":
-            tensors = bundle.Tensors(path)
-            return "TensorFlow", [Stored(name, tensors.handle(name), "CRC-32C") for name in sorted(tensors.shapes)]
-        if kind == "keras":
-            with keras_zip.open_zip(path) as archive:
-                weights = keras_zip.open_weights(archive, path, max_bytes)
-                for info in archive.infolist():
-                    keras_zip.verify_checksum(archive, info, path)
-            return kind, _in_hdf5(keras_h5.open_contents(*weights), "CRC-32 of the zip")
-        return "HDF5", _in_hdf5(keras_h5.open_contents(*keras_h5.open_whole(path, max_bytes)), None)
-
-
-def _in_hdf5(contents, checksum):
-    """Returns the list of Stored in an HDF5 file. `checksum` is of the whole file, or None."""
-    arrays, own = [], "none"
-    for name, dataset in contents.arrays():
-        is_numeric = getattr(dataset, "dtype", np.dtype("O")).kind in "fiuVb"
-        handle = contents.array(contents.file, name) if is_numeric else None
-        if checksum is None and is_numeric:
-            own = "Fletcher-32" if dataset.fletcher32 else "Adler-32" if dataset.compression == "gzip" else "none"
-        arrays.append(Stored(name, handle, checksum or own))
-    return arrays
+        return format.stored(path, max_bytes)
 
 
 def size_of(array):

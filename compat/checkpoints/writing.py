@@ -5,10 +5,10 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints.by_place import by_place, reshaped
+from everstep.compat.checkpoints.by_position import by_position, found, reshaped
+from everstep.compat.checkpoints.claims import Request, check_has_state
 from everstep.compat.checkpoints.conversions import (
     MEANINGS,
-    POWERS,
     beta_power,
     calls_per_update,
     check_meaning,
@@ -17,9 +17,9 @@ from everstep.compat.checkpoints.conversions import (
 )
 from everstep.compat.checkpoints.identify import definition_for
 from everstep.compat.checkpoints.matching import match
+from everstep.compat.checkpoints.saver_names import POWERS
 from everstep.compat.checkpoints.unwrapping import loss_scale_of
 from everstep.compat.engine.step import counters
-from everstep.compat.files.native_file import check_has_state
 from everstep.compat.stock.entry import AROUND_SAVED
 from everstep.compat.stock.lookup import entry_for
 from everstep.errors import StateError
@@ -86,62 +86,63 @@ def saver_tensors(state, ours=False, learning_rate=None):
     return tensors
 
 
-def fit_to_template(native, state, ours=False, learning_rate=None, rename=(), by_order=False, variables=None):
+def fit_to_template(template, state, ours=False, learning_rate=None, rename=(), by_order=False, variables=None):
     """Fits a state to a template whose arrays go by position.
 
     Returns:
         ({name of an array in the file: handle or array}, matches, notes for people).
     """
-    source = state_definition(state)
-    definition, ours = (source, ours) if native.config is None else definition_for(native)
-    check_has_state(native)
+    source, claim = state_definition(state), found(template)[0]
+    definition, ours = (source, ours) if claim.config is None else definition_for(claim, Request())
+    check_has_state(claim)
     if type(definition.base) is not type(source.base):
-        raise StateError("{} is of {}, the state of {}".format(native.path, definition._short(), source._short()))
-    slots, optimizer_handles, entry = by_place(native, definition, ours, variables)
+        raise StateError("{} is of {}, the state of {}".format(claim.path, definition._short(), source._short()))
+    claim = by_position(claim, definition, ours, variables)
+    slots, entry = claim.slots, claim.entry
     # A file without a config takes the state's definition, with the options that its API fixes.
     options = dict({name: getattr(definition.base, name, None) for name in MEANINGS}, **(entry.fixed if entry else {}))
-    check_meaning(source, native.path, options)
+    check_meaning(source, claim.path, options)
     if options["rate_in_velocity"] is not None:
         state = convert_momentum(state, options["rate_in_velocity"], learning_rate)
     template_shapes = OrderedDict((name, _shapes_of(each)) for name, each in slots.items())
     state_shapes = OrderedDict((name, _shapes_of(each)) for name, each in state.slots.items())
-    stored_shapes = {handle.name: handle.shape for _, handle in native.entries}
+    stored_shapes = {handle.name: handle.shape for _, handle in claim.entries}
     values, notes = OrderedDict(), []
     matching = match(state_shapes, template_shapes, rename, by_order, state.ordered)
     for name, state_name in matching.names.items():
         if state_shapes[state_name] != template_shapes[name]:
             raise StateError("{} has the slots {} in the state; {} has {}".format(
-                state_name, _describe_shapes(state_shapes[state_name]), native.path,
+                state_name, _describe_shapes(state_shapes[state_name]), claim.path,
                 _describe_shapes(template_shapes[name])))
         for slot, handle in state.slots[state_name].items():
             place = slots[name][slot].name
             values[place] = reshaped(handle, stored_shapes.get(place, handle.shape))
-        if state_name in state.variables and name in native.variables:
-            if tuple(state.variables[state_name].shape) != native.variables[name].shape:
+        if state_name in state.variables and name in claim.variables:
+            if tuple(state.variables[state_name].shape) != claim.variables[name].shape:
                 raise StateError("{} has shape {} in the state; {} has {}".format(
-                    state_name, tuple(state.variables[state_name].shape), native.path, native.variables[name].shape))
-            values[native.variables[name].name] = state.variables[state_name]
+                    state_name, tuple(state.variables[state_name].shape), claim.path, claim.variables[name].shape))
+            values[claim.variables[name].name] = state.variables[state_name]
     if not state.variables:
         notes.append("the state has no values of the variables: the template's are kept")
-    steps = calls_per_update(native, definition) if entry is not None else None
+    steps = calls_per_update(claim, definition) if entry is not None else None
     counts = {"updates": state.updates, "pending": state.pending, "steps": state.steps}
     if steps:
         counts["updates"] = state.updates * steps + state.pending
     counts.update(state.scalars)
     for name in ["updates"] + list(state.scalars):
-        if name not in optimizer_handles:
+        if name not in claim.values:
             notes.append("there is no place for {}: this format leaves it out".format(name))
-    for name, handle in optimizer_handles.items():
+    for name, handle in claim.values.items():
         if counts.get(name) is not None:
             values[handle.name] = np.array(counts[name], handle.dtype)
     scale = _scale_of(source, state)
     if isinstance(source, LossScale):
         notes = [note for note in notes if "loss_scale/" not in note]
     if scale is not None:
-        values.update((handle.name, np.array(scale[name], handle.dtype)) for name, handle in native.loss_scale.items())
-        if not native.loss_scale:
+        values.update((handle.name, np.array(scale[name], handle.dtype)) for name, handle in claim.loss_scale.items())
+        if not claim.loss_scale:
             notes.append("there is no place for the loss scale, {:g}".format(scale["scale"]))
-    values.update((copy, values[name]) for name, copy in native.copies.items() if name in values)
+    values.update((copy, values[name]) for name, copy in claim.copies.items() if name in values)
     return values, matching.matches, notes
 
 

@@ -12,9 +12,9 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import with_names_of_tf1
-from everstep.compat.files.bundle_index import check_index
-from everstep.compat.files.native_file import Handle, NativeFile, as_file_errors
-from everstep.compat.files.object_graph import GRAPH, read_objects
+from everstep.compat.files.bundle_index import TABLE_END, check_index
+from everstep.compat.files.contents import Contents, Handle, Stored, as_file_errors
+from everstep.compat.files.object_graph import GRAPH, Graph
 from everstep.compat.files.open_file import ProcessLock
 from everstep.compat.files.replacing import publish, scratch_folder, write_errors
 from everstep.errors import FileError, StateError, UnsupportedError
@@ -103,34 +103,26 @@ def latest_in(path):
             raise FileError("{} cannot be read: {}".format(os.path.join(path, "checkpoint"), error.message))
 
 
-def read(path):
-    """Returns the NativeFile of the checkpoint with this prefix."""
+def is_it(path, start, end):
+    """Returns True for a checkpoint of version 1, which is one file; `find` knows the others by their names."""
+    return end == TABLE_END
+
+
+def read(path, max_bytes=None):
+    """Returns the Contents of the checkpoint with this prefix."""
     tensors = Tensors(path)
     with as_file_errors(path):
-        return read_objects(tensors, path) if GRAPH in tensors.shapes else _read_named(tensors, path)
+        if GRAPH in tensors.shapes:
+            return Contents(path, "tf-object", "tf.train.Checkpoint", objects=Graph(tensors))
+        arrays = OrderedDict(tensors.numeric())
+        missing = [] if arrays else ["no variables at all"]
+        return Contents(path, "tf-saver", "tf.train.Saver", arrays=arrays, missing=missing)
 
 
-def _read_named(tensors, path):
-    """Reads a checkpoint of tf.train.Saver."""
-    native = NativeFile(path, "tf-saver", "tf.train.Saver")
-    native.target = "tf_train"
-    native.entries = list(tensors.numeric())
-    native.variables = OrderedDict(native.entries)
-    native.loss_scale = _loss_scale(native.variables)
-    if not native.entries:
-        native.missing.append("no variables at all")
-    return native
-
-
-def _loss_scale(handles):
-    """Returns {"scale": handle, "good_steps": handle} of a LossScaleOptimizer of tf.train or tf.contrib; {} if none."""
-    pairs = []
-    for name in handles:
-        scope, last_part = re.match(r"(.*/)?(.+)", name).groups("")
-        if last_part in ("current_loss_scale", "loss_scale") and scope + "good_steps" in handles:
-            pairs.append((handles[name], handles[scope + "good_steps"]))
-    pairs = [pair for pair in pairs if all(handle.shape == () for handle in pair)]
-    return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
+def stored(path, max_bytes=None):
+    """Returns (name of the container, [Stored])."""
+    tensors = Tensors(path)
+    return "TensorFlow", [Stored(name, tensors.handle(name), "CRC-32C") for name in sorted(tensors.shapes)]
 
 
 def check_new(path):

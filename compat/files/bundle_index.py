@@ -10,7 +10,7 @@ from __future__ import absolute_import, division, print_function
 import os
 import struct
 
-from everstep.compat.files.native_file import as_file_errors
+from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import OpenFile
 from everstep.errors import FileError
 

@@ -10,12 +10,11 @@ import zipfile
 from collections import Counter, OrderedDict
 
 from everstep.compat.files import keras_h5
-from everstep.compat.files.h5_contents import Window, default_bound, too_large
-from everstep.compat.files.native_file import as_file_errors
+from everstep.compat.files.contents import Weight, as_file_errors
+from everstep.compat.files.hdf5 import Window, default_bound, too_large
 from everstep.compat.files.npz import parse_json
 from everstep.compat.files.open_file import OpenFile
 from everstep.compat.files.replacing import replacing
-from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import FileError
 
 WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"
@@ -31,30 +30,41 @@ _LAYERS = {
 _LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias")))
 
 
+def is_it(path, start, end):
+    """Returns True for a zip file of Keras, False for a file of `State.save`."""
+    if start[:4] != b"PK\x03\x04":
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
+    except Exception:  # zipfile raises many types for a damaged directory; npz.read reports the damage
+        return False
+
+
 def read(path, max_bytes=None):
-    """Returns the NativeFile of a `.keras` file."""
+    """Returns the Contents of a `.keras` file."""
     with as_file_errors(path), open_zip(path) as archive:
         config = keras_h5.with_native_strings(parse_json(read_text(archive, CONFIG, path)))
         metadata = keras_h5.with_native_strings(parse_json(read_text(archive, METADATA, path)))
         version = str(metadata.get("keras_version", ""))
-        native = keras_h5.read_open(*open_weights(archive, path, max_bytes))
-        native.format, native.writer = "keras", "Keras {}".format(version)
-        _name_variables(native, config)
+        contents = keras_h5.read_open(*open_weights(archive, path, max_bytes))
+        weights, ordered = _named(contents.weights, config)
         compiled = config.get("compile_config")
         optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
-        if isinstance(optimizer, dict):
-            keras_h5.take_config(native, optimizer, version)
-        elif optimizer is not None:  # up to Keras 3.0 at least, a file of compile("adam") has this text alone
-            target = "keras3" if version[:1] >= "3" else "update_step"
-            native.class_name, native.config, native.target = str(optimizer), {}, target
-        elif not native.missing and not native.entries:  # it has the arrays of a class whose config Keras left out
-            native.missing.append("a model that was saved without compiling it")
-        if native.target == "optimizer_v2" and not native.entries:
-            native.missing[:] = ["the config of a legacy optimizer, {}, but not its state, which this format never "
-                                 "keeps; save .h5 instead".format(native.class_name)]
-        if native.config is not None and CONFIG_KEY not in native.config and native.target == "optimizer_v2":
-            native.target = "update_step"
-        return native
+        missing = contents.missing
+        if optimizer is None and not missing and not contents.optimizers[-1].entries:
+            missing += ("a model that was saved without compiling it",)
+        return contents._replace(format="keras", writer="Keras {}".format(version), version=version, weights=weights,
+                                 ordered=ordered, config=optimizer, missing=missing)
+
+
+def stored(path, max_bytes=None):
+    """Returns (name of the container, [Stored])."""
+    with open_zip(path) as archive:
+        weights = open_weights(archive, path, max_bytes)
+        for info in archive.infolist():
+            verify_checksum(archive, info, path)
+    return "keras", keras_h5.stored_in(keras_h5.open_hdf5(*weights), "CRC-32 of the zip")
 
 
 def open_zip(path):
@@ -162,27 +172,27 @@ def write(path, template, values, moved):
                     archive.writestr(name, content)
 
 
-def _name_variables(native, config):
-    """Names the weights after their layers, in the config's order, as far as the config matches the file."""
-    handles, named, ordered, below = dict(native.variables), OrderedDict(), True, {}
-    for key in sorted(handles):
+def _named(weights, config):
+    """Names weights after their layers, in the config's order, as far as the config matches the file.
+
+    Returns:
+        ([Weight], True if they are all in that order).
+    """
+    left = OrderedDict((weight.name, weight) for weight in weights)
+    named, ordered, below = [], True, {}
+    for key in sorted(left):
         for match in re.finditer("/", key):
             below.setdefault(key[: match.start()], []).append(key)
-    for path, layer in _layers(config, (), _numbers(handles)):
-        names = _LAYERS.get(layer["class_name"])
-        layer_keys = [key for key in below.get(path, ()) if key in handles]
-        trainable = layer["config"].get("trainable", True)
-        for key in layer_keys:
+    for path, layer in _layers(config, (), _numbers(left)):
+        names, layer_name = _LAYERS.get(layer["class_name"], ()), layer["config"].get("name", path)
+        for key in [key for key in below.get(path, ()) if key in left]:
             rest = key[len(path) + 1 :]
             ordered = ordered and "/" not in rest
-            place = int(rest) if rest.isdigit() else len(names or ())
-            weight_name = names[place] if names and place < len(names) else rest
-            handle = handles.pop(key)
-            if trainable and weight_name not in keras_h5._NOT_TRAINED:
-                named["{}/{}".format(layer["config"].get("name", path), weight_name)] = handle
-    ordered = ordered and not handles
-    named.update(handles)
-    native.variables, native.ordered = named, ordered
+            place = int(rest) if rest.isdigit() else len(names)
+            name = names[place] if place < len(names) else rest
+            trains = layer["config"].get("trainable", True) and name not in keras_h5.NOT_TRAINED
+            named.append(Weight("{}/{}".format(layer_name, name), left.pop(key).handle, trains, layer_name))
+    return named + list(left.values()), ordered and not left
 
 
 def _numbers(handles):

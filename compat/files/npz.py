@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.files.contents import Contents, Stored
 from everstep.compat.files.npz_archive import (
     MAX_HEADER,
     ArchiveFile,
@@ -43,6 +44,24 @@ def save(state, path):
             )
         )
     write(path, text, arrays)
+
+
+def is_it(path, start, end):
+    """Returns True for a zip file; those of Keras come first in the table of formats."""
+    return start[:4] == b"PK\x03\x04"
+
+
+def read(path, max_bytes=None):
+    """Returns the Contents of a file."""
+    return Contents(path, "everstep", "everstep", state=load(path))
+
+
+def stored(path, max_bytes=None):
+    """Returns (name of the container, [Stored])."""
+    parts = load(path)
+    arrays = [("{}/{}".format(name, slot), handle)
+              for name, slots in parts["slots"].items() for slot, handle in slots.items()]
+    return "everstep", [Stored(name, handle, "CRC-32") for name, handle in arrays + list(parts["variables"].items())]
 
 
 def load(path):

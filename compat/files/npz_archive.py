@@ -15,7 +15,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.backends.arrays_in_memory import aligned_empty
-from everstep.compat.files.native_file import chunks
+from everstep.compat.files.contents import chunks
 from everstep.compat.files.open_file import OpenFile, select
 from everstep.compat.files.replacing import replacing
 from everstep.errors import StateError

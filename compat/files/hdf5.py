@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import io
 
-from everstep.compat.files.native_file import Handle, as_file_errors
+from everstep.compat.files.contents import Handle, as_file_errors
 from everstep.compat.files.open_file import ProcessLock, select
 from everstep.errors import FileError, UnsupportedError
 
@@ -68,7 +68,7 @@ class Window(io.RawIOBase):
         super(Window, self).close()
 
 
-class Contents(object):
+class Hdf5(object):
     """Access to an HDF5 file: no other file is opened, and its arrays together are not larger than a bound.
 
     Args:

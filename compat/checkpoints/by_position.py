@@ -1,19 +1,23 @@
-"""Finds the slots in files that store arrays by position, without names."""
+"""Finds the slots in files that store an optimizer's arrays by position: those of Keras."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
 from everstep.compat.checkpoints.layouts import engine_variants, layouts_of, optional_slots, record_of, slots_of_rank
+from everstep.compat.checkpoints.unwrapping import inner_config
 from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS
-from everstep.compat.files.native_file import Handle
+from everstep.compat.files.contents import Handle, numbered
 from everstep.compat.stock.entry import Slot
+from everstep.compat.targets.construction import CONFIG_KEY
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract import flat
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.wrappers.partition import Partition
 
 RANKED = ("matrix", "vector")  # slots that some variables have not
@@ -229,7 +233,7 @@ def _as_named(stored_slots):
     for slot, (name, _) in stored_slots.items():
         last = name.split(":")[0].rpartition("/")[2]
         others = [other.native.rpartition("/")[2] for other in stored_slots if other is not slot]
-        if last in others and last != slot.native.rpartition("/")[2]:
+        if last and last in others and last != slot.native.rpartition("/")[2]:
             return False
     return True
 
@@ -267,40 +271,106 @@ def reshaped(handle, shape):
                   lambda selection: np.reshape(np.asarray(handle), shape)[selection])
 
 
-def by_place(native, definition, by_everstep, variables):
-    """Returns (slots, optimizer-wide values, stock entry or None) of a file that goes by position.
+def found(contents):
+    """Returns [Claim] of a file of Keras: the optimizer that was compiled, without a definition."""
+    variables = [(weight.name, weight.handle) for weight in contents.weights
+                 if weight.trains and weight.handle.dtype.kind in "fV"]
+    names, missing = numbered([name for name, _ in variables]), list(contents.missing)
+    claim = Claim(contents, variables=zip(names, [handle for _, handle in variables]), ordered=contents.ordered)
+    if contents.config is not None:
+        claim = _with_config(claim, contents.config)
+    entries = contents.optimizers[-1].entries if contents.optimizers else []
+    if claim.config is not None and not missing and not contents.optimizers:
+        missing.append("the config of an optimizer, {}, but none of its variables (it never trained)".format(
+            claim.class_name))
+    if contents.format == "keras" and claim.target == "optimizer_v2" and not entries:
+        missing = ["the config of a legacy optimizer, {}, but not its state, which this format never keeps; save .h5 "
+                   "instead".format(claim.class_name)]
+    if contents.format == "keras" and claim.target == "optimizer_v2" and CONFIG_KEY not in claim.config:
+        claim = claim._replace(target="update_step")
+    if claim.target == "optimizer_v2" and entries and "/iterations" in entries[0][0]:
+        claim = claim._replace(target="get_updates")  # everstep's Keras 2 optimizers have a name in their config too
+    loss_scale, copies = {}, {}
+    is_outer = contents.format == "keras-h5" and claim.scaling is not None and claim.target == "keras3"
+    if len(contents.optimizers) > 1 or is_outer and entries:
+        several = len(contents.optimizers) > 1  # Keras stores the variables of the optimizer inside twice
+        outer = contents.optimizers[0].entries
+        rest, loss_scale = _without_loss_scale(claim, outer, len(entries) if several else len(outer) - 4)
+        copies = {handle.name: copy.name for (_, handle), (_, copy) in zip(entries, rest)} if several else {}
+        entries = entries if several else rest
+    return [claim._replace(entries=tuple(entries), loss_scale=loss_scale, copies=copies, missing=tuple(missing))]
+
+
+def _with_config(claim, serialized):
+    """Returns the claim with the optimizer's class and config, and its API, which the config tells."""
+    version = claim.contents.version
+    if isinstance(serialized, TEXT):  # up to Keras 3.0 at least, a file of compile("adam") has this text alone
+        target = "keras3" if version[:1] >= "3" else "update_step"
+        return claim._replace(class_name=str(serialized), config={}, target=target)
+    if not isinstance(serialized, dict) or not isinstance(serialized.get("config"), dict):
+        raise FileError("{} has no optimizer's config, but {!r}".format(claim.path, serialized))
+    config, name = serialized["config"], str(serialized.get("class_name")).split(">")[-1]
+    if "LossScaleOptimizer" in name and inner_config(config) is not None:
+        return _with_config(claim, inner_config(config))._replace(scaling=config)
+    target = "optimizer_v2" if "name" in config else "get_updates"
+    if version[:1] >= "3":
+        target = "keras3"
+    elif "is_legacy_optimizer" in config or "jit_compile" in config:
+        target = "update_step"
+    return claim._replace(class_name=name, config=config, target=target)
+
+
+# How many variables of its own a LossScaleOptimizer stores: none in tf.keras; in Keras 3 iteration and learning_rate,
+# and once it is built step_counter and dynamic_scale.
+_LOSS_SCALE_VARIABLES = (0, 2, 4)
+
+
+def _without_loss_scale(claim, entries, count):
+    """Returns (the entries of the optimizer inside of a LossScaleOptimizer, the loss scale).
+
+    They are the last `count` entries. Keras 3 stores the LossScaleOptimizer's own variables before them; tf.keras
+    stores none.
+    """
+    before = len(entries) - count
+    own = entries[: max(before, 0)]
+    if count < 0 or before not in _LOSS_SCALE_VARIABLES or any(handle.shape != () for _, handle in own):
+        raise FileError("{} has a LossScaleOptimizer with {} variables around {}".format(claim.path, before, count))
+    return entries[before:], {"good_steps": own[2][1], "scale": own[3][1]} if before == 4 else {}
+
+
+def by_position(claim, definition, by_everstep, variables):
+    """Returns the claim as one of a definition, of a file that goes by position.
 
     Raises:
         FileError: the arrays are not the state of the definition.
         StateError: there is more than one way to read them, or the variables' names are unknown.
     """
     fits, tried, name_errors = [], [], []
-    known = OrderedDict((name, handle.shape) for name, handle in native.variables.items())
+    known = OrderedDict((name, handle.shape) for name, handle in claim.variables.items())
     if variables is not None:
         known = OrderedDict((name, known.get(name)) for name in variables)
-    for layout, entry in layouts_of(native, definition, by_everstep):
+    for layout, entry in layouts_of(claim.target, definition, by_everstep):
         tried.append(layout)
-        target = native.target or "keras3"
-        for optimizer_values, per_variable in _fits(native.entries, layout, definition, known, target):
+        for values, per_variable in _fits(list(claim.entries), layout, definition, known, claim.target or "keras3"):
             try:
-                names = list(native.variables)
+                names = list(claim.variables)
                 if per_variable:
                     shapes, hints = zip(*[(each.shape, each.names) for each in per_variable])
-                    names = names_of(native, list(shapes), list(hints), variables)
+                    names = names_of(claim, list(shapes), list(hints), variables)
             except StateError as error:
                 name_errors.append(str(error))  # the text alone: the error's traceback would keep the file open
                 continue
-            fits.append((names, optimizer_values, per_variable, entry))
+            fits.append((names, values, per_variable, entry))
     if not fits and name_errors:
         raise StateError(name_errors[0])
     if not fits:
         raise FileError(
             "{}: {} arrays of shapes {} are not the state of {} of {}: expected are {}, then the slots {}".format(
-                native.path,
-                len(native.entries),
-                first_few(str(handle.shape) for _, handle in native.entries),
+                claim.path,
+                len(claim.entries),
+                first_few(str(handle.shape) for _, handle in claim.entries),
                 definition._short(),
-                native.target or "Keras",
+                claim.target or "Keras",
                 ", ".join(tried[0].head),
                 " | ".join(" ".join(slot.name for slot in block) for block in tried[0].blocks) or "none",
             )
@@ -308,18 +378,17 @@ def by_place(native, definition, by_everstep, variables):
     if len(set(_meaning(fit) for fit in fits)) > 1:
         raise StateError(
             "{} does not say if it is of a stock optimizer or of one that everstep bound, which store their slots in "
-            "another order. Read a .keras or .h5 file of the same model, which says it".format(native.path)
+            "another order. Read a .keras or .h5 file of the same model, which says it".format(claim.path)
         )
-    names, optimizer_values, per_variable, entry = fits[0]
-    if native.target is None and entry is not None:
-        native.target = entry.target
+    names, values, per_variable, entry = fits[0]
     slots = OrderedDict((name, OrderedDict()) for name in names)
     for name, each in zip(names, per_variable):
         slots[name].update(each.slots)
-        native.shapes[name] = each.shape
-    for name, handle in native.optimizer_values.items():  # only object checkpoints have these
-        optimizer_values.setdefault("momentum_product" if name == "_u_product" else name, handle)
-    return slots, optimizer_values, entry
+    for name, handle in claim.values.items():  # only object checkpoints have these
+        values.setdefault("momentum_product" if name == "_u_product" else name, handle)
+    return claim._replace(definition=definition, slots=slots, values=values, entry=entry,
+                          target=claim.target or entry and entry.target,
+                          shapes=dict(zip(names, [each.shape for each in per_variable])))
 
 
 def _meaning(fit):
@@ -330,7 +399,7 @@ def _meaning(fit):
     return slots or tuple(names), id(optimizer_values["updates"]) if "updates" in optimizer_values else None
 
 
-def names_of(native, shapes, hints, given=None):
+def names_of(claim, shapes, hints, given=None):
     """Returns the names of the variables that the slots belong to.
 
     Args:
@@ -345,18 +414,18 @@ def names_of(native, shapes, hints, given=None):
         if len(set(given)) != len(given) or len(given) != len(shapes):
             raise StateError("the file has slots of {} variables; variables= names {}".format(len(shapes), list(given)))
         for name, shape in zip(given, shapes):
-            if name in native.variables and native.variables[name].shape != shape:
+            if name in claim.variables and claim.variables[name].shape != shape:
                 raise StateError("{} has shape {}; the slots in its place have {}".format(
-                    name, native.variables[name].shape, shape))
+                    name, claim.variables[name].shape, shape))
         return list(given)
-    known = list(native.variables)
+    known = list(claim.variables)
     hinted = [_name_in_hints(known, texts) for texts in hints]
     if all(hinted) and len(set(hinted)) == len(hinted):
         return hinted
     if not known:
         return [str(place) for place in range(len(shapes))]
-    known_shapes = [native.variables[name].shape for name in known]
-    if native.ordered:
+    known_shapes = [claim.variables[name].shape for name in known]
+    if claim.ordered:
         if known_shapes == shapes:
             return known
         if _count_subsequences(shapes, known_shapes) == 1:
@@ -367,7 +436,7 @@ def names_of(native, shapes, hints, given=None):
     raise StateError(
         "{} has slots of shapes {}, and does not say of which of the weights {} they are. Give variables= "
         "(--variables), their names in the order of the model's trainable weights".format(
-            native.path, first_few(map(str, shapes)),
+            claim.path, first_few(map(str, shapes)),
             first_few("{} {}".format(*item) for item in zip(known, known_shapes))
         )
     )

@@ -1,0 +1,308 @@
+"""Finds optimizers in checkpoints of tf.train.Saver, which only name arrays."""
+from __future__ import absolute_import, division, print_function
+
+import re
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.checkpoints.by_object import COUNTERS
+from everstep.compat.checkpoints.by_pattern import by_pattern
+from everstep.compat.checkpoints.claims import Claim
+from everstep.compat.checkpoints.conversions import first_few
+from everstep.compat.checkpoints.identify import likely_optimizers
+from everstep.compat.checkpoints.layouts import all_slots, record_of
+from everstep.compat.checkpoints.saver_names import is_power, ops_beside, plain_names, powers_in, slots_of, variable_of
+from everstep.compat.engine.step import ENGINE_SLOTS
+from everstep.compat.stock.entry import AROUND_SAVED
+from everstep.compat.stock.lookup import entries_for, entries_of, entry_for
+from everstep.compat.targets.hypers import attribute
+from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
+from everstep.optimizers.contract import flat
+from everstep.optimizers.wrappers.partition import Partition
+
+# Names under which bound optimizers and stock OptimizerV2 store the count of updates.
+_COUNTS = OrderedDict([("tf_train", "updates"), ("optimizer_v2", "iter"), ("get_updates", "iterations")])
+_KNOWN_OPS = frozenset(entry.op for entry in entries_of("tf_train")) | frozenset(AROUND_SAVED.values())
+
+
+def found(contents):
+    """Returns [Claim]: what a file says without a definition, which is its loss scale."""
+    return [Claim(contents, "tf_train", loss_scale=_loss_scale(contents.arrays), missing=contents.missing)]
+
+
+def _loss_scale(arrays):
+    """Returns {"scale": handle, "good_steps": handle} of a LossScaleOptimizer of tf.train or tf.contrib; {} if none."""
+    pairs = []
+    for name in arrays:
+        scope, last_part = re.match(r"(.*/)?(.+)", name).groups("")
+        if last_part in ("current_loss_scale", "loss_scale") and scope + "good_steps" in arrays:
+            pairs.append((arrays[name], arrays[scope + "good_steps"]))
+    pairs = [pair for pair in pairs if all(handle.shape == () for handle in pair)]
+    return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
+
+
+def by_saver_name(claim, definition):
+    """Returns [Claim], each way in which the file has the state of a definition.
+
+    Raises:
+        FileError: there is none.
+    """
+    arrays = plain_names(claim.contents)
+    claims, errors = [], []
+    for target in _COUNTS:
+        claims += _bound(claim, definition, target, arrays, errors)
+    try:
+        is_partition = isinstance(definition.base, Partition)
+        stock = [_of_branches(claim, definition, arrays)] if is_partition else _of_stock(claim, definition, arrays)
+        claims += [_with_averages(each, definition, arrays) for each in stock]
+    except EverstepError as error:
+        errors.append(error)
+    if not claims:
+        raise errors[0]
+    return claims
+
+
+def rival(claim):
+    """Returns a claim of a stock optimizer that explains all that a claim does and more; None if there is none."""
+    arrays, own = plain_names(claim.contents), claim.explained()
+    for entry in entries_of("tf_train"):
+        slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
+                            for name, handles in slots_of(arrays, entry.op).items()
+                            if name in arrays and len(handles) <= len(entry.slots)) if entry.slots else {}
+        other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=_global_step(arrays),
+                      powers=powers_in(arrays) if entry.head else {})
+        if slots and other.explained() > own:
+            return other
+    return None
+
+
+# Stock optimizers of tf.train
+
+
+def _of_stock(claim, definition, arrays):
+    """Returns [Claim] of the stock optimizers that store what a definition does, one for each name of an optimizer."""
+    entries = entries_for("tf_train", definition)
+    if not entries:
+        if getattr(definition, "saved_as", None):  # everstep.port writes it down
+            return [by_pattern(claim, definition, definition.saved_as)]
+        if not all_slots(definition):
+            return [claim._replace(definition=definition, values=_global_step(arrays))]
+        entries = [_entry(definition)]
+    claims, errors = OrderedDict(), []
+    for entry in entries:  # some differ in the numbers beside the slots alone
+        try:
+            for each in _named(claim, definition, entry, arrays):
+                if each.scope not in claims or claims[each.scope].explained() < each.explained():
+                    claims[each.scope] = each
+        except FileError as error:
+            errors.append(str(error))
+    if not claims:
+        entry = entries[0]
+        raise FileError(errors[0] if errors else (
+            "{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by hand, give "
+            "slots= (--slot)".format(claim.path, entry.native, len(arrays), entry.op, likely_optimizers(claim))))
+    return list(claims.values())
+
+
+def _entry(definition):
+    """Returns the stock entry of an optimizer of tf.train that a file may be of."""
+    try:
+        return entry_for("tf_train", definition)
+    except UnsupportedError as error:
+        raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
+
+
+def _named(claim, definition, entry, arrays):
+    """Returns [Claim] of an entry, one for each optimizer of its kind: of its own name, or of one that people gave."""
+    used = set(flat(definition, "slot"))
+    expected = [slot for slot in entry.slots if slot.always or slot.name in used]
+    values, powers = _global_step(arrays), powers_in(arrays) if entry.head else {}
+    if not expected:
+        return [claim._replace(definition=definition, entry=entry, values=values, powers=powers)]
+    claims, taken = [], set()
+    for op in [entry.op] + ops_beside(arrays, len(expected), _KNOWN_OPS):
+        of_op = slots_of(arrays, op)
+        if taken & set(of_op):  # arrays of another kind beside variables whose slots are known
+            continue
+        taken.update(of_op)
+        own = OrderedDict((name, each) for name, each in powers.items() if op in name.split("/")[:-1])
+        for scope, handles in _optimizers(claim, entry, op, of_op, expected):
+            slots = OrderedDict((variable, OrderedDict((slot.name, in_order[place])
+                                                       for place, slot in enumerate(expected) if slot.name in used))
+                                for variable, in_order in handles.items())
+            variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
+            claims.append(claim._replace(definition=definition, entry=entry, scope=scope, slots=slots,
+                                         variables=variables, values=values, powers=own or powers))
+    return claims
+
+
+def _optimizers(claim, entry, op, slots, expected):
+    """Yields (name, {variable: [its slots in order]}) of each optimizer of a name.
+
+    A second one on the same variables continues the numbers: Adam, Adam_1, then Adam_2, Adam_3.
+    """
+    count, sizes = len(expected), {len(handles) for handles in slots.values()}
+    whole = all(sorted(handles) == list(range(len(handles))) for handles in slots.values())
+    if slots and (not whole or len(sizes) > 1 or min(sizes) % count):
+        variable, handles = max(slots.items(), key=lambda item: (sorted(item[1]) != list(range(count)), item[0]))
+        raise FileError("{}: {} has the slots {}; {} makes {}{}".format(
+            claim.path, variable,
+            first_few(op + ("_%d" % number if number else "") for number in sorted(handles)),
+            entry.native, ", ".join("{} ({})".format(op + ("_%d" % place if place else ""), slot.native)
+                                    for place, slot in enumerate(expected)),
+            ". Two optimizers of that name have trained it, and their slots cannot be told apart"
+            if len(handles) > count else ""))
+    for first in range(0, min(sizes or {0}), count):
+        yield op + ("_%d" % first if first else ""), OrderedDict(
+            (name, [handles[first + place] for place in range(count)]) for name, handles in slots.items())
+
+
+def _global_step(arrays):
+    """Returns {"global_step": handle}, that of the whole graph if there are several."""
+    names = [name for name, handle in arrays.items()
+             if re.match(r"(.*/)?global_step(_\d+)?$", name) and handle.shape == ()]
+    names = ["global_step"] if "global_step" in names else names
+    return OrderedDict([("global_step", arrays[names[0]])] if len(names) == 1 else [])
+
+
+def _of_branches(claim, definition, arrays):
+    """Returns the claim of several stock optimizers, each of which trained a branch of a partition."""
+    partition, slots = definition.base, OrderedDict()
+    for branch, rule in partition.children().items():
+        entry = _entry(rule)
+        _check_momentum(branch, rule, entry)
+        claims = _of_stock(claim, rule, arrays)
+        found_slots = [item for each in claims for item in each.slots.items()]
+        if not all_slots(rule):
+            found_slots = [(name, {}) for name in _not_slots(arrays)]
+        taken = [(name, each) for name, each in found_slots if branch == partition.branch_of(
+            record_of(name, tuple(arrays[name].shape) if name in arrays else (2,)))]
+        if not taken:
+            raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
+                claim.path, branch, definition._short(), entry.native, first_few(name for name, _ in found_slots)))
+        if len(set(name for name, _ in taken)) < len(taken):
+            raise FileError("{}: two optimizers have trained {}, of the branch {} of {}".format(
+                claim.path, first_few(sorted(set(name for name, _ in taken))), branch, definition._short()))
+        for name, each in taken:
+            slots[name] = OrderedDict(("{}/{}".format(branch, slot), handle) for slot, handle in each.items())
+    variables = OrderedDict((name, arrays[name]) for name in sorted(slots) if name in arrays)
+    return claim._replace(definition=definition, slots=OrderedDict(sorted(slots.items())), variables=variables,
+                          values=_global_step(arrays), powers=powers_in(arrays))
+
+
+def _check_momentum(branch, rule, entry):
+    form, stock_form = getattr(rule.base, "rate_in_velocity", None), entry.fixed.get("rate_in_velocity")
+    if None not in (form, stock_form) and form != stock_form and rule.base.has_slot("velocity"):
+        raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
+                         "rate_in_velocity={}".format(branch, "" if stock_form else "not ", entry.native, stock_form))
+
+
+def _not_slots(arrays):
+    """Returns the names of what may be variables: not slots beside a variable, nor numbers that are no weights."""
+    return [name for name, handle in arrays.items()
+            if np.dtype(handle.dtype).kind in "fV" and variable_of(name.rpartition("/")[0], arrays) is None
+            and not is_power(name)]
+
+
+def _with_averages(claim, definition, arrays):
+    """Returns the claim with averages of tf.train.ExponentialMovingAverage, as far as the definition keeps them.
+
+    Without slots, as of plain SGD, all variables are returned; if the definition keeps averages, those that have one.
+    """
+    used = set(flat(definition, "slot"))
+    averages = {slot: _averages(claim, arrays, saved) for slot, saved in AROUND_SAVED.items() if slot in used}
+    if not averages and any(slots_of(arrays, saved) for saved in AROUND_SAVED.values()):
+        claim = claim.with_note("it has averages of tf.train.ExponentialMovingAverage, which the definition does not "
+                                "keep; everstep.moving_average(definition, decay) takes them")
+    slots = OrderedDict((name, OrderedDict(each)) for name, each in claim.slots.items())
+    if not slots:
+        names = _not_slots(arrays)
+        slots = OrderedDict((name, OrderedDict()) for name in next(iter(averages.values()), names))
+    for slot, handles in averages.items():
+        for variable in set(slots).intersection(handles):
+            slots[variable][slot] = handles[variable]
+    variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
+    return claim._replace(slots=slots, variables=variables)
+
+
+def _averages(claim, arrays, saved):
+    """Returns {variable: handle} of the averages that stand beside variables under a name."""
+    handles = slots_of(arrays, saved)
+    for variable, numbers in handles.items():
+        if len(numbers) > 1:
+            raise FileError("{}: {} has {} averages. Give slots= (--slot), with the name of one".format(
+                claim.path, variable, len(numbers)))
+    return OrderedDict((variable, next(iter(numbers.values()))) for variable, numbers in handles.items())
+
+
+# Optimizers with a counter of their own: bound ones, and stock OptimizerV2
+
+
+def _bound(claim, definition, target, arrays, errors):
+    """Returns [Claim] on the state of a bound optimizer or a stock OptimizerV2, and adds why there is none to `errors`.
+
+    Both keep a counter of updates, whose name gives the scope of the optimizer. A number of that name alone is no
+    optimizer: people count, too.
+    """
+    counter, claims = _COUNTS[target], []
+    for key, handle in arrays.items():
+        match = re.match(r"((?:.*/)?(?!catch_up/)[^/]+)/{}(_\d+)?$".format(counter), key)
+        if not match or np.dtype(handle.dtype).kind not in "iu" or handle.shape != ():
+            continue
+        scope = match.group(1)
+        names, entry = _slot_names(definition, target, scope, arrays)
+        slots, others = _slots_in_scope(target, scope, names, arrays)
+        values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
+                             for name, each in ((key[len(scope) + 1 :], each) for key, each in arrays.items()
+                                                if key.startswith(scope + "/") and each.shape == ()))
+        values["updates"] = handle
+        if others and slots:
+            errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
+                claim.path, scope, first_few(others), definition._short())))
+        name = re.sub(r"_\d+$", "", scope.rpartition("/")[2])
+        hypers = {attribute(each) for each in flat(definition, "hyper")} | {"learning_rate", "lr", "decay"}
+        is_known = name == type(definition.base).__name__.lstrip("_") if target == "tf_train" else hypers & set(values)
+        if others or not slots and not is_known:
+            continue
+        variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
+        claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
+                                     values=values, variables=variables))
+    return claims
+
+
+def _slot_names(definition, target, scope, arrays):
+    """Returns ({name on disk: slot}, stock entry or None) of an optimizer in a scope."""
+    slot_names = all_slots(definition) + list(ENGINE_SLOTS)
+    names = {slot: slot for slot in slot_names}
+    if target == "optimizer_v2":
+        try:
+            stock = entry_for(target, definition)
+        except UnsupportedError:
+            return names, None
+        if any(key.startswith(scope + "/") and key[len(scope) + 1 :].endswith("/" + slot)
+               for key in arrays for slot in set(stock.slot_names) - set(names)):
+            return stock.slot_names, stock
+    return names, None
+
+
+def _slots_in_scope(target, scope, names, arrays):
+    """Returns ({variable: {slot: handle}}, the names of other slots that the optimizer of this scope has)."""
+    slots, others, op = OrderedDict(), OrderedDict(), re.escape(scope.rpartition("/")[2])
+    patterns = [(stored, re.compile((r"^(.+)/{}/{}(_\d+)?$" if target == "tf_train" else r"^{}/(.+)/{}$").format(
+        op if target == "tf_train" else re.escape(scope), re.escape(stored))))
+        for stored in sorted(names, key=len, reverse=True)]
+    inside = re.compile(r"^(.+)/{}/(.+)$".format(op))
+    for key, handle in arrays.items():
+        stored, match = next(((stored, pattern.match(key)) for stored, pattern in patterns if pattern.match(key)),
+                             (None, inside.match(key)))
+        if stored is not None:
+            variable = match.group(1)
+            if target == "tf_train":
+                variable = variable_of(variable, arrays) or variable
+            slots.setdefault(variable, OrderedDict())[names[stored]] = handle
+        elif target == "tf_train" and match and variable_of(match.group(1), arrays):
+            others[match.group(2)] = True
+        elif target != "tf_train" and key.startswith(scope + "/") and handle.shape != ():
+            others[key[len(scope) + 1 :].rpartition("/")[2]] = True
+    return slots, list(others)

@@ -1,0 +1,115 @@
+"""`Claim`: one interpretation of what a file holds. Nothing writes into what it interprets."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+import numpy as np
+
+from everstep.compat.engine.step import ENGINE_SLOTS
+from everstep.errors import FileError, StateError
+
+Request = namedtuple("Request", "definition optimizer updates learning_rate variables slots scope")
+Request.__new__.__defaults__ = (None,) * len(Request._fields)
+
+
+class Claim(namedtuple(
+    "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables shapes "
+    "ordered definition entry scope counted notes missing"
+)):
+    """One interpretation of a file: which of its arrays are an optimizer's state, and of what.
+
+    A reader begins with what the file says by itself; a definition then settles which slot each array is.
+
+    Attributes:
+        contents: the Contents.
+        target: the optimizer API (a name in compat/targets/detect.py); None if the file does not say.
+        class_name, config: the optimizer's; None if the file has none.
+        scaling: the config of the LossScaleOptimizer around the optimizer; None if there is none or no config.
+        loss_scale: {"scale": handle, "good_steps": handle} of a LossScaleOptimizer, if the file has them.
+        copies: {name of an array: name of a second copy of it}.
+        entries: [(name or "", handle)], the optimizer's variables by position.
+        slots: {variable: {slot: handle}}: names on disk at first, the definition's once there is one.
+        values: {name: handle}, the numbers of the optimizer as a whole: counters, scalars and hypers.
+        powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one is the optimizer's.
+        variables: {name: handle}, the trainable weights of the model, as far as the file says.
+        shapes: {variable: shape} of those whose slots go by position, under the names that were given.
+        ordered: True if `variables` are in the model's order.
+        definition: the definition; None while it is not known.
+        entry: the stock entry whose form the file has; None for one of everstep's.
+        scope: where in the file the optimizer is, for people and for `scope=`.
+        counted: True if the file has a count of updates.
+        notes: sentences on what the file lacks that a state can do without.
+        missing: sentences on why no state can be read.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, contents, target=None, class_name=None, config=None, scaling=None, loss_scale=(), copies=(),
+                entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), ordered=True, definition=None,
+                entry=None, scope="", counted=True, notes=(), missing=()):
+        return super(Claim, cls).__new__(
+            cls, contents, target, class_name, config, scaling, OrderedDict(loss_scale), OrderedDict(copies),
+            tuple(entries), OrderedDict(slots), OrderedDict(values), OrderedDict(powers), OrderedDict(variables),
+            dict(shapes), ordered, definition, entry, scope, counted, tuple(notes), tuple(missing))
+
+    @property
+    def path(self):
+        return self.contents.path
+
+    def with_note(self, note):
+        return self._replace(notes=self.notes + (note,))
+
+    def explained(self):
+        """Returns the names of the arrays that this explains as slots, counters or scalars."""
+        handles = [handle for slots in self.slots.values() for handle in slots.values()] + list(self.values.values())
+        if len(self.powers) == 1:
+            handles += next(iter(self.powers.values())).values()
+        return frozenset(handle.name for handle in handles if hasattr(handle, "name"))
+
+    def describe(self):
+        """Returns a phrase for messages: which optimizer, and of how many variables."""
+        name = self.entry.native if self.entry is not None else self.definition._short()
+        return "{}{} with slots of {} variables ({} arrays)".format(
+            name, " in " + self.scope if self.scope else "", len(self.slots), len(self.explained()))
+
+
+def check_has_state(claim):
+    """Raises FileError if the file holds no optimizer state."""
+    if claim.missing:
+        raise FileError("{} has {}; there is no optimizer's state to read".format(
+            claim.path, "; ".join(claim.missing)))
+
+
+def check_floats(claim):
+    """Raises FileError if a slot holds integers, such as a count that has the name of a slot."""
+    for name, variable_slots in claim.slots.items():
+        for slot, handle in variable_slots.items():
+            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
+                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
+                    claim.path, slot, name, np.dtype(handle.dtype)))
+
+
+def best(claims, scope=None):
+    """Returns the claim that explains most of the optimizer's state.
+
+    Args:
+        scope: the place of the optimizer in the file, as `Claim.scope`, or the start or end of it.
+
+    Raises:
+        StateError: no claim is of that scope, or two have as good a right.
+    """
+    if scope is not None:
+        named = [claim for claim in claims if ("/%s/" % scope.strip("/")) in "/%s/" % claim.scope]
+        if not named:
+            raise StateError("{} has no optimizer in {!r}; there is {}".format(
+                claims[0].path, scope, " and ".join(claim.describe() for claim in claims)))
+        claims = named
+    claims = sorted(claims, key=lambda claim: (not claim.slots, -len(claim.explained())))
+    first = claims[0]
+    rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and bool(claim.slots) == bool(
+        first.slots) and (len(claim.explained()) == len(first.explained()) or not set(claim.slots) & set(first.slots))]
+    if rivals:
+        raise StateError("{} has the state of more than one optimizer: {}. Give scope= (--scope), the place of one in "
+                         "the file, or a partition".format(first.path, " and ".join(
+                             claim.describe() for claim in [first] + rivals)))
+    return first

@@ -1,0 +1,60 @@
+"""The table of file formats: how each is found by its contents, read and written."""
+from __future__ import absolute_import, division, print_function
+
+import io
+import os
+from collections import OrderedDict, namedtuple
+
+from everstep.compat.files import bundle, keras_h5, keras_zip, npz
+from everstep.compat.files.contents import as_file_errors
+from everstep.compat.files.open_file import as_path
+from everstep.errors import FileError
+
+# title: for people. is_it(path, first bytes, last bytes): is a file one? read(path, max_bytes): its Contents.
+# write(path, template, values, moved): a copy of a template with other values in its arrays; None if there is another
+# way, or none. stored(path, max_bytes): (name of the container, [Stored], all its arrays).
+Format = namedtuple("Format", "name title is_it read write stored")
+FORMATS = OrderedDict((each.name, each) for each in [
+    Format("everstep", "everstep's own, .npz", npz.is_it, npz.read, None, npz.stored),
+    Format("tf-saver", "checkpoints of tf.train.Saver", bundle.is_it, bundle.read, None, bundle.stored),
+    Format("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights", bundle.is_it, bundle.read,
+           None, bundle.stored),
+    Format("keras-h5", "models in HDF5, of every Keras", keras_h5.is_it, keras_h5.read, keras_h5.write,
+           keras_h5.stored),
+    Format("keras", ".keras of Keras 3 and tf.keras 2.12 and newer", keras_zip.is_it, keras_zip.read, keras_zip.write,
+           keras_zip.stored),
+    Format("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer", keras_h5.is_it, keras_h5.read,
+           keras_h5.write, keras_h5.stored),
+])
+
+
+def find(path):
+    """Returns (Format, path) of a file, judged by its contents; of formats in one container the first one.
+
+    Raises:
+        FileError: there is no file, or its format is unknown.
+    """
+    with as_file_errors(path):
+        path = as_path(path)
+    prefix = bundle.find(path)
+    if prefix is not None:
+        return FORMATS["tf-saver"], prefix
+    if not os.path.isfile(path):
+        raise FileError("there is no file or checkpoint {}{}".format(
+            path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))
+    with as_file_errors(path), io.open(path, "rb") as file:
+        start = file.read(8)
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 8))
+        end = file.read(8)
+    for each in reversed(list(FORMATS.values())):  # a zip file that is not of Keras is everstep's own
+        if each.is_it(path, start, end):
+            return each, path
+    raise FileError("{} is of no format that everstep knows: {}".format(
+        path, "; ".join("{} ({})".format(each.name, each.title) for each in FORMATS.values())))
+
+
+def read(path, max_bytes=None):
+    """Returns the Contents of a file of any format."""
+    format, path = find(path)
+    return format.read(path, max_bytes)
