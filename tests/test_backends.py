@@ -443,7 +443,7 @@ def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
 
 def shape_before(op, *shapes, **options):
     """Returns the shape of an op's result, found before anything is computed."""
-    tracer = Tracer(SGD().bind(np).backend, "float64")
+    tracer = Tracer(harness.bound(SGD().bind(np)).backend, "float64")
     return result_shape(getattr(tracer, op)(*[tracer.leaf(None, shape=shape) for shape in shapes], **options))
 
 

@@ -117,7 +117,7 @@ FORMS = [each for each in battery.CONFIGURED if not each[1]]
 
 
 def _lowers(way, name):
-    return everstep.optimizers.SGD().bind(way.module).backend.lowers(name)
+    return harness.bound(everstep.optimizers.SGD().bind(way.module)).backend.lowers(name)
 
 
 TORCH = [way for way in harness.framework_ways() if "torch" in way.name]
@@ -212,7 +212,7 @@ def test_default_strategies(monkeypatch):
     for way in WAYS:
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
         assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
-        backend = everstep.optimizers.SGD().bind(way.module).backend
+        backend = harness.bound(everstep.optimizers.SGD().bind(way.module)).backend
         # On TensorFlow 2, Keras 2.3 builds functions.
         sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
         other = "compiled" if backend.is_since("2.5") else "plain"

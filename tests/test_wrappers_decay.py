@@ -387,3 +387,49 @@ def test_equals_the_restarts_of_keras(way):
     for updates in (0, 3, 6, 8, 15, 30, 50):
         assert abs(float(stock(updates)) - ours(updates)) <= 1e-6
     assert everstep.from_native(way.stock.SGD(stock)).learning_rate == ours
+
+
+# A wrapper's hyper under the name of its argument.
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
+def test_a_hyper_is_set_by_the_name_of_its_argument(way):
+    """On Keras 3, the base class has a weight decay of that name, which is not applied beside ours."""
+    start, grads = {"w": np.ones((2, 2), "float32")}, {"w": np.full((2, 2), 0.5, "float32")}
+    ended = []
+    for decay, after in ((0.1, 0.5), (0.5, None)):
+        run = harness.new_run(way, everstep.decoupled_weight_decay(SGD(0.1), decay), start, {"w": harness.DENSE})
+        assert {"weight_decay", "decoupled_weight_decay"} <= set(dir(run.optimizer))
+        if after is not None:
+            run.world.set_hyper(run.optimizer, "weight_decay", after)
+        for _ in range(2):
+            run.step(grads)
+        with run.inside():
+            read = [float(run.world.read(getattr(run.optimizer, name))) if way.target != "arrays"
+                    else getattr(run.optimizer, name) for name in ("weight_decay", "decoupled_weight_decay")]
+        assert read == [0.5, 0.5]
+        ended.append(run.weights()["w"])
+        if hasattr(run.optimizer, "get_config") and way.target in ("update_step", "keras3"):
+            config = run.optimizer.get_config()
+            assert config["weight_decay"] is None and config["decoupled_weight_decay"] == 0.5
+    np.testing.assert_array_equal(*ended)
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("update_step", "keras3")], ids=ids)
+def test_a_native_weight_decay_keeps_its_name(way):
+    optimizer = everstep.decoupled_weight_decay(SGD(0.1), 0.1).bind(way.module, weight_decay=0.2)
+    assert optimizer.weight_decay == 0.2
+    optimizer.weight_decay = 0.3
+    assert optimizer.weight_decay == 0.3 and harness.bound(optimizer).given("decoupled/weight_decay") == 0.1
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_name_that_two_wrappers_share_is_an_error(way):
+    once = everstep.decoupled_weight_decay(SGD(0.1), 0.1)
+    optimizer = everstep.decoupled_weight_decay(once, 0.2).bind(way.module)
+    names = "decoupled_1_weight_decay or decoupled_weight_decay"
+    with pytest.raises(everstep.errors.HyperValueError, match=names):
+        optimizer.weight_decay = 0.3
+    if way.target not in ("update_step", "keras3"):  # whose base class has None
+        with pytest.raises(AttributeError, match=names):
+            getattr(optimizer, "weight_decay")  # noqa: B009  # it raises

@@ -7,7 +7,14 @@ import numpy as np
 
 from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
-from everstep.compat.checkpoints.layouts import engine_variants, layouts_of, optional_slots, record_of, slots_of_rank
+from everstep.compat.checkpoints.layouts import (
+    engine_variants,
+    layouts_of,
+    named_so,
+    optional_slots,
+    record_of,
+    slots_of_rank,
+)
 from everstep.compat.checkpoints.unwrapping import inner_config
 from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
@@ -45,9 +52,8 @@ def _fits(entries, layout, definition, known, target):
         splits = _split_by_name(slot_arrays, layout.blocks, definition, known) or _split_into_variables(
             slot_arrays, layout.blocks)
     for variables in splits:
-        if not all(map(_as_named, variables)):
-            continue
-        if all(map(_consistent, variables)) and all(_as_declared(slots, definition) for slots in variables):
+        fit = all(map(named_so, variables)) and all(map(_consistent, variables))
+        if fit and all(_as_declared(slots, definition) for slots in variables):
             yield optimizer_values, [_used_slots(slots, definition) for slots in variables]
 
 
@@ -226,16 +232,6 @@ def _consistent(stored_slots):
                  if slot.native and slot.name not in ENGINE_SLOTS and slot.rank not in ("matrix", "own"))
     return len(shapes) <= 1 or len(shapes) == 2 and (1,) in shapes and any(
         slot.always and handle.shape == (1,) for slot, (_, handle) in stored_slots.items())
-
-
-def _as_named(stored_slots):
-    """Returns whether the arrays of a variable have the names of their slots, if the file has names of both."""
-    for slot, (name, _) in stored_slots.items():
-        last = name.split(":")[0].rpartition("/")[2]
-        others = [other.native.rpartition("/")[2] for other in stored_slots if other is not slot]
-        if last and last in others and last != slot.native.rpartition("/")[2]:
-            return False
-    return True
 
 
 def _as_declared(stored_slots, definition):

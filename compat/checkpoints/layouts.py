@@ -149,3 +149,13 @@ def _around(entry, definition):
         return [[[slot] for slot in slots]]
     slots.sort(key=lambda slot: slot.name != "moving_average/average")
     return [[[slot] for slot in slots], [slots]]  # the second one: Keras before 3.10
+
+
+def named_so(stored_slots):
+    """Returns whether the arrays of a variable have the names of their slots, if the file has names of both."""
+    for slot, (name, _) in stored_slots.items():
+        last = name.split(":")[0].rpartition("/")[2]
+        others = [other.native.rpartition("/")[2] for other in stored_slots if other is not slot]
+        if last and last in others and last != slot.native.rpartition("/")[2]:
+            return False
+    return True

@@ -70,7 +70,7 @@ class Lowerings(object):
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
-        for strategy in STRATEGIES:
+        for strategy in STRATEGIES if self.requested else ():
             if self._forces(strategy) and not self.host.backend.lowers(strategy):
                 raise UnsupportedError(
                     "lowering={{{!r}: True}}: {} has no such strategy here; leave it out".format(

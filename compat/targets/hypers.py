@@ -99,7 +99,8 @@ def attribute_of(bound, name):
     member = bound.adapter.stock_members.get(name)
     if member is not None and (member.kind is None or member.needs in flat(bound.definition, member.kind)):
         return member.read(bound)
-    raise UnsupportedMemberError(many_rates(bound, name) or "{} has no attribute {!r}".format(bound.owner, name))
+    why = many_rates(bound, name) or _several(bound, name) or "{} has no attribute {!r}".format(bound.owner, name)
+    raise UnsupportedMemberError(why)
 
 
 def assign(bound, name, value):
@@ -109,10 +110,8 @@ def assign(bound, name, value):
             return _give_way(bound, name)
         bound.adapter.set(bound.hyper_names[name], value)
         return True
-    if not bound.started:
-        return False
-    if many_rates(bound, name):
-        raise HyperValueError(many_rates(bound, name))
+    if many_rates(bound, name) or _several(bound, name):
+        raise HyperValueError(many_rates(bound, name) or _several(bound, name))
     if name in bound.options:
         raise HyperValueError(
             "{0}.{1} is an option, fixed when it is bound; bind definition.replace({1}={2!r})".format(
@@ -176,6 +175,14 @@ def many_rates(bound, name):
     return None
 
 
+def _several(bound, name):
+    """Returns an error message if several wrappers have a hyper of this name, and nothing else is called so."""
+    found = [attribute(hyper) for hyper in bound.hyper_declarations() if hyper.endswith("/" + name)]
+    if len(found) < 2 or hasattr(type(bound.native), name) or vars(bound.native).get(name) is not None:
+        return None
+    return "{} has several hypers {!r}: set or read {}".format(bound.owner, name, " or ".join(found))
+
+
 def is_function(value):
     """Returns True for a function that gives a hyper's value: some schedules and tensors can be called too."""
     return callable(value) and not isinstance(value, Schedule) and not is_tensor(value)
@@ -219,8 +226,8 @@ def attribute_names(bound):
     bare = [hyper.rpartition("/")[2] for hyper in declared]
     aliases = set()
     for hyper, name in zip(declared, bare):
-        is_stock = name in bound.adapter.stock_hypers and bound.arguments.get(name) is None
-        free = is_stock or not hasattr(type(bound.native), name)
+        is_stock = name in bound.adapter.stock_hypers
+        free = bound.arguments.get(name) is None if is_stock else not hasattr(type(bound.native), name)
         if name not in names and bare.count(name) == 1 and name not in _RATE and free:
             names[name] = hyper
             aliases.add(name)

@@ -22,7 +22,7 @@ class NativeOptimizer(object):
     adapter_class = None  # type: Any
 
     def __init__(self, *args, **kwargs):
-        self.__dict__["_bound"] = bound = Bound(self, super(NativeOptimizer, self), args, kwargs)
+        vars(self)["_bound"] = bound = Bound(self, super(NativeOptimizer, self), args, kwargs)
         construction.start(bound, kwargs)
 
     @classmethod
@@ -115,19 +115,20 @@ class NativeOptimizer(object):
         return self._bound.lowerings.plan()
 
     def __getattr__(self, name):
-        bound = self.__dict__.get("_bound")
+        bound = vars(self).get("_bound")
         if bound is None:  # copying and pickling ask for members before there is an optimizer
             raise AttributeError(name)
         return hypers.attribute_of(bound, name)
 
     def __setattr__(self, name, value):
-        bound = self.__dict__.get("_bound")
-        if bound is None or not hypers.assign(bound, name, value):
+        bound = vars(self).get("_bound")
+        is_native = bound is None or not bound.started and name not in bound.hyper_names
+        if is_native or not hypers.assign(bound, name, value):
             super(NativeOptimizer, self).__setattr__(name, value)
 
     def __dir__(self):
         inherited = getattr(super(NativeOptimizer, self), "__dir__", None)  # Python 2 has none
-        names = inherited() if inherited else dir(type(self)) + list(self.__dict__)
+        names = inherited() if inherited else dir(type(self)) + list(vars(self))
         return sorted(set(names).union(self._bound.hyper_names))
 
     def __repr__(self):

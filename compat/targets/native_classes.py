@@ -3,7 +3,7 @@
 The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target.
 TF 2.0 and newer, and Keras 3, have a registry of classes by package. The class is registered there as `everstep>Adam`,
 a name that no stock class has. Older Kerases write the bare class name to files and look it up in one table of custom
-objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers.
+objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers. So it is up to 2.10.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -19,6 +19,7 @@ PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
+_NEWER = ("update_step", "keras3")  # the targets of Keras 2.11 and newer
 _CLASSES = "_native_classes"  # in a definition class: its native classes, by adapter class and native base
 _REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
@@ -76,10 +77,12 @@ def register(native_class):
             _forget_redefined(registry, native_class)
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
             setattr(native_class, _REGISTERED, True)
-        if hasattr(registry, "get_registered_name"):
-            return True
-    # Older Kerases, and HDF5 files of TF 2.0 to 2.2. Loaders look stock names up in lower case.
+    # For older Kerases, HDF5 files of TF 2.0 to 2.2, and people who write {"class_name": config["name"], ...}. Loaders
+    # look stock names up in lower case. From 2.11 on, two APIs have classes of stock's names in one table.
     bare = native_class.__name__
+    is_shared = native_class.adapter_class.target in _NEWER or ".legacy" in native_class.native_base.__module__
+    if is_shared and stock_class(native_class):
+        return True
     for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
         if name not in table or hasattr(table[name], "definition_class"):  # keep a user's own class of that name
             table[name] = native_class

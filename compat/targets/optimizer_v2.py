@@ -123,7 +123,7 @@ class V2Adapter(Adapter):
 
     def present(self, name):
         value = self.read(name)
-        if isinstance(value, Schedule):
+        if hasattr(value, "assign") or isinstance(value, Schedule):
             return value
         if is_native_schedule(self.bound, value):
             return value(self.backend.tf.cast(self.counter("updates"), "float32"))

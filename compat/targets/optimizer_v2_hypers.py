@@ -9,12 +9,11 @@ from everstep.errors import EverstepError
 
 def hand_over(bound):
     """Gives all hypers to the base class, which makes variables of the numbers at the first step."""
-    for name in bound.hyper_declarations():
-        bound.base._set_hyper(attribute(name), _kept(bound, name))
+    for name, (owner, declaration) in bound.hyper_declarations().items():
+        bound.base._set_hyper(attribute(name), _kept(bound, owner._values[declaration.name]))
 
 
-def _kept(bound, name):
-    value = bound.given(name)
+def _kept(bound, value):
     if hasattr(value, "assign"):
         # TF 1.14 would copy the variable's present value. Drop this when 1.14 is no longer supported.
         return lambda: value
