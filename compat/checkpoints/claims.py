@@ -13,8 +13,8 @@ Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
 
 class Claim(namedtuple(
-    "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables shapes "
-    "ordered definition entry scope counted notes missing"
+    "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables "
+    "shapes ordered definition entry branches scope counted notes missing"
 )):
     """One interpretation of a file: which of its arrays are an optimizer's state, and of what.
 
@@ -36,6 +36,7 @@ class Claim(namedtuple(
         ordered: True if `variables` are in the model's order.
         definition: the definition; None while it is not known.
         entry: the stock entry whose form the file has; None for one of everstep's.
+        branches: {branch: Claim} of a partition, where each optimizer in the file counts its own updates.
         scope: where in the file the optimizer is, for people and for `scope=`.
         counted: True if the file has a count of updates.
         notes: sentences on what the file lacks that a state can do without.
@@ -46,11 +47,12 @@ class Claim(namedtuple(
 
     def __new__(cls, contents, target=None, class_name=None, config=None, scaling=None, loss_scale=(), copies=(),
                 entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), ordered=True, definition=None,
-                entry=None, scope="", counted=True, notes=(), missing=()):
+                entry=None, branches=(), scope="", counted=True, notes=(), missing=()):
         return super(Claim, cls).__new__(
             cls, contents, target, class_name, config, scaling, OrderedDict(loss_scale), OrderedDict(copies),
             tuple(entries), OrderedDict(slots), OrderedDict(values), OrderedDict(powers), OrderedDict(variables),
-            dict(shapes), ordered, definition, entry, scope, counted, tuple(notes), tuple(missing))
+            dict(shapes), ordered, definition, entry, OrderedDict(branches), scope, counted, tuple(notes),
+            tuple(missing))
 
     @property
     def path(self):
@@ -62,8 +64,8 @@ class Claim(namedtuple(
     def explained(self):
         """Returns the names of the arrays that this explains as slots, counters or scalars."""
         handles = [handle for slots in self.slots.values() for handle in slots.values()] + list(self.values.values())
-        if len(self.powers) == 1:
-            handles += next(iter(self.powers.values())).values()
+        for powers in [each.powers for each in [self] + list(self.branches.values())]:
+            handles += list(next(iter(powers.values())).values()) if len(powers) == 1 else []
         return frozenset(handle.name for handle in handles if hasattr(handle, "name"))
 
     def describe(self):
@@ -104,10 +106,10 @@ def best(claims, scope=None):
             raise StateError("{} has no optimizer in {!r}; there is {}".format(
                 claims[0].path, scope, " and ".join(claim.describe() for claim in claims)))
         claims = named
-    claims = sorted(claims, key=lambda claim: (not claim.slots, -len(claim.explained())))
+    claims = sorted(claims, key=lambda claim: -len(claim.explained()))
     first = claims[0]
-    rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and bool(claim.slots) == bool(
-        first.slots) and (len(claim.explained()) == len(first.explained()) or not set(claim.slots) & set(first.slots))]
+    rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and (
+        len(claim.explained()) == len(first.explained()) or not set(claim.slots) & set(first.slots))]
     if rivals:
         raise StateError("{} has the state of more than one optimizer: {}. Give scope= (--scope), the place of one in "
                          "the file, or a partition".format(first.path, " and ".join(

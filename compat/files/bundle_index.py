@@ -28,11 +28,12 @@ _VALUES = {1: (5, 4), 2: (6, 8), 7: (8, None), 8: (9, 8), 9: (10, None), 10: (11
            19: (13, None), 22: (16, None), 23: (17, None)}
 
 
-def check_index(path):
+def check_index(path, shards=()):
     """Checks the index of a checkpoint: every entry makes sense and points into its data file.
 
     Args:
         path: the checkpoint, without `.index`; a checkpoint of version 1 is one file.
+        shards: the files of a checkpoint of version 1 that is in several.
 
     Returns:
         {data file: the tensor in it that is read with the least effort}.
@@ -40,20 +41,22 @@ def check_index(path):
     Raises:
         FileError: TensorFlow should not get this file.
     """
-    name = next((name for name in (path + ".index", path) if os.path.isfile(name)), None)
-    if name is None:
-        return {}
-    with as_file_errors(name):
-        file = OpenFile(name)
-        try:
-            if file.read(max(0, file.size - len(TABLE_END)), min(file.size, len(TABLE_END))) != TABLE_END:
-                raise file.error("the file is damaged, or not a checkpoint: it does not end as one")
-            entries = _entries_of_table(file)
-            if name == path:
-                return _check_first_version(file, entries)
-            return _check_entries(path, file, entries)
-        finally:
-            file.close()
+    if shards and len(shards) != int(shards[0][-5:]):
+        raise FileError("{} is in {} files; only {} of them are here".format(path, int(shards[0][-5:]), len(shards)))
+    smallest = {}
+    for name in shards or [name for name in (path + ".index", path) if os.path.isfile(name)][:1]:
+        with as_file_errors(name):
+            file = OpenFile(name)
+            try:
+                if file.read(max(0, file.size - len(TABLE_END)), min(file.size, len(TABLE_END))) != TABLE_END:
+                    raise file.error("the file is damaged, or not a checkpoint: it does not end as one")
+                entries = _entries_of_table(file)
+                has_index = name == path + ".index"
+                smallest.update(_check_entries(path, file, entries) if has_index else
+                                _check_first_version(file, entries))
+            finally:
+                file.close()
+    return smallest
 
 
 def _entries_of_table(file):
