@@ -41,6 +41,7 @@ def branch_counts(claim, given=None):
             choices[branch] = {given[branch]: count_in(each, each.definition, given[branch])}
         else:
             choices[branch] = counts_of_powers(each)
+    possible = OrderedDict(choices)
     open_branches = [branch for branch, counts in choices.items() if len(set(counts.values())) > 1]
     for branch in open_branches:
         rests = _is_zero(claim.branches[branch])
@@ -51,7 +52,13 @@ def branch_counts(claim, given=None):
             others = {next(iter(counts)) for other, counts in choices.items() if other != branch and len(counts) == 1}
             left = OrderedDict((name, count) for name, count in choices[branch].items() if name not in others)
             choices[branch] = left or choices[branch]
-    for branch, counts in choices.items():
+    taken = [next(iter(counts)) for counts in choices.values() if len(counts) == 1]
+    left_over = set(name for counts in possible.values() for name in counts).difference(
+        name for counts in choices.values() for name in counts)
+    for branch in open_branches:
+        counts = choices[branch]
+        if left_over and taken.count(next(iter(counts))) > 1:  # two branches, one optimizer, and another left over
+            counts = possible[branch]
         if len(set(counts.values())) > 1:
             raise FileError(
                 "{} does not say how many updates the branch {} has made: {}. Give updates={{{!r}: ...}}, the number "

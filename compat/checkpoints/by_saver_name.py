@@ -316,7 +316,8 @@ def _bound(claim, definition, target, arrays, errors):
         if others or not slots and not is_known:
             continue
         if not slots:
-            slots = OrderedDict((each, OrderedDict()) for each in _not_slots(arrays) if not each.startswith(scope + "/"))
+            names = [each for each in _not_slots(arrays) if not each.startswith(scope + "/")]
+            slots = OrderedDict((each, OrderedDict()) for each in names)
         variables = OrderedDict((each, arrays[each]) for each in slots if each in arrays)
         claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
                                      values=values, variables=variables))
