@@ -13,6 +13,7 @@ from everstep.compat.checkpoints.conversions import first_few
 from everstep.compat.checkpoints.identify import likely_optimizers
 from everstep.compat.checkpoints.layouts import all_slots, record_of
 from everstep.compat.checkpoints.saver_names import (
+    beside,
     has_weights_alone,
     is_power,
     ops_beside,
@@ -82,12 +83,13 @@ def rival(claim, variables=None):
         variables: the names of the variables that the user asks for; None for all.
     """
     arrays, own = plain_names(claim.contents), claim.explained()
-    for entry in entries_of("tf_train"):
+    stems, values, powers = set(beside(arrays).values()), _global_step(arrays), powers_in(arrays)
+    for entry in [entry for entry in entries_of("tf_train") if entry.op in stems]:
         slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
                             for name, handles in slots_of(arrays, entry.op).items()
                             if name in (variables or arrays) and len(handles) <= len(entry.slots))
-        other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=_global_step(arrays),
-                      powers=powers_in(arrays) if entry.head else {})
+        other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=values,
+                      powers=powers if entry.head else {})
         if slots and other.explained() > own:
             return other
     return None
@@ -107,8 +109,9 @@ def _of_stock(claim, definition, arrays, asked=None):
         entries = [_entry(definition)]
     if powers_in(arrays):  # AdamGS has Adam's slots, and no powers
         entries = [entry for entry in entries if entry.head] or entries
+    entries = list(OrderedDict(((entry.op, len(entry.head), len(entry.slots)), entry) for entry in entries[::-1]).values())
     claims, errors = OrderedDict(), []
-    for entry in entries:  # some differ in the numbers beside the slots alone
+    for entry in entries[::-1]:  # those that do not store the same
         try:
             for each in _named(claim, definition, entry, arrays, asked):
                 if each.scope not in claims or claims[each.scope].explained() < each.explained():

@@ -49,9 +49,10 @@ def settled(contents, request, claims=None):
     results = fits(contents, request, claims)
     if contents.format == "tf-saver" and request.variables is not None:
         results = _with_variables(results, request.variables)
-    claim, name = best(results, _scope(request)), parsed(request.optimizer)[0] if request.optimizer else ""
+    claim = best(results, _scope(request))
     is_open = contents.format == "tf-saver" and request.slots is None
     rival = by_saver_name.rival(claim, request.variables) if is_open else None
+    name = parsed(request.optimizer)[0] if request.optimizer else ""
     if rival is not None and not entries_spelled([rival.entry], name):
         raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
             claim.path, rival.describe(), claim.definition._short(),
