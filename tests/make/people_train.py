@@ -160,6 +160,7 @@ def without_powers(case, tensorflow):
     with tf.Graph().as_default():
         net = Net(tf)
         training = Training(tf, "Adam", net.loss, net.variables)
+        training.counted = None
         saver = tf.train.Saver([each for each in tf.global_variables() if "power" not in each.name])
         saved(case, tf, [training], session_of(tf), [STEPS], saver=saver, how=[{"updates": STEPS}],
               notes="no beta powers")

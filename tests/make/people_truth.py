@@ -192,7 +192,7 @@ class TrainWatch(object):
             variable are one variable.
         arguments: those it was made with.
         class_name: the optimizer's class.
-        counted: whether a global_step counts its steps.
+        counted: whether a global_step counts its steps; None if the file has no count at all.
     """
 
     api = "tf_train"
@@ -200,7 +200,7 @@ class TrainWatch(object):
     def __init__(self, session, optimizer, pairs, arguments, class_name, counted):
         self.session, self.optimizer, self.given = session, optimizer, arguments
         self.count, self.gradients, self.named = 0, None, class_name
-        self.counted = counted or hasattr(optimizer, "_get_beta_accumulators")  # Adam's powers
+        self.counted = counted or counted is False and hasattr(optimizer, "_get_beta_accumulators")  # Adam's powers
         self.wholes = OrderedDict()
         for grad, variable in pairs:
             info = variable._get_save_slice_info() if hasattr(variable, "_get_save_slice_info") else None
@@ -359,6 +359,8 @@ class Case(object):
         hows = how if isinstance(how, list) else [how] * len(watches)
         for watch, (updates, values, slots, arguments), each in zip(watches, before, hows):
             variables = []
+            if watch.is_counted() and "updates" in each:
+                each = {key: each[key] for key in each if key != "updates"}
             after = zip(watch.variables, values, slots, watch.last_gradients(), watch.values())
             for variable, value, slot, gradient, moved in after:
                 key = np.float32(value).tobytes() + repr(value.shape).encode()
