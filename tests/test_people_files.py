@@ -224,6 +224,7 @@ def test_reads_what_the_optimizer_held(file, number, tmp_path):
         assert [each["name"] for each in names.values()] == [each["name"] for each in truth["variables"]]
 
 
+@pytest.mark.shared
 @cases
 def test_goes_on_as_the_framework_did(file, number, tmp_path):
     """The next step on NumPy is the framework's own."""
@@ -234,6 +235,7 @@ def test_goes_on_as_the_framework_did(file, number, tmp_path):
     assert min(distances) < NEAR
 
 
+@pytest.mark.shared
 @pytest.mark.skipif(not getattr(keras, "__version__", "").startswith("3."), reason="it continues on Keras 3")
 @cases
 def test_goes_on_with_keras_3(file, number, tmp_path):
