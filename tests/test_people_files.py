@@ -289,3 +289,11 @@ def test_one_shard_stands_for_all(file, tmp_path):
     for number in range(count):
         state = everstep.read_checkpoint(path.replace("?????", "{:05d}".format(number)), **file.how(0))
         assert len(matched(state, truth)) == len(truth["variables"])
+
+
+@pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) == 1 and not file.refused
+                                  and file.optimizers[0]["class"].endswith("Optimizer")
+                                  and file.optimizers[0]["variables"][0]["slots"]], ids=lambda file: file.name)
+def test_a_rule_without_slots_does_not_take_the_file_of_another(file, tmp_path):
+    name = file.optimizers[0]["class"].replace("Optimizer", "")
+    refused(file.extract(tmp_path), [name], optimizer="GradientDescentOptimizer(learning_rate=0.1)")
