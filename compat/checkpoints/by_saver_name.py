@@ -84,14 +84,18 @@ def rival(claim, variables=None):
     """
     arrays, own = plain_names(claim.contents), claim.explained()
     stems, values, powers = set(beside(arrays).values()), _global_step(arrays), powers_in(arrays)
-    for entry in [entry for entry in entries_of("tf_train") if entry.op in stems]:
-        slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
-                            for name, handles in slots_of(arrays, entry.op).items()
-                            if name in (variables or arrays) and len(handles) <= len(entry.slots))
-        other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=values,
-                      powers=powers if entry.head else {})
-        if slots and other.explained() > own:
-            return other
+    for entry in entries_of("tf_train"):
+        ops = [entry.op] if entry.op in stems else []
+        if entry.head and powers:
+            ops += ops_beside(arrays, len(entry.slots), _KNOWN_OPS)
+        for op in ops:
+            slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
+                                for name, handles in slots_of(arrays, op).items()
+                                if name in (variables or arrays) and len(handles) <= len(entry.slots))
+            other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=values,
+                          powers=powers if entry.head else {}, scope="" if op == entry.op else op)
+            if slots and other.explained() > own:
+                return other
     return None
 
 
@@ -109,9 +113,11 @@ def _of_stock(claim, definition, arrays, asked=None):
         entries = [_entry(definition)]
     if powers_in(arrays):  # AdamGS has Adam's slots, and no powers
         entries = [entry for entry in entries if entry.head] or entries
-    entries = list(OrderedDict(((entry.op, len(entry.head), len(entry.slots)), entry) for entry in entries[::-1]).values())
+    alike = OrderedDict()
+    for entry in entries:
+        alike.setdefault((entry.op, len(entry.head), len(entry.slots)), entry)
     claims, errors = OrderedDict(), []
-    for entry in entries[::-1]:  # those that do not store the same
+    for entry in alike.values():
         try:
             for each in _named(claim, definition, entry, arrays, asked):
                 if each.scope not in claims or claims[each.scope].explained() < each.explained():
@@ -298,18 +304,14 @@ def _bound(claim, definition, target, arrays, errors):
     Both keep a counter of updates, whose name gives the scope of the optimizer. A number of that name alone is no
     optimizer: people count, too.
     """
-    counter, claims = _COUNTS[target], []
-    for key, handle in arrays.items():
-        match = re.match(r"((?:.*/)?(?!catch_up/)[^/]+)/{}(_\d+)?$".format(counter), key)
-        if not match or np.dtype(handle.dtype).kind not in "iu" or handle.shape != ():
-            continue
-        scope = match.group(1)
+    claims = []
+    for scope, count in _scopes(target, arrays).items():
         names, entry = _slot_names(definition, target, scope, arrays)
         slots, others = _slots_in_scope(target, scope, names, arrays)
         values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
                              for name, each in ((key[len(scope) + 1 :], each) for key, each in arrays.items()
                                                 if key.startswith(scope + "/") and each.shape == ()))
-        values["updates"] = handle
+        values.update(_global_step(arrays) if count is None else {"updates": count})
         if others and slots:
             errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
                 claim.path, scope, first_few(others), definition._short())))
@@ -325,6 +327,22 @@ def _bound(claim, definition, target, arrays, errors):
         claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
                                      values=values, variables=variables))
     return claims
+
+
+def _scopes(target, arrays):
+    """Returns {scope: the count of updates there} of what may be optimizers.
+
+    An OptimizerV2 in an Estimator that model_to_estimator made counts by the graph's global_step: its count is None.
+    """
+    scopes = OrderedDict()
+    counter = re.compile(r"((?:.*/)?(?!catch_up/)[^/]+)/{}(_\d+)?$".format(_COUNTS[target]))
+    for key, handle in arrays.items():
+        match = counter.match(key) if handle.shape == () else None
+        if match and np.dtype(handle.dtype).kind in "iu":
+            scopes[match.group(1)] = handle
+        elif target == "optimizer_v2" and handle.shape == () and key.endswith("/learning_rate"):
+            scopes.setdefault(key[: -len("/learning_rate")], None)
+    return scopes
 
 
 def _slot_names(definition, target, scope, arrays):

@@ -95,17 +95,14 @@ def best(claims, scope=None):
     """Returns the claim that explains most of the optimizer's state.
 
     Args:
-        scope: the place of the optimizer in the file, as `Claim.scope`, or the start or end of it.
+        scope: the place of the optimizer in the file, as `Claim.scope`, or the start or end of it; or the scope of the
+            variables that are meant.
 
     Raises:
         StateError: no claim is of that scope, or two have as good a right.
     """
     if scope is not None:
-        named = [claim for claim in claims if ("/%s/" % scope.strip("/")) in "/%s/" % claim.scope]
-        if not named:
-            raise StateError("{} has no optimizer in {!r}; there is {}".format(
-                claims[0].path, scope, " and ".join(claim.describe() for claim in claims)))
-        claims = named
+        claims = _in_scope(claims, "/%s/" % scope.strip("/"))
     claims = sorted(claims, key=lambda claim: -len(claim.explained()))
     first = claims[0]
     rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and (
@@ -115,3 +112,15 @@ def best(claims, scope=None):
                          "the file, or a partition".format(first.path, " and ".join(
                              claim.describe() for claim in [first] + rivals)))
     return first
+
+
+def _in_scope(claims, scope):
+    """Returns [Claim] of the optimizers in a scope, or on variables in it. Raises StateError if there are none."""
+    found = [claim for claim in claims if scope in "/%s/" % claim.scope]
+    for claim in [] if found else claims:
+        slots = OrderedDict((name, each) for name, each in claim.slots.items() if scope in "/%s/" % name)
+        found += [claim._replace(slots=slots)] if slots else []
+    if not found:
+        raise StateError("{} has no optimizer in {!r}, and no variables with slots; there is {}".format(
+            claims[0].path, scope[1:-1], " and ".join(claim.describe() for claim in claims)))
+    return found

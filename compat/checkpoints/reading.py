@@ -51,7 +51,8 @@ def settled(contents, request, claims=None):
         results = _with_variables(results, request.variables)
     claim = best(results, _scope(request))
     is_open = contents.format == "tf-saver" and request.slots is None
-    rival = by_saver_name.rival(claim, request.variables) if is_open else None
+    wanted = claim.slots if request.scope or request.variables else None
+    rival = by_saver_name.rival(claim, wanted) if is_open else None
     name = parsed(request.optimizer)[0] if request.optimizer else ""
     if rival is not None and not entries_spelled([rival.entry], name):
         raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
