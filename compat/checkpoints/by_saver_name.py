@@ -84,7 +84,7 @@ def rival(claim, variables=None):
     """
     arrays, own = plain_names(claim.contents), claim.explained()
     stems, values, powers = set(beside(arrays).values()), _global_step(arrays), powers_in(arrays)
-    for entry in entries_of("tf_train"):
+    for entry in _unlike([entry for entry in entries_of("tf_train") if entry.op in stems or entry.head and powers]):
         ops = [entry.op] if entry.op in stems else []
         if entry.head and powers:
             ops += ops_beside(arrays, len(entry.slots), _KNOWN_OPS)
@@ -109,15 +109,12 @@ def _of_stock(claim, definition, arrays, asked=None):
         if getattr(definition, "saved_as", None):  # everstep.port writes it down
             return [by_pattern(claim, definition, definition.saved_as)]
         if not all_slots(definition):
-            return [claim._replace(definition=definition, values=_global_step(arrays))]
+            return [claim._replace(target="tf_train", definition=definition, values=_global_step(arrays))]
         entries = [_entry(definition)]
     if powers_in(arrays):  # AdamGS has Adam's slots, and no powers
         entries = [entry for entry in entries if entry.head] or entries
-    alike = OrderedDict()
-    for entry in entries:
-        alike.setdefault((entry.op, len(entry.head), len(entry.slots)), entry)
     claims, errors = OrderedDict(), []
-    for entry in alike.values():
+    for entry in _unlike(entries):
         try:
             for each in _named(claim, definition, entry, arrays, asked):
                 if each.scope not in claims or claims[each.scope].explained() < each.explained():
@@ -135,6 +132,14 @@ def _of_stock(claim, definition, arrays, asked=None):
     return list(claims.values())
 
 
+def _unlike(entries):
+    """Returns the first one of those entries that store the same."""
+    unlike = OrderedDict()
+    for entry in entries:
+        unlike.setdefault((entry.op, len(entry.head), len(entry.slots)), entry)
+    return list(unlike.values())
+
+
 def _entry(definition):
     """Returns the stock entry of an optimizer of tf.train that a file may be of."""
     try:
@@ -149,7 +154,7 @@ def _named(claim, definition, entry, arrays, asked=None):
     expected = [slot for slot in entry.slots if slot.always or slot.name in used]
     values, powers = _global_step(arrays), powers_in(arrays) if entry.head else {}
     if not expected:
-        return [claim._replace(definition=definition, entry=entry, values=values, powers=powers)]
+        return [claim._replace(target="tf_train", definition=definition, entry=entry, values=values, powers=powers)]
     claims, taken = [], set()
     for op in [entry.op] + ops_beside(arrays, len(expected), _KNOWN_OPS):
         by_scope = slots_by_scope(arrays, op)
@@ -163,8 +168,8 @@ def _named(claim, definition, entry, arrays, asked=None):
                     for variable, in_order in handles.items())
                 variables = OrderedDict((variable, arrays[variable]) for variable in slots if variable in arrays)
                 claims.append(claim._replace(
-                    definition=definition, entry=entry, scope="/".join(filter(None, [scope, name])), slots=slots,
-                    variables=variables, values=values, powers=own))
+                    target="tf_train", definition=definition, entry=entry, scope=(scope + "/" + name).lstrip("/"),
+                    slots=slots, variables=variables, values=values, powers=own))
     return claims
 
 
@@ -327,6 +332,11 @@ def _bound(claim, definition, target, arrays, errors):
         claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
                                      values=values, variables=variables))
     return claims
+
+
+def may_have_optimizer_v2(contents):
+    """Returns whether a file of tf.train.Saver has what an OptimizerV2 keeps; False for other files."""
+    return contents.format == "tf-saver" and bool(_scopes("optimizer_v2", plain_names(contents)))
 
 
 def _scopes(target, arrays):

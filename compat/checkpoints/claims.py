@@ -63,10 +63,13 @@ class Claim(namedtuple(
 
     def explained(self):
         """Returns the names of the arrays that this explains as slots, counters or scalars."""
-        handles = [handle for slots in self.slots.values() for handle in slots.values()] + list(self.values.values())
-        for powers in [each.powers for each in [self] + list(self.branches.values())]:
-            handles += list(next(iter(powers.values())).values()) if len(powers) == 1 else []
-        return frozenset(handle.name for handle in handles if hasattr(handle, "name"))
+        handles = list(self.values.values())
+        for slots in self.slots.values():
+            handles.extend(slots.values())
+        for powers in [self.powers] + [each.powers for each in self.branches.values()]:
+            if len(powers) == 1:
+                handles.extend(next(iter(powers.values())).values())
+        return frozenset([handle.name for handle in handles if hasattr(handle, "name")])
 
     def describe(self):
         """Returns a phrase for messages: which optimizer, and of how many variables."""

@@ -76,10 +76,14 @@ def fits(contents, request, claims=None):
     for claim in claims:
         check_has_state(claim)
     results, errors = [], []
+    if request.optimizer is not None and by_saver_name.may_have_optimizer_v2(contents):  # a name of either API
+        claims = claims + [claim._replace(target="optimizer_v2") for claim in claims]
     for claim in claims:
         try:
             definition, by_everstep = definition_for(claim, request)
-            results += _fits(claim, definition, by_everstep, request)
+            found_here = _fits(claim, definition, by_everstep, request)
+            results += [each for each in found_here if request.optimizer is None or contents.format != "tf-saver"
+                        or (each.target == "optimizer_v2") == (claim.target == "optimizer_v2")]
         except EverstepError as error:
             errors.append(error)
     if not results:

@@ -70,8 +70,7 @@ class Tensors(object):
             return self._cached[1]
 
     def handle(self, name):
-        with self.guarded():
-            dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
+        dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
         return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
 
     def numeric(self):
@@ -91,7 +90,7 @@ def find(path):
         prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
         return next((found for found in map(find, filter(None, prefixes)) if found), None)
     shard = re.match(r"(.+)-([0-9]{5}|\?{5})-of-([0-9]{5})\Z", path)  # with ?????, as Saver's save returns it
-    if shard and not path.endswith(".index"):
+    if shard and not os.path.isfile(path + ".index"):
         prefix, _, count = shard.groups()
         return _of_prefix(prefix[: -len(".data")] if prefix.endswith(".data") else prefix, count)
     stem = path[: -len(".index")]

@@ -63,11 +63,11 @@ def _entries_of_table(file):
     """Returns [(key, value)] of a table."""
     footer, position, handles = bytearray(file.read(file.size - _FOOTER_SIZE, _FOOTER_SIZE)), 0, []
     for _ in range(2):
-        handle, position = _block_handle(footer, position)
+        handle, position = read_varints(footer, position, 2)
         handles.append(_checked_handle(file, handle))
     entries, end, last_key = [], 0, None
     for separator, value in _entries_of_block(file, handles[1]):
-        start, length = _checked_handle(file, _block_handle(value, 0)[0])
+        start, length = _checked_handle(file, read_varints(value, 0, 2)[0])
         if start < end:
             raise file.error("the index is damaged: its blocks overlap")
         end = start + length
@@ -79,14 +79,8 @@ def _entries_of_table(file):
     return entries
 
 
-def _block_handle(data, position):
-    """Returns ((offset, length) of a block, the position after them)."""
-    start, position = read_varint(data, position)
-    length, position = read_varint(data, position)
-    return (start, length), position
-
-
 def _checked_handle(file, handle):
+    """Returns (offset, length) of a block that is in the file."""
     start, length = handle
     if start + length + _BLOCK_TRAILER > file.size - _FOOTER_SIZE:
         raise file.error("the file is damaged, or not a checkpoint: it has a pointer to {} bytes at {}, and {} in "
@@ -108,9 +102,7 @@ def _entries_of_block(file, handle):
     entries, key, position, name_bytes = [], b"", 0, 0
     while position < end:
         start = position
-        shared, position = read_varint(data, position)
-        added, position = read_varint(data, position)
-        size, position = read_varint(data, position)
+        (shared, added, size), position = read_varints(data, position, 3)
         if shared > len(key) or added + size > end - position or shared + added > _MAX_KEY:
             raise file.error("the index is damaged: an entry is longer than its block")
         if start not in restarts or not shared:  # an entry with a shared start cannot be found
@@ -144,7 +136,7 @@ def _check_entries(path, file, entries):
         entry = fields(value)
         if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
             raise file.error("{} has several shapes".format(name))
-        dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
+        dtype, shard, offset, size = last_numbers(entry, (_DTYPE, _SHARD, _OFFSET, _SIZE))
         shape = last(entry, _SHAPE, b"")
         count = _element_count(file, name, shape)
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
@@ -217,7 +209,7 @@ def _check_strings(data_file, name, count, offset, size):
     if count > size:
         raise file.error("{} has {} texts in {} bytes".format(name, count, size))
     for _ in range(count):
-        length, position = read_varint(data, position)
+        (length,), position = read_varints(data, position)
         total += length
     if position + 4 + total != size:
         raise file.error("{} has texts of {} bytes in {}".format(name, total, size))
@@ -286,31 +278,34 @@ def _describe(key):
     return str(bytes(key).replace(b"\0", b"/").decode("ascii", "ignore"))
 
 
-def read_varint(data, position):
-    """Returns (the varint at a position, the position after it)."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, position
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
+def read_varints(data, position, count=1):
+    """Returns (the varints from a position on, the position after them)."""
+    values = []
+    while len(values) < count:
+        value = shift = 0
+        byte = 128
+        while byte > 127:
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+            byte = data[position]
+            position += 1
+            value |= (byte & 127) << shift
+            shift += 7
+        values.append(value)
+    return values, position
 
 
 def fields(data):
     """Returns {field number: [value]} of a protobuf message; values are integers and bytes."""
     result, position = {}, 0
     while position < len(data):
-        tag, position = read_varint(data, position)
+        (tag,), position = read_varints(data, position)
         if not 8 <= tag < 1 << 32:
             raise ValueError("a field of number {}".format(tag >> 3))
         if tag & 7 == 0:
-            value, position = read_varint(data, position)
+            (value,), position = read_varints(data, position)
         elif tag & 7 == 2:
-            length, position = read_varint(data, position)
+            (length,), position = read_varints(data, position)
             if length > len(data) - position:
                 raise ValueError("a field that is longer than its message")
             value = data[position : position + length]
@@ -336,3 +331,13 @@ def last(message, number, default):
     if isinstance(value, (int, type(1 << 64))) != isinstance(default, int):
         raise ValueError("field {} of a message is of another type".format(number))
     return value
+
+
+def last_numbers(message, numbers):
+    """Returns the last values of several fields that hold numbers; 0 for one that is not there."""
+    values = []
+    for number in numbers:
+        values.append(message.get(number, [0])[-1])
+        if not isinstance(values[-1], (int, type(1 << 64))):
+            raise ValueError("field {} of a message is of another type".format(number))
+    return values
