@@ -1,6 +1,6 @@
 """Writes files as people make them, with stock optimizers of whatever TensorFlow and Keras is installed.
 
-    python tests/make/people_files.py OUT_FOLDER [NAME...]   # every kind, or those named, that this environment can make
+    python tests/make/people_files.py OUT_FOLDER [NAME...]   # every kind that this environment can make, or these
     python tests/make/people_files.py --pack OUT_FOLDER      # the folders as tests/files/people.zip
 
 Each file has a folder of its name with the truth about it: people_truth.py. No program here imports everstep.
@@ -49,7 +49,7 @@ PLAN = OrderedDict([
     ("keras1.2.2", old("rmsprop-deep", "adagrad-functional", "adadelta-lstm", "adam-deep", "adam-named", "adamax-deep",
                        "nadam-named", "sgd-nesterov-decay", "sgd-plain", "rmsprop-decay", "rmsprop-shared")
      + [("gan-discriminator", "R1 R2", kinds.gan_of("discriminator"))]),
-    ("keras1.2.2-theano", old("rmsprop-deep", "adam-named")),
+    ("keras1.2.2-theano", old("rmsprop-deep", "adam-decay")),
     ("keras2.0.0", old("adam-deep", "rmsprop-named")),
     ("keras2.0.1", old("sgd-nesterov-decay")),
     ("keras2.0.4", old("adagrad-named")),
@@ -59,7 +59,7 @@ PLAN = OrderedDict([
     ("keras2.0.7", old("adam-named", "adagrad-functional")),
     ("keras2.0.8", old("adam-deep", "rmsprop-decay")),
     ("keras2.1.0", old("adamax-deep")),
-    ("keras2.1.3", old("adam-deep")),
+    ("keras2.1.3", old("adam-named")),
     ("keras2.1.6", old("rmsprop-deep", "amsgrad-deep")
      + [("gan-discriminator", "R2", kinds.gan_of("discriminator"))]),
     ("keras2.2.0", old("adagrad-named")),
@@ -90,8 +90,8 @@ PLAN = OrderedDict([
         ("ftrl-scopes", "R3", train.plain("Ftrl", scope=("agent/net", "agent/train"))),
         ("adam-scopes", "R4", train.plain("Adam", counter="agent/updates", scope=("agent/net", "agent/train"))),
         ("adadelta", "R3", train.plain("Adadelta")),
-        ("adam-very-long", "R5", train.long_trained(12000, beta2=0.99)),
-        ("adam-very-long-v1", "R5", train.long_trained(12000, True, beta2=0.99)),
+        ("adam-very-long", "R5", train.long_trained(6000, beta2=0.98)),
+        ("adam-very-long-v1", "R5", train.long_trained(6000, True, beta2=0.98)),
         ("gan-unnamed", "R8", train.named([None, None], [4, 2])),
         ("gan-scopes", "R8", train.named([None, None], [4, 2], True)),
         ("three-adams", "R8", train.named([None, None, None], [0, 0, 5])),
@@ -99,7 +99,8 @@ PLAN = OrderedDict([
         ("adam-colon-v1", "R7", train.plain("Adam", colon=True, v1_format=True)),
         ("adam-v2-sharded", "R9", train.sharded("Adam", False)),
         ("partitioned-ftrl", "R3", train.partitioned("Ftrl")),
-        ("estimator", "R3", train.estimator), ("object", "R3", train.object_checkpoint),
+        ("estimator", "R3", train.estimator), ("model-to-estimator", "R3", train.model_to_estimator),
+        ("object", "R3", train.object_checkpoint),
         ("adam-without-powers", "R5", train.without_powers),
         ("weights", "R13", train.plain("Adam", variables_alone=True, refused=["weights alone"])),
     ]),
@@ -120,13 +121,13 @@ PLAN = OrderedDict([
     ("tf.keras2.10", [keras("gan-combined", "R2 R12", kinds.gan_of("combined")),
                       keras("refrozen", "R2", kinds.flags_of(False)), keras("mixed", "R12", kinds.mixed),
                       ("saved-model", "R2", kinds.saved_model), ("two-objects", "R8", kinds.object_checkpoint)]),
-    ("tf.keras2.12", [keras("refrozen", "R2", kinds.flags_of(False), "keras"),
-                      keras("windows", "R11", kinds.windows(kinds.named), "keras"),
+    ("tf.keras2.12", [keras("windows", "R11", kinds.windows(kinds.named), "keras"),
                       keras("gan-class", "R10", kinds.gan_class, "keras")]),
     ("tf.keras2.15", [
         keras("gan-discriminator", "R2 R10", DISCRIMINATOR, "keras"),
         keras("refrozen", "R2", kinds.flags_of(False)), keras("thawed", "R2", kinds.flags_of(True), "keras"),
-        keras("gan-class", "R10", kinds.gan_class, "keras"), keras("compiled-base", "R10", kinds.compiled_base, "keras"),
+        keras("gan-class", "R10", kinds.gan_class, "keras"),
+        keras("compiled-base", "R10", kinds.compiled_base, "keras"),
         keras("bidirectional", "R12", kinds.bidirectional("LSTM"), "keras"),
         keras("bidirectional", "R12", kinds.bidirectional("GRU"), "weights.h5"),
         keras("windows", "R11", kinds.windows(kinds.named), "keras"),
@@ -144,7 +145,8 @@ PLAN = OrderedDict([
     ("keras3.5-jax", [keras("gan-class", "R10", kinds.gan_class, "keras"),
                       keras("bidirectional", "R12", kinds.bidirectional("GRU"), "weights.h5")]),
     ("keras3.9-jax", [keras("gan-discriminator", "R2 R10", DISCRIMINATOR, "keras"),
-                      keras("nested", "R12", kinds.nested), keras("nested", "R12", kinds.nested, "keras")]),
+                      keras("nested", "R12", kinds.nested), keras("shared", "R12", kinds.SHARED, "keras"),
+                      keras("shared", "R12", kinds.SHARED, "weights.h5")]),
     ("keras3.15-tensorflow", [
         keras("gan-class", "R10", kinds.gan_class, "keras"), keras("mixed", "R12", kinds.mixed, "keras"),
         keras("bidirectional", "R12", kinds.bidirectional("LSTM"), "keras"),
