@@ -40,8 +40,10 @@ def weights_of(claim):
     if version_of(contents) > _SORTED_UP_TO or contents.format != "keras-h5":
         return weights
     weights.sort(key=lambda weight: weight.name + (":0" if weight.handle.name.endswith(":0") else ""))
-    runs = itertools.groupby(weights, lambda weight: weight.place)
-    return [weight._replace(place=(("", index),)) for index, (_, run) in enumerate(runs) for weight in run]
+    return [weight._replace(place=(("", outer), ("", inner)))  # in this order, parts of two layers can alternate
+            for outer, (_, model) in enumerate(itertools.groupby(weights, lambda weight: weight.place[0]))
+            for inner, (_, layer) in enumerate(itertools.groupby(model, lambda weight: weight.place))
+            for weight in layer]
 
 
 def names_of(claim, weights, shapes, hints, given=None):
@@ -61,6 +63,8 @@ def names_of(claim, weights, shapes, hints, given=None):
     if not weights:
         return [str(index) for index in range(len(shapes))]
     for strategy in STRATEGIES:
+        if strategy is by_models and claim.contents.format != "keras-h5":
+            continue  # others write the flags of models, or none at all
         try:
             names = strategy(weights, shapes, hints)
         except StateError as error:
@@ -120,24 +124,30 @@ def _longest(known, texts):
 
 def by_flags(weights, shapes, hints):
     """All weights train that the file does not say are frozen, in the model's order."""
-    return _only_way([weight for weight in weights if weight.trains], shapes, False)
+    return _only_way([weight for weight in weights if weight.trains], shapes, 0)
+
+
+def by_models(weights, shapes, hints):
+    """A model inside of the model was frozen as a whole: Keras before 2.2.3 writes only the flags of layers."""
+    return _only_way([weight for weight in weights if weight.trains], shapes, 1)
 
 
 def by_layers(weights, shapes, hints):
     """A layer trained as a whole or not at all, whatever its flag is now; the layers are in the model's order."""
-    return _only_way(weights, shapes, True)
+    return _only_way(weights, shapes, ALL_LEVELS)
 
 
-# The names in the file come first. Flags may have changed after the optimizer was compiled, so that by_flags may find
+# Names in the file come first. Flags may have changed after the optimizer was compiled, so that by_flags may find
 # nothing; where it finds a way, by_layers would find it too, and others.
-STRATEGIES = (by_names_of_slots, by_flags, by_layers)
+STRATEGIES = (by_names_of_slots, by_flags, by_models, by_layers)
+ALL_LEVELS = 99
 
 
 def _only_way(weights, shapes, optional):
     """Returns the names of the weights that the slots are of, if there is exactly one way; else None.
 
     Args:
-        optional: whether a layer's weights may be left out.
+        optional: at how many levels, from the outermost, layers may be left out.
     """
     root = _Layer()
     for weight in weights:
@@ -164,7 +174,7 @@ def _ways(layer, shapes, start, optional, left):
         left: [how many states may still be looked at]; below 0, ways are missing.
     """
     own = [weight.handle.shape for weight in layer.weights]
-    ends = {start: [()]} if optional or not own else {}
+    ends = {start: [()]} if optional > 1 or not own else {}
     if own and shapes[start : start + len(own)] == own:
         ends[start + len(own)] = [tuple(weight.name for weight in layer.weights)]
     chains = [[inner for _, inner in sorted(chain.items())] for chain in layer.chains.values()]
@@ -183,7 +193,8 @@ def _ways(layer, shapes, start, optional, left):
                     if left[0] < 0:
                         return {}
                     then = nexts[:number] + (index + 1,) + nexts[number + 1 :]
-                    for end, inner in _ways(chain[index], shapes, place, optional, left).items():
+                    for end, inner in _ways(
+                            chain[index], shapes, place, max(0, optional - 1), left).items():
                         if end > place:
                             reached = states.setdefault(end, {})
                             reached[then] = (reached.get(then, []) + [a + b for a in ways for b in inner])[:2]

@@ -10,8 +10,8 @@ from everstep.errors import FileError
 
 _LISTS = ("layers", "_layer_checkpoint_dependencies", "_functional")  # groups of a model that hold its layers
 _COMPILED = ("optimizer", "metrics")  # groups of a compiled model, also inside of another one, that hold no layers
-# The attributes of Keras's own layers that hold layers, in the order in which Keras makes them. HDF5 sorts names.
-_PARTS = ("forward_layer", "backward_layer", "query_dense", "key_dense", "value_dense", "output_dense")
+# The layers inside of Keras's own layers, Bidirectional and attention, in their order. HDF5 sorts names.
+_PARTS = (("forward_layer", "backward_layer"), ("query_dense", "key_dense", "value_dense", "output_dense"))
 # {group of a layer: how many of its last arrays are statistics}; all of them if they are so many.
 _STATISTICS = {"batch_normalization": 2, "sync_batch_normalization": 2, "normalization": 3}
 
@@ -65,16 +65,18 @@ def _weights(hdf5, groups, path):
     for depth, part in enumerate(path):
         if part not in _LISTS:
             names.append(part)
-        if part in _LISTS or not around and part not in _PARTS and path[: depth + 1] not in groups:
+        if part in _LISTS or not around and path[: depth + 1] not in groups:
             around = part + "/"  # a list: it has no arrays of its own
             continue
-        kind, number = kind_of(part) if around else ("", _PARTS.index(part)) if part in _PARTS else (part, 0)
+        parts = [each for each in _PARTS if part in each and all(path[:depth] + (name,) in groups for name in each)]
+        kind, number = kind_of(part) if around else ("", parts[0].index(part)) if parts else (part, 0)
         place.append((around + kind, number))
         around = ""
     kept = sorted(groups[path], key=lambda number: (len(number), number))
     statistics = _STATISTICS.get(kind_of(path[-1])[0], 0) if path else 0
+    has_own = any(path[:depth] + ("optimizer",) in groups for depth in range(1, len(path) + 1))
     for index, number in enumerate(kept):
-        trains = True if index < len(kept) - statistics else None
+        trains = not has_own if index < len(kept) - statistics else None
         yield Weight("/".join(names + [number]), hdf5.array(groups[path], number), trains, tuple(place))
 
 
