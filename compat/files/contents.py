@@ -46,10 +46,11 @@ def chunks(handle):
         yield selection, np.asarray(handle[selection])
 
 
-# A weight of a model. trains: False if it is frozen now or in a model with an optimizer of its own, None if nothing
-# trains it, such as a moving mean, True if it trains or the file does not say. place: where its layer stands in the model, from the outermost to the innermost: a
-# tuple of (chain, number). Of two places, the first pairs that differ decide: in one chain the lower number comes
-# first, of two chains the file does not say. In the same place, weights are in their order.
+# A weight of a model. trains: False if it is frozen now, or in a model with an optimizer of its own; None if nothing
+# trains it, such as a moving mean; True if it trains, or the file does not say. place: where its layer stands in the
+# model, from the outermost to the innermost: a tuple of (chain, number). Of two places, the first pairs that differ
+# decide: in one chain the lower number comes first, of two chains the file does not say. In the same place, weights
+# are in their order.
 Weight = namedtuple("Weight", "name handle trains place")
 # The arrays that an optimizer stores by position. group: where in the file; entries: [(name or "", handle)].
 Numbered = namedtuple("Numbered", "group entries")

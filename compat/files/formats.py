@@ -5,7 +5,7 @@ import io
 import os
 from collections import OrderedDict, namedtuple
 
-from everstep.compat.files import bundle, hdf5, keras_h5, keras_zip, npz
+from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz
 from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import as_path
 from everstep.errors import FileError
@@ -38,6 +38,7 @@ def find(path):
     prefix = bundle.find(path)
     if prefix is not None:
         return FORMATS["tf-saver"], prefix
+    foreign.check(path)
     if not os.path.isfile(path):
         raise FileError("there is no file or checkpoint {}{}".format(
             path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))

@@ -44,7 +44,7 @@ def _groups(hdf5):
 
     On Windows, tf.keras writes `layers\\dense_1` as the name of one group.
     """
-    found, waiting = {}, [((), hdf5.file)]
+    found, waiting = {}, [((), hdf5.file)]  # type: dict, list
     while waiting:
         path, group = waiting.pop()
         if len(path) > MAX_DEPTH or len(found) + len(waiting) > access.MAX_ENTRIES:

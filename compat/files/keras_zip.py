@@ -36,9 +36,12 @@ def is_it(path, start, end):
         return False
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
-    except Exception:  # zipfile raises many types for a damaged directory; npz.read reports the damage
-        return False
+            names = archive.namelist()
+    except Exception:  # zipfile raises many types for a damaged directory; the first member is whole, if any is
+        with io.open(path, "rb") as file:
+            names = [file.read(64)[30:].decode("latin-1")]
+        return names[0].startswith((WEIGHTS, CONFIG, METADATA))
+    return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in names)
 
 
 def read(path, max_bytes=None):
@@ -71,7 +74,8 @@ def open_zip(path):
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
-        raise FileError("{} is not a complete zip file: {}".format(path, error))
+        raise FileError("{} is not a complete .keras file, which is a zip file: {}. It was cut short or damaged: copy "
+                        "it again from where it was saved".format(path, error))
 
 
 def find_member(archive, name, path):
