@@ -53,10 +53,11 @@ OPEN = {
 TRAINED = [{"variables": ["B/kernel", "B/bias", "C/kernel", "C/bias"]}]
 OPEN.update({"keras2.3.1-thawed": TRAINED, "tf.keras2.15-thawed-keras": TRAINED,
              "keras3.0-tensorflow-thawed-keras": TRAINED})
-# Weights alone, without a config: which of three like layers did not train, or which of three like parts of a layer is
-# the query, nothing in the file says. The variables are named by their places.
+# Weights alone, without a config: which of three like layers did not train, or which of a Dense and a TimeDistributed
+# of one shape comes first, nothing in the file says. The variables are named by their places.
 BY_PLACE = [{"variables": "by place"}]
-OPEN.update({"keras3.0-tensorflow-nested-weights.h5": BY_PLACE, "keras3.15-jax-attention-weights.h5": BY_PLACE})
+OPEN.update({"keras3.0-tensorflow-nested-weights.h5": BY_PLACE, "keras3.5-jax-bidirectional-weights.h5": BY_PLACE,
+             "tf.keras2.15-bidirectional-weights.h5": BY_PLACE})
 
 
 def native(value):

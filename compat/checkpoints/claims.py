@@ -13,8 +13,8 @@ Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
 
 class Claim(namedtuple(
-    "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables "
-    "shapes ordered definition entry branches scope counted notes missing"
+    "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables shapes "
+    "definition entry branches scope counted notes missing"
 )):
     """One interpretation of a file: which of its arrays are an optimizer's state, and of what.
 
@@ -31,9 +31,8 @@ class Claim(namedtuple(
         slots: {variable: {slot: handle}}: names on disk at first, the definition's once there is one.
         values: {name: handle}, the numbers of the optimizer as a whole: counters, scalars and hypers.
         powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one is the optimizer's.
-        variables: {name: handle}, the trainable weights of the model, as far as the file says.
+        variables: {name: handle}, the weights of the model that could train.
         shapes: {variable: shape} of those whose slots go by position, under the names that were given.
-        ordered: True if `variables` are in the model's order.
         definition: the definition; None while it is not known.
         entry: the stock entry whose form the file has; None for one of everstep's.
         branches: {branch: Claim} of a partition, where each optimizer in the file counts its own updates.
@@ -46,13 +45,12 @@ class Claim(namedtuple(
     __slots__ = ()
 
     def __new__(cls, contents, target=None, class_name=None, config=None, scaling=None, loss_scale=(), copies=(),
-                entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), ordered=True, definition=None,
-                entry=None, branches=(), scope="", counted=True, notes=(), missing=()):
+                entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), definition=None, entry=None,
+                branches=(), scope="", counted=True, notes=(), missing=()):
         return super(Claim, cls).__new__(
             cls, contents, target, class_name, config, scaling, OrderedDict(loss_scale), OrderedDict(copies),
             tuple(entries), OrderedDict(slots), OrderedDict(values), OrderedDict(powers), OrderedDict(variables),
-            dict(shapes), ordered, definition, entry, OrderedDict(branches), scope, counted, tuple(notes),
-            tuple(missing))
+            dict(shapes), definition, entry, OrderedDict(branches), scope, counted, tuple(notes), tuple(missing))
 
     @property
     def path(self):

@@ -6,7 +6,7 @@ import os
 import re
 from collections import OrderedDict, namedtuple
 
-from everstep.compat.files import bundle, keras_h5, keras_zip, npz
+from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz
 from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import as_path
 from everstep.errors import FileError
@@ -20,12 +20,11 @@ FORMATS = OrderedDict((each.name, each) for each in [
     Format("tf-saver", "checkpoints of tf.train.Saver", bundle.is_it, bundle.read, None, bundle.stored),
     Format("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights", bundle.is_it, bundle.read,
            None, bundle.stored),
-    Format("keras-h5", "models in HDF5, of every Keras", keras_h5.is_it, keras_h5.read, keras_h5.write,
-           keras_h5.stored),
+    Format("keras-h5", "models in HDF5, of every Keras", hdf5.is_it, keras_h5.read, hdf5.write, hdf5.stored),
     Format("keras", ".keras of Keras 3 and tf.keras 2.12 and newer", keras_zip.is_it, keras_zip.read, keras_zip.write,
            keras_zip.stored),
-    Format("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer", keras_h5.is_it, keras_h5.read,
-           keras_h5.write, keras_h5.stored),
+    Format("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer", hdf5.is_it, keras_h5.read,
+           hdf5.write, hdf5.stored),
 ])
 
 
@@ -40,6 +39,7 @@ def find(path):
     prefix = bundle.find(path)
     if prefix is not None:
         return FORMATS["tf-saver"], prefix
+    foreign.check(path)
     if not os.path.isfile(path):
         raise FileError("there is no file or checkpoint {}{}".format(path, _why_not_there(path)))
     with as_file_errors(path), io.open(path, "rb") as file:
