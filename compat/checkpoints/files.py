@@ -217,7 +217,7 @@ def inspect(
         if definition is None and optimizer is None and claim.config is None:
             state, claim = _guess_state(contents, claims, candidates, request) or (None, claim)
     if claim is not None:
-        facts.update(api=claim.target, notes=list(claim.notes))
+        facts.update(api=claim.target, notes=list(claim.notes), rivals=_rivals(contents, claim, request))
     if state is not None:
         slots = [[name, slot] + _shape_and_dtype(handle)
                  for name, variable_slots in state.slots.items() for slot, handle in variable_slots.items()]
@@ -239,6 +239,17 @@ def inspect(
 
 def _shape_and_dtype(handle):
     return [list(handle.shape), str(np.dtype(handle.dtype))]
+
+
+def _rivals(contents, claim, request):
+    """Returns phrases on the optimizers that the file may be of besides that of a claim."""
+    try:
+        with as_file_errors(contents.path):
+            request = request._replace(definition=claim.definition, optimizer=None)
+            others = reading.fits(contents, request) if claim.definition is not None else []
+    except EverstepError:
+        return []
+    return [other.describe() for other in others if other.explained() != claim.explained()]
 
 
 def _guess_state(contents, claims, candidates, request):

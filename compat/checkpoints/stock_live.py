@@ -154,7 +154,7 @@ class _Stock(object):
             product = getattr(stock, "_u_product", None)  # of Nadam, which may keep it beside its variables
             if product is not None:
                 values["_u_product"] = self._handles([product])[0]
-        weights = [Weight(name, handle, True, "") for name, handle in zip(variables, named)]
+        weights = [Weight(name, handle, True, ()) for name, handle in zip(variables, named)]
         contents = Contents(self.path, "live", weights=weights, optimizers=[Numbered("", entries)] if entries else ())
         self.claim = Claim(contents, api, type(stock).__name__, config, entries=entries, slots=slots, values=values,
                            variables=zip(variables, named))

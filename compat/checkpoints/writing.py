@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.checkpoints.by_position import by_position, found, reshaped
+from everstep.compat.checkpoints.by_position import by_position, found
 from everstep.compat.checkpoints.claims import Request, check_has_state
 from everstep.compat.checkpoints.conversions import (
     MEANINGS,
@@ -15,6 +15,7 @@ from everstep.compat.checkpoints.conversions import (
     convert_momentum,
     first_few,
 )
+from everstep.compat.checkpoints.fitting import reshaped
 from everstep.compat.checkpoints.identify import definition_for
 from everstep.compat.checkpoints.matching import match
 from everstep.compat.checkpoints.saver_names import POWERS

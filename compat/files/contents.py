@@ -46,8 +46,12 @@ def chunks(handle):
         yield selection, np.asarray(handle[selection])
 
 
-# A weight of a model. trains: False if the file says that it does not; layer: the name of its layer, or "".
-Weight = namedtuple("Weight", "name handle trains layer")
+# A weight of a model. trains: False if it is frozen now, or in a model with an optimizer of its own; None if nothing
+# trains it, such as a moving mean; True if it trains, or the file does not say. place: where its layer stands in the
+# model, from the outermost to the innermost: a tuple of (chain, number). Of two places, the first pairs that differ
+# decide: in one chain the lower number comes first, of two chains the file does not say. In the same place, weights
+# are in their order.
+Weight = namedtuple("Weight", "name handle trains place")
 # The arrays that an optimizer stores by position. group: where in the file; entries: [(name or "", handle)].
 Numbered = namedtuple("Numbered", "group entries")
 
@@ -57,7 +61,7 @@ Stored = namedtuple("Stored", "name handle checksum")
 
 
 class Contents(namedtuple(
-    "Contents", "path format writer version arrays weights ordered optimizers config objects state missing"
+    "Contents", "path format writer version arrays weights optimizers config objects state missing"
 )):
     """What a file holds, as it is stored. No optimizer is known here, and nobody changes it.
 
@@ -67,7 +71,6 @@ class Contents(namedtuple(
         version: the version of Keras that wrote it, as text; "" if the file does not say.
         arrays: {name in the file: handle} of all arrays of numbers, in files that only name them.
         weights: [Weight] of the model.
-        ordered: True if `weights` are in the model's order.
         optimizers: [Numbered], the groups of optimizers, an outer one before the one inside.
         config: the config of the compiled optimizer, as the file has it: a dictionary, the name of a class, or None.
         objects: the object_graph.Graph of a file that says how objects refer to each other, or None.
@@ -77,11 +80,11 @@ class Contents(namedtuple(
 
     __slots__ = ()
 
-    def __new__(cls, path, format, writer="unknown", version="", arrays=(), weights=(), ordered=True, optimizers=(),
-                config=None, objects=None, state=None, missing=()):
+    def __new__(cls, path, format, writer="unknown", version="", arrays=(), weights=(), optimizers=(), config=None,
+                objects=None, state=None, missing=()):
         return super(Contents, cls).__new__(
-            cls, path, format, writer, version, OrderedDict(arrays), tuple(weights), ordered, tuple(optimizers), config,
-            objects, state, tuple(missing))
+            cls, path, format, writer, version, OrderedDict(arrays), tuple(weights), tuple(optimizers), config, objects,
+            state, tuple(missing))
 
 
 @contextlib.contextmanager

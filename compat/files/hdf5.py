@@ -1,14 +1,109 @@
-"""Bounded and safe access to the contents of an HDF5 file."""
+"""HDF5 files: bounded and safe access to what is in them, and new values for their arrays."""
 from __future__ import absolute_import, division, print_function
 
 import io
+import shutil
 
-from everstep.compat.files.contents import Handle, as_file_errors
-from everstep.compat.files.open_file import ProcessLock, select
+import numpy as np
+
+from everstep.compat.files.contents import Handle, Stored, as_file_errors, chunks
+from everstep.compat.files.exact import cast_exactly
+from everstep.compat.files.open_file import OpenFile, ProcessLock, select
+from everstep.compat.files.replacing import replacing
 from everstep.errors import FileError, UnsupportedError
 
 MAX_ENTRIES = 1 << 17
 MAX_RATIO, MAX_SMALL = 20, 1 << 26
+SIGNATURE, MAX_USER_BLOCK = b"\x89HDF\r\n\x1a\n", 1 << 24
+AHEAD = 1 << 14  # bytes that are read at once, where HDF5 asks for a few
+
+
+def is_it(path, start, end):
+    """Returns whether a file is HDF5. What a user put before it, its user block, has 512 bytes, 1024, or so on."""
+    if start == SIGNATURE:
+        return True
+    with io.open(path, "rb") as file:
+        offset, found = 512, start
+        while found and found != SIGNATURE and offset <= MAX_USER_BLOCK:
+            file.seek(offset)
+            offset, found = 2 * offset, file.read(len(SIGNATURE))
+    return found == SIGNATURE
+
+
+def read_whole(path, max_bytes, read):
+    """Returns `read(hdf5)` of the Hdf5 of a file."""
+    return read_in(whole(path, max_bytes), read)
+
+
+def read_in(window, read):
+    """Returns `read(hdf5)` of the Hdf5 in (Window, path, the largest size of all arrays)."""
+    window, path, bound = window
+    with as_file_errors(path):
+        hdf5 = open_window(window, path, bound)
+        try:
+            return read(hdf5)
+        except BaseException:
+            hdf5.file.close()
+            window.close()
+            raise
+
+
+def whole(path, max_bytes=None):
+    """Returns (a file as a Window, its path, the largest size of all its arrays)."""
+    file = OpenFile(path)
+    return Window(file, 0, file.size), path, default_bound(file.size) if max_bytes is None else max_bytes
+
+
+def open_window(window, path, bound):
+    """Returns the Hdf5 of an open file.
+
+    It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
+    changed.
+    """
+    try:
+        return Hdf5(window, path, bound)
+    except BaseException:
+        window.close()
+        raise
+
+
+def stored(path, max_bytes=None):
+    """Returns (name of the container, [Stored])."""
+    return "HDF5", stored_in(open_window(*whole(path, max_bytes)), None)
+
+
+def stored_in(hdf5, checksum):
+    """Returns the list of Stored in an HDF5 file. `checksum` is of the whole file, or None."""
+    arrays, own = [], "none"
+    for name, dataset in hdf5.arrays():
+        is_numeric = getattr(dataset, "dtype", np.dtype("O")).kind in "fiuVb"
+        handle = hdf5.array(hdf5.file, name) if is_numeric else None
+        if checksum is None and is_numeric:
+            own = "Fletcher-32" if dataset.fletcher32 else "Adler-32" if dataset.compression == "gzip" else "none"
+        arrays.append(Stored(name, handle, checksum or own))
+    return arrays
+
+
+def write(path, template, values, moved):
+    """Copies a file and replaces the values of some of its arrays.
+
+    Args:
+        values: {name of an array in the file: handle}.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
+    """
+    with replacing(path) as temporary:
+        shutil.copyfile(template, temporary)
+        fill(temporary, values, moved)
+
+
+def fill(path, values, moved):
+    """Writes values into the arrays of an existing file."""
+    with import_h5py(path).File(path, "r+") as file:
+        for name, handle in values.items():
+            dataset = file[name]
+            for selection, chunk in chunks(handle):
+                dataset[selection] = cast_exactly(name, chunk, dataset.dtype.name)
+                moved(chunk.nbytes)
 
 
 def import_h5py(path):
@@ -39,6 +134,7 @@ class Window(io.RawIOBase):
     def __init__(self, file, start, size):
         super(Window, self).__init__()
         self._file, self._start, self._size, self._place = file, start, size, 0
+        self._ahead, self._ahead_place = b"", 0
 
     def readable(self):
         return True
@@ -55,7 +151,11 @@ class Window(io.RawIOBase):
 
     def readinto(self, buffer):
         count = max(0, min(len(buffer), self._size - self._place))
-        buffer[:count] = self._file.read(self._start + self._place, count)
+        offset = self._place - self._ahead_place
+        if not 0 <= offset <= len(self._ahead) - count:
+            ahead = min(max(count, AHEAD), self._size - self._place)
+            self._ahead, self._ahead_place, offset = self._file.read(self._start + self._place, ahead), self._place, 0
+        buffer[:count] = self._ahead[offset : offset + count]
         self._place += count
         return count
 
@@ -78,7 +178,8 @@ class Hdf5(object):
     """
 
     def __init__(self, window, path, bound):
-        self.file, self.window, self.path, self.bound = import_h5py(path).File(window, "r"), window, path, bound
+        self._h5py = import_h5py(path)
+        self.file, self.window, self.path, self.bound = self._h5py.File(window, "r"), window, path, bound
         self.total = self._visits = 0
         self._lock = ProcessLock()
 
@@ -87,7 +188,7 @@ class Hdf5(object):
 
         Links to other names and other files are refused. Even asking h5py if such a name exists opens the other file.
         """
-        h5py = import_h5py(self.path)
+        h5py = self._h5py
         item = group.file if name.startswith("/") else group
         for part in filter(None, name.split("/")):
             link = item.get(part, getlink=True) if isinstance(item, h5py.Group) else None
@@ -111,9 +212,8 @@ class Hdf5(object):
 
     def array(self, group, name):
         """Returns the handle of an array, or raises FileError if it is not safe to read."""
-        h5py = import_h5py(self.path)
         dataset = self.find(group, name)
-        if not isinstance(dataset, h5py.Dataset):
+        if not isinstance(dataset, self._h5py.Dataset):
             raise FileError("{}: {} is {}".format(
                 self.path, name, "missing" if dataset is None else "not an array"))
         dtype, shape = dataset.dtype, dataset.shape
@@ -150,9 +250,8 @@ class Hdf5(object):
         Such an array is read without HDF5. HDF5 has one lock, which a thread may hold when another one forks, and then
         nobody opens it in the new process.
         """
-        h5py = import_h5py(self.path)
         plain = dataset.chunks is None and dataset.id.get_storage_size() == size and not self.file.userblock_size
-        if plain and dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype)):
+        if plain and dataset.id.get_type().equal(self._h5py.h5t.py_create(dataset.dtype)):
             return dataset.id.get_offset()
         return None
 

@@ -9,16 +9,15 @@ import tempfile
 import zipfile
 from collections import Counter, OrderedDict
 
-from everstep.compat.files import keras_h5
+from everstep.compat.files import hdf5, keras_config, keras_h5
 from everstep.compat.files.contents import Weight, as_file_errors
 from everstep.compat.files.hdf5 import Window, default_bound, too_large
-from everstep.compat.files.npz import parse_json
+from everstep.compat.files.keras_weights_h5 import kind_of
 from everstep.compat.files.open_file import OpenFile
 from everstep.compat.files.replacing import replacing
 from everstep.errors import FileError
 
 WEIGHTS, CONFIG, METADATA = "model.weights.h5", "config.json", "metadata.json"
-MAX_TEXT = 1 << 26
 
 # The names of the variables of common layers, in order.
 _LAYERS = {
@@ -28,6 +27,7 @@ _LAYERS = {
     "LayerNormalization": ("gamma", "beta"),
 }
 _LAYERS.update(dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), ("kernel", "bias")))
+_OPTIONS = {"gamma": "scale", "beta": "center"}  # {name of a variable: the option without which it does not exist}
 
 
 def is_it(path, start, end):
@@ -36,26 +36,28 @@ def is_it(path, start, end):
         return False
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in archive.namelist())
-    except Exception:  # zipfile raises many types for a damaged directory; npz.read reports the damage
-        return False
+            names = archive.namelist()
+    except Exception:  # zipfile raises many types for a damaged directory; the first member is whole, if any is
+        with io.open(path, "rb") as file:
+            names = [file.read(64)[30:].decode("latin-1")]
+        return names[0].startswith((WEIGHTS, CONFIG, METADATA))
+    return any(name.endswith((".json", ".h5")) and name != "everstep.json" for name in names)
 
 
 def read(path, max_bytes=None):
     """Returns the Contents of a `.keras` file."""
     with as_file_errors(path), open_zip(path) as archive:
-        config = keras_h5.with_native_strings(parse_json(read_text(archive, CONFIG, path)))
-        metadata = keras_h5.with_native_strings(parse_json(read_text(archive, METADATA, path)))
+        config = keras_config.parse(read_text(archive, CONFIG, path), CONFIG, path)
+        metadata = keras_config.parse(read_text(archive, METADATA, path), METADATA, path)
         version = str(metadata.get("keras_version", ""))
-        contents = keras_h5.read_open(*open_weights(archive, path, max_bytes))
-        weights, ordered = _named(contents.weights, config)
+        contents = hdf5.read_in(open_weights(archive, path, max_bytes), keras_h5.read_open)
         compiled = config.get("compile_config")
         optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
         missing = contents.missing
         if optimizer is None and not missing and not contents.optimizers[-1].entries:
             missing += ("a model that was saved without compiling it",)
-        return contents._replace(format="keras", writer="Keras {}".format(version), version=version, weights=weights,
-                                 ordered=ordered, config=optimizer, missing=missing)
+        return contents._replace(format="keras", writer="Keras {}".format(version), version=version,
+                                 weights=_named(contents.weights, config), config=optimizer, missing=tuple(missing))
 
 
 def stored(path, max_bytes=None):
@@ -64,7 +66,7 @@ def stored(path, max_bytes=None):
         weights = open_weights(archive, path, max_bytes)
         for info in archive.infolist():
             verify_checksum(archive, info, path)
-    return "keras", keras_h5.stored_in(keras_h5.open_hdf5(*weights), "CRC-32 of the zip")
+    return "keras", hdf5.stored_in(hdf5.open_window(*weights), "CRC-32 of the zip")
 
 
 def open_zip(path):
@@ -72,7 +74,8 @@ def open_zip(path):
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # a damaged directory raises many types: struct.error, NotImplementedError, ...
-        raise FileError("{} is not a complete zip file: {}".format(path, error))
+        raise FileError("{} is not a complete .keras file, which is a zip file: {}. It was cut short or damaged: copy "
+                        "it again from where it was saved".format(path, error))
 
 
 def find_member(archive, name, path):
@@ -87,11 +90,11 @@ def find_member(archive, name, path):
 def read_text(archive, name, path):
     """Returns the text of a small member."""
     info = find_member(archive, name, path)
-    if info.file_size > MAX_TEXT:
-        raise too_large(path, info.file_size, MAX_TEXT)
+    if info.file_size > keras_config.MAX_TEXT:
+        raise too_large(path, info.file_size, keras_config.MAX_TEXT)
     with _open_member(archive, info, path) as file:
         try:
-            return file.read(MAX_TEXT).decode("utf-8")
+            return file.read(keras_config.MAX_TEXT).decode("utf-8")
         except Exception as error:  # errors of zlib and zipfile have no common base
             raise FileError("{}: {} cannot be read: {}".format(path, name, error))
 
@@ -107,7 +110,7 @@ def open_weights(archive, path, max_bytes=None):
     """Opens the weights: a part of the zip if they are stored uncompressed, else an unpacked copy.
 
     Returns:
-        (Window, path, the largest size of all arrays), the arguments of `keras_h5.read_open`.
+        (Window, path, the largest size of all arrays), the first argument of `hdf5.read_in`.
     """
     packed = OpenFile(path)
     bound = default_bound(packed.size) if max_bytes is None else max_bytes
@@ -154,14 +157,14 @@ def _copy(file, target, size):
 
 
 def write(path, template, values, moved):
-    """Does what `keras_h5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
+    """Does what `hdf5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
     with replacing(path) as temporary, open_zip(template) as source:
         unpacked = temporary + ".h5"
         with as_file_errors(template):
             weights = open_weights(source, template)[0]
         with weights, io.open(unpacked, "wb") as file:
             shutil.copyfileobj(weights, file, 1 << 20)
-        keras_h5.fill(unpacked, values, moved)
+        hdf5.fill(unpacked, values, moved)
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
             for name in source.namelist():
                 if name == WEIGHTS:
@@ -173,46 +176,39 @@ def write(path, template, values, moved):
 
 
 def _named(weights, config):
-    """Names weights after their layers, in the config's order, as far as the config matches the file.
+    """Returns the weights with names after their layers, those of layers in the config first, in its order.
 
-    Returns:
-        ([Weight], True if they are all in that order).
+    Trained weights of one layer stay together. What the config does not show keeps the name and place of its group.
     """
     left = OrderedDict((weight.name, weight) for weight in weights)
-    named, ordered, below = [], True, {}
-    for key in sorted(left):
+    named, below = [], {}
+    for key in left:
         for match in re.finditer("/", key):
             below.setdefault(key[: match.start()], []).append(key)
-    for path, layer in _layers(config, (), _numbers(left)):
-        names, layer_name = _LAYERS.get(layer["class_name"], ()), layer["config"].get("name", path)
-        for key in [key for key in below.get(path, ()) if key in left]:
-            rest = key[len(path) + 1 :]
-            ordered = ordered and "/" not in rest
-            place = int(rest) if rest.isdigit() else len(names)
-            name = names[place] if place < len(names) else rest
-            trains = layer["config"].get("trainable", True) and name not in keras_h5.NOT_TRAINED
-            named.append(Weight("{}/{}".format(layer_name, name), left.pop(key).handle, trains, layer_name))
-    return named + list(left.values()), ordered and not left
+    for index, (path, layer) in enumerate(_layers(keras_config.layers_in(config), (), _numbers(left))):
+        names = [name for name in _LAYERS.get(layer.class_name, ()) if layer.config.get(_OPTIONS.get(name), True)]
+        for key in [key for key in below.get("/".join(path), ()) if key in left]:
+            weight, rest = left.pop(key), key[len("/".join(path)) + 1 :]
+            name = names[int(rest)] if rest.isdigit() and int(rest) < len(names) else rest
+            named.append(Weight("{}/{}".format(layer.name or path[-1], name), weight.handle,
+                                weight.trains and layer.trains, (("", index),) + weight.place[len(path) :]))
+    return named + list(left.values())
 
 
-def _numbers(handles):
+def _numbers(names):
     """Returns {(path, kind): the numbers of the layers of a kind in a group, in order}; `dense` has number 0."""
     numbers = {}
-    for key in handles:
-        parts = key.split("/")
+    for name in names:
+        parts = tuple(name.split("/"))
         for depth, part in enumerate(parts[:-1]):
-            kind, number = re.match(r"(.*?)(?:_(\d+))?$", part).groups()
-            numbers.setdefault((tuple(parts[:depth]), kind), set()).add(int(number or 0))
+            kind, number = kind_of(part)
+            numbers.setdefault((parts[:depth], kind), set()).add(number)
     return {place: sorted(found) for place, found in numbers.items()}
 
 
-def _layers(config, path, numbers):
-    """Yields (path in the file, config) of each layer of a model in order, also inside nested models."""
-    model_config = config.get("config") if isinstance(config, dict) else None
-    layers = model_config.get("layers") if isinstance(model_config, dict) else None
-    layers = [layer for layer in layers if isinstance(layer, dict) and isinstance(layer.get("config"), dict)
-              ] if isinstance(layers, list) else []
-    kinds = [_snake_case(str(layer.get("class_name"))) for layer in layers]
+def _layers(layers, path, numbers):
+    """Yields (path in the file, Layer) of each layer of a model in order, also inside nested models."""
+    kinds = [_snake_case(layer.class_name) for layer in layers]
     in_all, seen = Counter(kinds), Counter()
     for kind, layer in zip(kinds, layers):
         number, stored = seen[kind], numbers.get((path, kind), ())
@@ -220,11 +216,11 @@ def _layers(config, path, numbers):
         if len(stored) == in_all[kind]:
             number = stored[number]  # Keras 2.13 leaves some out: dense, dense_2, dense_4
         layer_path = path + ("{}_{}".format(kind, number) if number else kind,)
-        if isinstance(layer["config"].get("layers"), list):
-            for item in _layers(layer, layer_path, numbers):
+        if isinstance(layer.config.get("layers"), list):
+            for item in _layers(layer.layers, layer_path, numbers):
                 yield item
         else:
-            yield "/".join(layer_path), layer
+            yield layer_path, layer
 
 
 def _snake_case(name):

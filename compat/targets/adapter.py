@@ -42,7 +42,7 @@ class Adapter(object):
     native_class = None  # type: Any  # the class with the API's methods, before it has a base class
     unsupported = ()  # type: tuple[Any, ...]  # `Unsupported` records, in the order of the README's table
     stock_members = {}  # type: dict[str, Any]  # `{name: StockMember}`: attributes of stock that people's code reads
-    stock_hypers = ("learning_rate", "lr", "weight_decay")  # attributes of the base class that are hypers in stock
+    stock_hypers = ("learning_rate", "lr", "weight_decay")  # type: Any  # base class attributes that stock has as hypers
     moved_natively = ()  # type: tuple[str, ...]  # names of the counters that the base class increments itself
     takes_gradients = False  # whether this API's optimizers compute gradients of a loss
     casts_gradients = False  # whether this API takes gradients of another precision than their variable's

@@ -43,15 +43,14 @@ class Keras(object):
 
     def fill(self, model):
         """Sets all weights to numbers that differ, so that each is known by its bits."""
-        variables, values = model.weights, model.get_weights()
-        made = []
-        for variable, value in zip(variables, values):
-            new = self.rng.uniform(0.2, 0.9, value.shape) * self.rng.choice([-1, 1], value.shape)
-            if any(part in str(getattr(variable, "path", None) or variable.name) for part in ("var", "std")):
-                new = np.abs(new)  # of a normalization
-            whole = value.dtype.kind not in "fV"
-            made.append(value if whole else new.astype(value.dtype))
-        model.set_weights(made)
+        for layer in model.layers:  # Keras 1 has the weights of a model in another order than their values
+            made = []
+            for variable, value in zip(layer.weights, layer.get_weights()):
+                new = self.rng.uniform(0.2, 0.9, value.shape) * self.rng.choice([-1, 1], value.shape)
+                if any(part in str(getattr(variable, "path", None) or variable.name) for part in ("var", "std")):
+                    new = np.abs(new)  # of a normalization
+                made.append(new.astype(value.dtype) if value.dtype.kind in "fV" else value)
+            layer.set_weights(made)
         return model
 
     def compile(self, model, optimizer, loss="mse", **more):
@@ -173,7 +172,8 @@ OLD = {
     "adadelta-deep": plain(deep, "Adadelta", 1.0),
     "adadelta-lstm": plain(recurrent, "Adadelta", 1.0, series=True),
     "adam-deep": plain(deep, "Adam"),
-    "adam-named": plain(named, "Adam", decay=0.01),
+    "adam-named": plain(named, "Adam"),
+    "adam-decay": plain(named, "Adam", decay=0.01),  # Theano alone reads its counter once in a step
     "adam-frozen": plain(frozen, "Adam"),
     "adam-lstm": plain(recurrent, "Adam", series=True),
     "adamax-deep": plain(deep, "Adamax"),
@@ -187,6 +187,9 @@ OLD = {
     "adagrad-named": plain(named, "Adagrad"),
     "amsgrad-deep": plain(deep, "Adam", amsgrad=True),
 }
+
+
+SHARED = plain(shared, "Adam", two=True, notes="a layer that two inputs share")
 
 
 # GANs, bases that are trained further
@@ -254,7 +257,7 @@ def flags_of(thawed, optimizer="Adam"):
             model.layers[0].trainable = not thawed
             steps_of(model, count=1)
 
-        case.write(name, [watch], save, last, how=k.how(watch, name), notes="layer A was {} after compile, before it was saved".format(
+        case.write(name, [watch], save, last, how=k.how(watch, name), notes="layer A was {} after it trained".format(
             "thawed" if thawed else "frozen"))
 
     return make
@@ -287,10 +290,11 @@ def compiled_base(case, k, name="model.h5"):
 
 
 def two_ways(k, cell="LSTM"):
+    """Two layers that read both ways, of one shape: no shape tells four cells apart."""
     layers, model = k.layers, k.Sequential()
-    model.add(layers.Bidirectional(getattr(layers, cell)(2, return_sequences=True), input_shape=(3, 2)))
+    model.add(layers.Bidirectional(getattr(layers, cell)(1, return_sequences=True), input_shape=(3, 2)))
     model.add(layers.TimeDistributed(layers.Dense(2, name="each")))
-    model.add(layers.Flatten())
+    model.add(layers.Bidirectional(getattr(layers, cell)(1)))
     model.add(layers.Dense(2, name="answer"))
     return k.fill(model)
 
@@ -357,12 +361,12 @@ def gan_class(case, k, name="model.keras"):
 
 
 def equal_biases(case, k, name="model.weights.h5"):
-    """Layers of one shape: no shape tells them apart."""
+    """Layers of two classes in turn, with biases of one shape. In the file a class's layers come together."""
     model = k.fill(k.Sequential([
-        k.layers.InputLayer((2,)), k.layers.Dense(2, name="zeta"), k.layers.Dense(2, name="beta"),
-        k.layers.Dense(2, name="alpha")]))
-    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name,
-         notes="three layers of one shape")
+        k.layers.InputLayer((2,)), k.layers.Dense(3, name="zeta"), k.layers.LayerNormalization(name="norm"),
+        k.layers.Dense(3, name="beta"), k.layers.Dense(3, name="alpha")]))
+    keep(case, k, model, k.compile(model, k.optimizer("Adam", 0.01)), name, targets=np.hstack([TARGETS, INPUTS[:, :1]]),
+         notes="biases of one shape")
 
 
 def attention(case, k, name="model.keras"):
@@ -370,7 +374,8 @@ def attention(case, k, name="model.keras"):
     each = k.layers.MultiHeadAttention(num_heads=2, key_dim=2, name="heads")(entry, entry)
     each = k.layers.LayerNormalization(name="norm")(each)
     model = k.fill(k.Model(entry, k.layers.Dense(2, name="answer")(k.layers.Flatten()(each))))
-    keep(case, k, model, k.compile(model, k.optimizer("AdamW", 0.01)), name, SERIES, notes="key biases have gradients of rounding alone")
+    keep(case, k, model, k.compile(model, k.optimizer("AdamW", 0.01)), name, SERIES,
+         notes="key biases have gradients of rounding alone")
 
 
 def mixed(case, k, name="model.keras"):
@@ -442,8 +447,7 @@ def object_checkpoint(case, k, name="run-1"):
         step(count)
     checkpoint = tf.train.Checkpoint(net=model, encoder_opt=first, decoder_opt=second)
     case.write(name, watches, lambda: checkpoint.save(case.path("run")), step,
-               how=[{"optimizer": "Adam(learning_rate=0.01)", "scope": "encoder_opt"},
-                    {"optimizer": "SGD(learning_rate=0.1, momentum=0.9)", "scope": "decoder_opt"}],
+               how=[{"optimizer": "Adam(learning_rate=0.01)"}, {"optimizer": "SGD(learning_rate=0.1, momentum=0.9)"}],
                notes="two optimizers with 5 and 3 steps")
 
 

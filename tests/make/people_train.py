@@ -67,15 +67,18 @@ class Net(object):
 class Training(object):
     """An optimizer of tf.train for a loss: `watch` and `train`."""
 
+    watch, counted = None, True
+
     def __init__(self, tf, kind, loss, variables, arguments=None, step=None, **more):
         self.arguments = dict(ARGUMENTS[kind] if arguments is None else arguments)
         self.class_name = kind + "Optimizer"
         self.optimizer = getattr(tf.train, self.class_name)(**dict(self.arguments, **more))
         self.pairs = [pair for pair in self.optimizer.compute_gradients(loss, variables) if pair[0] is not None]
         self.train = self.optimizer.apply_gradients(self.pairs, global_step=step)
+        self.counted = step is not None
 
     def start(self, session):
-        self.watch = TrainWatch(session, self.optimizer, self.pairs, self.arguments, self.class_name)
+        self.watch = TrainWatch(session, self.optimizer, self.pairs, self.arguments, self.class_name, self.counted)
         return self
 
     def step(self, also=()):
@@ -95,7 +98,8 @@ def session_of(tf, devices=1):
 def saved(case, tf, trainings, session, counts, name="m.ckpt", saver=None, how=None, also=(), path=None, **facts):
     """Trains each optimizer so often, saves, and makes one more step of each."""
     for training, count in zip(trainings, counts):
-        training.start(session)
+        if training.watch is None:
+            training.start(session)
         for _ in range(count):
             training.step(also)
     saver = saver or tf.train.Saver()
@@ -156,6 +160,7 @@ def without_powers(case, tensorflow):
     with tf.Graph().as_default():
         net = Net(tf)
         training = Training(tf, "Adam", net.loss, net.variables)
+        training.counted = None
         saver = tf.train.Saver([each for each in tf.global_variables() if "power" not in each.name])
         saved(case, tf, [training], session_of(tf), [STEPS], saver=saver, how=[{"updates": STEPS}],
               notes="no beta powers")
@@ -196,6 +201,7 @@ def mixed_pair(case, tensorflow):
             with tf.variable_scope(part):
                 net = Net(tf, number)
             trainings.append(Training(tf, name, net.loss, net.variables, step=None if number else step))
+            trainings[-1].counted = True  # global_step is of both
         saved(case, tf, trainings, session_of(tf), [3, 3], notes="Ftrl and Adagrad")
 
 
@@ -308,90 +314,124 @@ def slim(case, tensorflow):
         saved(case, tf, [training], session_of(tf), [STEPS], notes="tf.contrib.slim")
 
 
+class Kept(object):
+    """What hooks saw of an optimizer in an Estimator's own sessions, as a watch."""
+
+    def __init__(self, made):
+        self.made, self.seen = made, []
+
+    def hook(self):
+        kept, tf = self, self.made["tf"]
+
+        class Look(tf.train.SessionRunHook):
+            def before_run(self, run_context):
+                return tf.train.SessionRunArgs([grad for grad, _ in kept.made["training"].pairs])
+
+            def after_run(self, run_context, run_values):
+                self.gradients = run_values.results
+
+            def end(self, session):
+                watch = kept.made["training"].start(session).watch
+                watch.count = int(session.run(tf.train.get_global_step()))
+                watch.gradients = self.gradients
+                kept.seen.append((watch.updates(), watch.values(), watch.slots(), watch.last_gradients()))
+
+        return Look()
+
+    @property
+    def api(self):
+        return "optimizer_v2" if hasattr(self.made["training"].optimizer, "get_updates") else "tf_train"
+
+    @property
+    def variables(self):
+        return [variable.op.name for _, variable in self.made["training"].pairs]
+
+    def class_name(self):
+        return self.made["training"].class_name
+
+    def arguments(self):
+        return self.made["training"].arguments
+
+    def is_counted(self):
+        return True  # by global_step, or by its own counter
+
+    def name(self, variable):
+        return variable
+
+    def updates(self):
+        return self.seen[-1][0]
+
+    def values(self):
+        return self.seen[-1][1]
+
+    def slots(self):
+        return self.seen[-1][2]
+
+    def last_gradients(self):
+        return self.seen[-1][3]
+
+
+def estimated(case, made, runner, folder, features, how, **facts):
+    """Trains an Estimator, keeps the files of its checkpoint, and trains it for one more step."""
+    tf = made["tf"]
+
+    def data():
+        return tf.data.Dataset.from_tensors(features).repeat()
+
+    def save():
+        for name in os.listdir(folder):
+            if name.startswith("model.ckpt-{}.".format(STEPS)) and not name.endswith(".meta"):
+                shutil.copy(os.path.join(folder, name), case.path(name))
+
+    watch = Kept(made)
+    runner.train(data, hooks=[watch.hook()], steps=STEPS)
+    case.write("model.ckpt-{}".format(STEPS), [watch], save,
+               lambda: runner.train(data, hooks=[watch.hook()], steps=1), how=how, **facts)
+
+
 def estimator(case, tensorflow):
     """The checkpoint of an Estimator."""
-    tf = v1(tensorflow)
-    made = {}
+    tf, folder = v1(tensorflow), tempfile.mkdtemp()
+    made = {"tf": tf}
 
     def model_fn(features, labels, mode):
         with tf.variable_scope("model"):
             net = Net(tf)
         loss = net.loss + 0.0 * tf.reduce_sum(features["x"])
-        training = Training(tf, "Adagrad", loss, net.variables, step=tf.train.get_global_step())
-        made["training"] = training
-        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=training.train)
+        made["training"] = Training(tf, "Adagrad", loss, net.variables, step=tf.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=made["training"].train)
 
-    class Look(tf.train.SessionRunHook):
-        """Looks at the live optimizer at the end of training, in the Estimator's own session."""
-
-        def before_run(self, run_context):
-            return tf.train.SessionRunArgs([grad for grad, _ in made["training"].pairs])
-
-        def after_run(self, run_context, run_values):
-            self.gradients = run_values.results
-
-        def end(self, session):
-            watch = made["training"].start(session).watch
-            watch.count = int(session.run(tf.train.get_global_step()))
-            self.kept = watch.updates(), watch.values(), watch.slots()
-            watch.gradients = self.gradients
-            self.last = watch.last_gradients()
-
-    class Kept(object):
-        """What a look saw, as a watch."""
-
-        api = "tf_train"
-
-        def __init__(self, training):
-            self.variables = [variable.op.name for _, variable in training.pairs]
-            self.training, self.looks = training, []
-
-        def class_name(self):
-            return self.training.class_name
-
-        def arguments(self):
-            return self.training.arguments
-
-        def is_counted(self):
-            return True  # by global_step
-
-        def name(self, variable):
-            return variable
-
-        def updates(self):
-            return self.looks[-1].kept[0]
-
-        def values(self):
-            return self.looks[-1].kept[1]
-
-        def slots(self):
-            return self.looks[-1].kept[2]
-
-        def last_gradients(self):
-            return self.looks[-1].last
-
-    folder = tempfile.mkdtemp()
     try:
-        runner = tf.estimator.Estimator(model_fn, folder)
-        data = lambda: tf.data.Dataset.from_tensors(({"x": np.float32([1])}, np.float32([1]))).repeat()  # noqa: E731
-        look = Look()
-        runner.train(data, hooks=[look], steps=STEPS)
-        watch = Kept(made["training"])
-        watch.looks.append(look)
-
-        def save():
-            for name in os.listdir(folder):
-                if name.startswith("model.ckpt-{}.".format(STEPS)) and not name.endswith(".meta"):
-                    shutil.copy(os.path.join(folder, name), case.path(name))
-
-        def step():
-            look = Look()
-            runner.train(data, hooks=[look], steps=1)
-            watch.looks.append(look)
-
-        case.write("model.ckpt-{}".format(STEPS), [watch], save, step,
-                   how={"optimizer": spelled("AdagradOptimizer", ARGUMENTS["Adagrad"])}, notes="an Estimator's")
+        estimated(case, made, tf.estimator.Estimator(model_fn, folder), folder,
+                  ({"x": np.float32([1])}, np.float32([1])), notes="an Estimator's",
+                  how={"optimizer": spelled("AdagradOptimizer", ARGUMENTS["Adagrad"])})
     finally:
+        shutil.rmtree(folder)
+
+
+def model_to_estimator(case, tensorflow):
+    """A model of tf.keras that became an Estimator: a Saver's file of a Keras optimizer."""
+    tf, folder = v1(tensorflow), tempfile.mkdtemp()
+    made, rng, optimizers = {"tf": tf}, np.random.RandomState(2), tf.keras.optimizers
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(2,), activation="tanh", name="hidden"),
+                                 tf.keras.layers.Dense(2, name="answer")])
+    model.set_weights([rng.uniform(0.2, 0.9, value.shape) for value in model.get_weights()])
+    model.compile(optimizers.Adam(0.01), "mse")
+    get_gradients = optimizers.Adam.get_gradients
+
+    def gradients(self, loss, params):
+        training, grads = Training.__new__(Training), get_gradients(self, loss, params)
+        training.class_name, training.optimizer, training.pairs = "Adam", self, list(zip(grads, params))
+        training.arguments, made["training"] = dict(ADAM), training
+        return grads
+
+    optimizers.Adam.get_gradients = gradients
+    try:
+        runner = tf.keras.estimator.model_to_estimator(model, model_dir=folder, checkpoint_format="saver")
+        estimated(case, made, runner, folder, ({"hidden_input": INPUTS}, TARGETS), notes="model_to_estimator",
+                  how={"optimizer": spelled("Adam", ADAM)})
+    finally:
+        optimizers.Adam.get_gradients = get_gradients
         shutil.rmtree(folder)
 
 

@@ -191,14 +191,16 @@ class TrainWatch(object):
         pairs: what its `compute_gradients` returned, without variables that have no gradient. Parts of a partitioned
             variable are one variable.
         arguments: those it was made with.
-        count: the number of its steps.
+        class_name: the optimizer's class.
+        counted: whether a global_step counts its steps; None if the file has no count at all.
     """
 
     api = "tf_train"
 
-    def __init__(self, session, optimizer, pairs, arguments, class_name=None):
+    def __init__(self, session, optimizer, pairs, arguments, class_name, counted):
         self.session, self.optimizer, self.given = session, optimizer, arguments
-        self.count, self.gradients, self.named = 0, None, class_name or type(optimizer).__name__
+        self.count, self.gradients, self.named = 0, None, class_name
+        self.counted = counted or counted is False and hasattr(optimizer, "_get_beta_accumulators")  # Adam's powers
         self.wholes = OrderedDict()
         for grad, variable in pairs:
             info = variable._get_save_slice_info() if hasattr(variable, "_get_save_slice_info") else None
@@ -221,7 +223,7 @@ class TrainWatch(object):
         return self.count
 
     def is_counted(self):
-        return self.named in ("AdamOptimizer", "LazyAdamOptimizer", "AdamWOptimizer", "NadamOptimizer")
+        return self.counted
 
     def name(self, variable):
         return variable
@@ -357,12 +359,15 @@ class Case(object):
         hows = how if isinstance(how, list) else [how] * len(watches)
         for watch, (updates, values, slots, arguments), each in zip(watches, before, hows):
             variables = []
+            if watch.is_counted() and "updates" in each:
+                each = {key: each[key] for key in each if key != "updates"}
             after = zip(watch.variables, values, slots, watch.last_gradients(), watch.values())
             for variable, value, slot, gradient, moved in after:
                 key = np.float32(value).tobytes() + repr(value.shape).encode()
                 variables.append(OrderedDict([("name", watch.name(variable)), ("shape", list(value.shape)),
                                               ("places", sorted(places.get(key, []))), ("slots", list(slot))]))
                 assert gradient.shape == value.shape == moved.shape, (watch.name(variable), gradient.shape)
+                assert np.isfinite(moved).all(), watch.name(variable)
                 assert not np.array_equal(moved, value), "the step did not move " + watch.name(variable)
                 assert places.get(key) or "refused" in facts, "the file has not the weight " + watch.name(variable)
                 self.arrays += [value] + list(slot.values()) + [gradient, moved]
