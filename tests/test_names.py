@@ -35,7 +35,8 @@ def definition_class(kind, name):
     def advance(self, ops, scalars, hyper, t):
         return {name: getattr(scalars, name) * 2} if kind == "scalar" else {}
 
-    body = {"learning_rate": everstep.hyper(0.25), "update": update, "advance": advance, name: declared}
+    body = {"learning_rate": everstep.hyper(0.25), "update": update, "advance": advance, name: declared,
+            "__module__": __name__}
     return type(str("Named"), (everstep.Definition,), body)
 
 
