@@ -234,6 +234,9 @@ class GetUpdatesAdapter(Adapter):
 
     def set_weights(self, weights):
         weights, own = as_list(weights, StateError, "set_weights takes a list of arrays"), self.native.weights
+        unused = weights[len(own) :]  # of stock: one zero for each slot that its form does not have
+        if own and all(np.shape(value) == (1,) and not np.any(value) for value in unused):
+            weights = weights[: len(own)]
         if len(weights) != len(own):
             raise StateError(
                 "{} has {} weights ({}); got {}{}".format(
