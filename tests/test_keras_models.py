@@ -35,7 +35,8 @@ def layer(k, chance, depth):
     name = chance.choice("abcdefgh") + str(chance.randrange(10 ** 6))
     if kind == "model":
         model = k.Sequential(name=name)
-        model.add(k.layers.Dense(2, input_shape=(2,), name=name + "x"))
+        model.add(k.layers.InputLayer((2,)))
+        model.add(k.layers.Dense(2, name=name + "x"))
         for _ in range(chance.randrange(1, 3)):
             model.add(layer(k, chance, depth - 1))
         return model
