@@ -10,8 +10,8 @@ try:
 except ImportError:  # Python 2
     pass
 
-from everstep import __version__, completion, optimizers
-from everstep.compat.checkpoints import files, verify
+from everstep import __version__, completion, file_facts, optimizers, verify
+from everstep.compat.checkpoints import files
 from everstep.compat.port import command
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
@@ -185,6 +185,7 @@ def add_reading(command):
     command.add_argument("--optimizer", help=optimizer)
     updates = "the number of updates so far, if the file does not hold it, or the name of the array that does"
     command.add_argument("--updates", type=number_or_name, help=updates)
+    command.add_argument("--scope", help="the place in the file of the optimizer that is meant, if there are several")
     slot = "the names of a slot of an optimizer written by hand: m={var}/adam_m; --optimizer is then a definition"
     command.add_argument("--slot", action="append", metavar="SLOT=NAME", help=slot)
     command.add_argument("--learning-rate", type=float, help="the rate when the file was written, to rescale momentum")
@@ -218,13 +219,14 @@ def slot_patterns(texts):
 def reading(options):
     """Returns those arguments as keywords of `read_checkpoint`."""
     variables = options.variables.split(",") if options.variables else None
-    keywords = {name: getattr(options, name) for name in ("optimizer", "updates", "learning_rate", "max_bytes")}
+    names = ("optimizer", "updates", "learning_rate", "scope", "max_bytes")
+    keywords = {name: getattr(options, name) for name in names}
     return dict(keywords, variables=variables, slots=slot_patterns(options.slot))
 
 
 def inspect_file(options):
     """Prints the optimizer state in a file: settings and counts, slots, and why it cannot be read if so."""
-    facts = files.inspect(options.file, **reading(options))
+    facts = file_facts.inspect(options.file, **reading(options))
     if options.json:
         print_json(facts)
         return 0
@@ -238,9 +240,9 @@ def inspect_file(options):
     print()
     slots = [(variable or "", slot, str(tuple(shape)), dtype) for variable, slot, shape, dtype in facts["slots"]]
     print_table("VARIABLE SLOT SHAPE DTYPE", slots or [("none", "", "", "")])
-    for kind in ("missing", "notes"):
+    for kind in ("missing", "rivals", "notes"):
         for text in facts[kind]:
-            label = {"missing": "cannot be read as a state", "notes": "note"}[kind]
+            label = {"missing": "cannot be read as a state", "rivals": "it also has", "notes": "note"}[kind]
             print("\n" + printable("{}: {}".format(label, text), sys.stdout))
     return 0
 

@@ -225,6 +225,7 @@ def test_reads_what_the_optimizer_held(file, number, tmp_path):
         assert [each["name"] for each in names.values()] == [each["name"] for each in truth["variables"]]
 
 
+@pytest.mark.shared
 @cases
 def test_goes_on_as_the_framework_did(file, number, tmp_path):
     """The next step on NumPy is the framework's own."""
@@ -235,6 +236,7 @@ def test_goes_on_as_the_framework_did(file, number, tmp_path):
     assert min(distances) < NEAR
 
 
+@pytest.mark.shared
 @pytest.mark.skipif(not getattr(keras, "__version__", "").startswith("3."), reason="it continues on Keras 3")
 @cases
 def test_goes_on_with_keras_3(file, number, tmp_path):
@@ -288,3 +290,11 @@ def test_one_shard_stands_for_all(file, tmp_path):
     for number in range(count):
         state = everstep.read_checkpoint(path.replace("?????", "{:05d}".format(number)), **file.how(0))
         assert len(matched(state, truth)) == len(truth["variables"])
+
+
+@pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) == 1 and not file.refused
+                                  and file.optimizers[0]["class"].endswith("Optimizer")
+                                  and file.optimizers[0]["variables"][0]["slots"]], ids=lambda file: file.name)
+def test_a_rule_without_slots_does_not_take_the_file_of_another(file, tmp_path):
+    name = file.optimizers[0]["class"].replace("Optimizer", "")
+    refused(file.extract(tmp_path), [name], optimizer="GradientDescentOptimizer(learning_rate=0.1)")

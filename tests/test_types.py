@@ -69,7 +69,7 @@ def test_the_signature_of_definitions_made_of_others():
     shown = inspect.signature(Accumulate).parameters
     assert list(shown) == ["inner", "steps", "reduction", "sparse", "dense_ok"]
     assert shown["inner"].default is inspect.Parameter.empty and shown["sparse"].default is OF_INNER
-    assert str(inspect.signature(Partition)).endswith("chosen=None, **branches)")
+    assert str(inspect.signature(Partition)).endswith("chosen=None, starts=(), **branches)")
 
 
 @python_3

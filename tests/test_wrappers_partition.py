@@ -205,6 +205,41 @@ def test_config_through_the_api(way):
     assert type(loaded) is type(optimizer) and loaded.definition == other.definition
 
 
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_branch_that_is_ahead(way):
+    """`starts`: what an optimizer that made 8 updates alone goes on with, beside one that begins."""
+    old, ahead, late = ["dense_kernel", "embed"], Adam(0.05), Nadam(0.02)
+    alone = trained(way, ahead, 8, names=old)
+    early, values = alone.captured(), alone.weights()
+    expected = runs.stepped(alone, [{name: batch[name] for name in old} for batch in BATCHES[8:14]]).weights()
+    rules = {"late": (named(way, "bias"), late), "later": (named(way, "head"), late)}
+    run = runs.started(way, everstep.partition(rules, ahead, starts={"default": 8}), dict(START, **values), KINDS)
+    state = run.captured()
+    for name in old:
+        state.slots[name] = {"default/" + slot: value for slot, value in early.slots[name].items()}
+    run.restored(state)
+    actual = runs.stepped(run, BATCHES[8:14]).weights()
+    for name in ("dense_bias", "head"):
+        expected.update(runs.trained(way, late, {name: START[name]}, {name: KINDS[name]},
+                                     [{name: batch[name]} for batch in BATCHES[8:14]]).weights())
+    for name in START:
+        assert oracle.distance(actual[name], expected[name]) <= 1e-6, name
+
+
+def test_a_branch_that_is_ahead_catches_up():
+    """Rows that missed steps take them with the count of their branch."""
+    start = {"table": np.full((12, 3), 0.5)}
+    batches = list(zipf_batches(60, rows=12, dtype="float64"))
+    kinds, rule = {"table": harness.SPARSE}, Adam(0.05, beta_1=0.5, beta_2=0.9)
+    ways = [everstep.partition({"table": (lambda variable: True, rule.replace(sparse=sparse))}, starts={"table": 3})
+            for sparse in ("exact", "catch_up")]
+    exact, caught_up = [runs.trained(harness.NUMPY, definition, start, kinds, batches) for definition in ways]
+    caught_up.flush()
+    assert oracle.distance(caught_up.weights()["table"], exact.weights()["table"]) <= 1e-9
+    plain = runs.trained(harness.NUMPY, ways[0].replace(starts=()), start, kinds, batches)
+    assert oracle.distance(plain.weights()["table"], exact.weights()["table"]) > 1e-3
+
+
 def test_config_and_state():
     way = harness.NUMPY
     definition = split(way)
@@ -229,10 +264,16 @@ test_bad_rules = runs.refused([
     (lambda: everstep.partition({"a": "sgd"}), HyperTypeError, "takes an everstep definition"),
     (lambda: everstep.partition({"(": SGD()}), DefinitionError, "cannot name a branch"),
     (lambda: everstep.partition({"x": ("(", SGD())}), EverstepError, "regular expression"),
+    (lambda: everstep.partition({"a": SGD()}, starts={"b": 3}), HyperValueError, "the branches a; got 'b': 3"),
+    (lambda: everstep.partition({"a": SGD()}, starts={"a": -1}), HyperValueError, "counts from 0 on"),
+    (lambda: everstep.partition({"a": SGD()}, starts=3), HyperTypeError, "the starts of a partition are"),
+    (lambda: everstep.partition({"a": SGD(everstep.ExponentialDecay(0.1, 9))}, starts={"a": 1}), DefinitionError,
+     "goes by the count of all branches"),
     (lambda: everstep.partition({"a": (3, SGD())}), HyperTypeError, "a rule is a regular expression"),
     (lambda: everstep.partition({"a/": SGD(), "/a": SGD()}), DefinitionError, "are called 'a'"),
     (lambda: everstep.partition({"sparse": SGD()}), DefinitionError, "'sparse' cannot name"),
     (lambda: everstep.partition({"rules": SGD()}), DefinitionError, "'rules' cannot name"),
+    (lambda: everstep.partition({"scaled": SGD()}), DefinitionError, "'scaled' cannot name"),
     (lambda: everstep.partition({"default": SGD()}), DefinitionError, "'default' cannot name"),
     (lambda: everstep.partition({}, SGD()), DefinitionError, "a rule for each branch"),
     (lambda: everstep.partition({"a": everstep.accumulate(SGD(), 2)}), DefinitionError, "put it around"),

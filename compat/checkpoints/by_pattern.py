@@ -59,22 +59,29 @@ def by_pattern(claim, definition, patterns):
                           variables=OrderedDict((name, arrays[name]) for name in slots))
 
 
-def count_in(claim, definition, name):
-    """Returns (the count that an array of a file of tf.train.Saver holds or implies, a note or None).
+def count_in(claim, definition, updates):
+    """Returns (a number of updates, a note or None).
 
-    The array is a count, such as global_step, or a power of beta.
+    Args:
+        updates: the number, or the name of an array of a file of tf.train.Saver that holds it, such as global_step, or
+            that implies it: a power of beta.
     """
+    if not isinstance(updates, TEXT):
+        if isinstance(updates, (bool, float)) or not hasattr(updates, "__index__"):
+            raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
+        return updates, None
     arrays = plain_names(claim.contents) if claim.contents.format == "tf-saver" else {}
-    handle = arrays.get(name[:-2] if name.endswith(":0") else name)
+    updates = updates[:-2] if updates.endswith(":0") else updates
+    handle = arrays.get(updates)
     if handle is None:
         raise FileError("{} has no {} to read the number of updates from; near names are {}".format(
-            claim.path, name, first_few(near(name, arrays))))
-    if is_power(name):
+            claim.path, updates, first_few(near(updates, arrays))))
+    if is_power(updates):
         powers = next(each for each in powers_in(arrays).values() if handle in each.values())
         return count_of_powers(claim.path, definition, powers)
     value = np.asarray(handle)
     if value.shape != () or value.dtype.kind not in "iuf" or value != np.floor(value) or value < 0:
-        raise FileError("{}: {} is {}, not a number of updates".format(claim.path, name, first_few([str(value)])))
+        raise FileError("{}: {} is {}, not a number of updates".format(claim.path, updates, first_few([str(value)])))
     return int(value), None
 
 

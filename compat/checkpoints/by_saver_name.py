@@ -12,7 +12,17 @@ from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
 from everstep.compat.checkpoints.identify import likely_optimizers
 from everstep.compat.checkpoints.layouts import all_slots, record_of
-from everstep.compat.checkpoints.saver_names import is_power, ops_beside, plain_names, powers_in, slots_of, variable_of
+from everstep.compat.checkpoints.saver_names import (
+    beside,
+    has_weights_alone,
+    is_power,
+    ops_beside,
+    plain_names,
+    powers_in,
+    slots_by_scope,
+    slots_of,
+    variable_of,
+)
 from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.stock.entry import AROUND_SAVED
 from everstep.compat.stock.lookup import entries_for, entries_of, entry_for
@@ -42,8 +52,11 @@ def _loss_scale(arrays):
     return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
 
 
-def by_saver_name(claim, definition):
+def by_saver_name(claim, definition, scope=None):
     """Returns [Claim], each way in which the file has the state of a definition.
+
+    Args:
+        scope: where the optimizer is that the user asks for, or None.
 
     Raises:
         FileError: there is none.
@@ -54,7 +67,7 @@ def by_saver_name(claim, definition):
         claims += _bound(claim, definition, target, arrays, errors)
     try:
         is_partition = isinstance(definition.base, Partition)
-        stock = [_of_branches(claim, definition, arrays)] if is_partition else _of_stock(claim, definition, arrays)
+        stock = _of_branches(claim, definition, arrays) if is_partition else _of_stock(claim, definition, arrays, scope)
         claims += [_with_averages(each, definition, arrays) for each in stock]
     except EverstepError as error:
         errors.append(error)
@@ -63,46 +76,68 @@ def by_saver_name(claim, definition):
     return claims
 
 
-def rival(claim):
-    """Returns a claim of a stock optimizer that explains all that a claim does and more; None if there is none."""
+def rival(claim, variables=None):
+    """Returns a claim of a stock optimizer that explains all that a claim does and more; None if there is none.
+
+    Args:
+        variables: the names of the variables that the user asks for; None for all.
+    """
     arrays, own = plain_names(claim.contents), claim.explained()
-    for entry in entries_of("tf_train"):
-        slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
-                            for name, handles in slots_of(arrays, entry.op).items()
-                            if name in arrays and len(handles) <= len(entry.slots)) if entry.slots else {}
-        other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=_global_step(arrays),
-                      powers=powers_in(arrays) if entry.head else {})
-        if slots and other.explained() > own:
-            return other
+    stems, values, powers = set(beside(arrays).values()), _global_step(arrays), powers_in(arrays)
+    for entry in _unlike([entry for entry in entries_of("tf_train") if entry.op in stems or entry.head and powers]):
+        ops = [entry.op] if entry.op in stems else []
+        if entry.head and powers:
+            ops += ops_beside(arrays, len(entry.slots), _KNOWN_OPS)
+        for op in ops:
+            slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
+                                for name, handles in slots_of(arrays, op).items()
+                                if name in (variables or arrays) and len(handles) <= len(entry.slots))
+            other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=values,
+                          powers=powers if entry.head else {}, scope="" if op == entry.op else op)
+            if slots and other.explained() > own:
+                return other
     return None
 
 
 # Stock optimizers of tf.train
 
 
-def _of_stock(claim, definition, arrays):
+def _of_stock(claim, definition, arrays, asked=None):
     """Returns [Claim] of the stock optimizers that store what a definition does, one for each name of an optimizer."""
     entries = entries_for("tf_train", definition)
     if not entries:
         if getattr(definition, "saved_as", None):  # everstep.port writes it down
             return [by_pattern(claim, definition, definition.saved_as)]
         if not all_slots(definition):
-            return [claim._replace(definition=definition, values=_global_step(arrays))]
+            return [claim._replace(target="tf_train", definition=definition, values=_global_step(arrays))]
         entries = [_entry(definition)]
+    if powers_in(arrays):  # AdamGS has Adam's slots, and no powers
+        entries = [entry for entry in entries if entry.head] or entries
     claims, errors = OrderedDict(), []
-    for entry in entries:  # some differ in the numbers beside the slots alone
+    for entry in _unlike(entries):
         try:
-            for each in _named(claim, definition, entry, arrays):
+            for each in _named(claim, definition, entry, arrays, asked):
                 if each.scope not in claims or claims[each.scope].explained() < each.explained():
                     claims[each.scope] = each
         except FileError as error:
             errors.append(str(error))
     if not claims:
         entry = entries[0]
+        if has_weights_alone(arrays):
+            raise FileError("{} has weights alone: none of its {} arrays stands beside another as a slot does; there "
+                            "is no optimizer's state to read".format(claim.path, len(arrays)))
         raise FileError(errors[0] if errors else (
             "{} has no slots of {}: none of its {} names ends with /{}{}. If the optimizer was written by hand, give "
             "slots= (--slot)".format(claim.path, entry.native, len(arrays), entry.op, likely_optimizers(claim))))
     return list(claims.values())
+
+
+def _unlike(entries):
+    """Returns the first one of those entries that store the same."""
+    unlike = OrderedDict()
+    for entry in entries:
+        unlike.setdefault((entry.op, len(entry.head), len(entry.slots)), entry)
+    return list(unlike.values())
 
 
 def _entry(definition):
@@ -113,28 +148,48 @@ def _entry(definition):
         raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
 
 
-def _named(claim, definition, entry, arrays):
-    """Returns [Claim] of an entry, one for each optimizer of its kind: of its own name, or of one that people gave."""
+def _named(claim, definition, entry, arrays, asked=None):
+    """Returns [Claim] of an entry, one for each optimizer of its kind, of its own name or one that people gave."""
     used = set(flat(definition, "slot"))
     expected = [slot for slot in entry.slots if slot.always or slot.name in used]
     values, powers = _global_step(arrays), powers_in(arrays) if entry.head else {}
     if not expected:
-        return [claim._replace(definition=definition, entry=entry, values=values, powers=powers)]
+        return [claim._replace(target="tf_train", definition=definition, entry=entry, values=values, powers=powers)]
     claims, taken = [], set()
     for op in [entry.op] + ops_beside(arrays, len(expected), _KNOWN_OPS):
-        of_op = slots_of(arrays, op)
-        if taken & set(of_op):  # arrays of another kind beside variables whose slots are known
+        by_scope = slots_by_scope(arrays, op)
+        if taken & {variable for _, variable in by_scope}:  # arrays of another kind beside variables with slots
             continue
-        taken.update(of_op)
-        own = OrderedDict((name, each) for name, each in powers.items() if op in name.split("/")[:-1])
-        for scope, handles in _optimizers(claim, entry, op, of_op, expected):
-            slots = OrderedDict((variable, OrderedDict((slot.name, in_order[place])
-                                                       for place, slot in enumerate(expected) if slot.name in used))
-                                for variable, in_order in handles.items())
-            variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
-            claims.append(claim._replace(definition=definition, entry=entry, scope=scope, slots=slots,
-                                         variables=variables, values=values, powers=own or powers))
+        taken.update(variable for _, variable in by_scope)
+        for scope, of_scope, own in _in_scopes(by_scope, powers, op, asked):
+            for name, handles in _optimizers(claim, entry, op, of_scope, expected):
+                slots = OrderedDict((variable, OrderedDict(
+                    (slot.name, in_order[place]) for place, slot in enumerate(expected) if slot.name in used))
+                    for variable, in_order in handles.items())
+                variables = OrderedDict((variable, arrays[variable]) for variable in slots if variable in arrays)
+                claims.append(claim._replace(
+                    target="tf_train", definition=definition, entry=entry, scope=(scope + "/" + name).lstrip("/"),
+                    slots=slots, variables=variables, values=values, powers=own))
     return claims
+
+
+def _in_scopes(by_scope, powers, op, asked):
+    """Yields (scope, {variable: {number: handle}}, powers) of each optimizer of a name.
+
+    One optimizer may have worked in several scopes, and then it has one pair of powers. Several have one pair each.
+    """
+    scopes = list(OrderedDict.fromkeys(scope for scope, _ in by_scope))
+    own = {scope: OrderedDict((name, each) for name, each in powers.items() if name.rpartition("/")[0] == scope)
+           for scope in scopes}
+    named = OrderedDict((name, each) for name, each in powers.items() if op in name.split("/")[:-1])
+    if len(scopes) > 1 and (asked or all(own.values())):
+        for scope in scopes:
+            slots = OrderedDict((variable, each) for (its, variable), each in by_scope.items() if its == scope)
+            yield scope, slots, named or own[scope] or powers
+    elif by_scope:
+        slots = OrderedDict((variable, each) for (_, variable), each in by_scope.items())
+        scope = scopes[0] if len(scopes) == 1 else ""
+        yield scope, slots, named or len(scopes) == 1 and own[scope] or powers
 
 
 def _optimizers(claim, entry, op, slots, expected):
@@ -167,28 +222,37 @@ def _global_step(arrays):
 
 
 def _of_branches(claim, definition, arrays):
-    """Returns the claim of several stock optimizers, each of which trained a branch of a partition."""
-    partition, slots = definition.base, OrderedDict()
+    """Returns [Claim], that of several stock optimizers, each of which trained a branch of a partition."""
+    partition, slots, branches = definition.base, OrderedDict(), OrderedDict()
     for branch, rule in partition.children().items():
         entry = _entry(rule)
         _check_momentum(branch, rule, entry)
         claims = _of_stock(claim, rule, arrays)
-        found_slots = [item for each in claims for item in each.slots.items()]
         if not all_slots(rule):
-            found_slots = [(name, {}) for name in _not_slots(arrays)]
-        taken = [(name, each) for name, each in found_slots if branch == partition.branch_of(
-            record_of(name, tuple(arrays[name].shape) if name in arrays else (2,)))]
+            claims = [claim._replace(definition=rule, entry=entry, values=_global_step(arrays),
+                                     slots=OrderedDict((name, {}) for name in _not_slots(arrays)))]
+        taken, owners = OrderedDict(), []
+        for each in claims:
+            mine = OrderedDict((name, handles) for name, handles in each.slots.items() if branch == partition.branch_of(
+                record_of(name, tuple(arrays[name].shape) if name in arrays else (2,))))
+            owners += [each] if mine else []
+            twice = sorted(set(taken).intersection(mine))
+            if twice:
+                raise FileError("{}: {} have trained {}, of the branch {} of {}".format(
+                    claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
+                    definition._short()))
+            taken.update(mine)
         if not taken:
             raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
-                claim.path, branch, definition._short(), entry.native, first_few(name for name, _ in found_slots)))
-        if len(set(name for name, _ in taken)) < len(taken):
-            raise FileError("{}: two optimizers have trained {}, of the branch {} of {}".format(
-                claim.path, first_few(sorted(set(name for name, _ in taken))), branch, definition._short()))
-        for name, each in taken:
-            slots[name] = OrderedDict(("{}/{}".format(branch, slot), handle) for slot, handle in each.items())
+                claim.path, branch, definition._short(), entry.native,
+                first_few(name for each in claims for name in each.slots)))
+        slots.update((name, OrderedDict(("{}/{}".format(branch, slot), handle) for slot, handle in each.items()))
+                     for name, each in taken.items())
+        powers = OrderedDict(item for owner in owners for item in owner.powers.items())
+        branches[branch] = owners[0]._replace(slots=taken, powers=powers)
     variables = OrderedDict((name, arrays[name]) for name in sorted(slots) if name in arrays)
-    return claim._replace(definition=definition, slots=OrderedDict(sorted(slots.items())), variables=variables,
-                          values=_global_step(arrays), powers=powers_in(arrays))
+    return [claim._replace(definition=definition, slots=OrderedDict(sorted(slots.items())), variables=variables,
+                           values=_global_step(arrays), branches=branches)]
 
 
 def _check_momentum(branch, rule, entry):
@@ -245,18 +309,14 @@ def _bound(claim, definition, target, arrays, errors):
     Both keep a counter of updates, whose name gives the scope of the optimizer. A number of that name alone is no
     optimizer: people count, too.
     """
-    counter, claims = _COUNTS[target], []
-    for key, handle in arrays.items():
-        match = re.match(r"((?:.*/)?(?!catch_up/)[^/]+)/{}(_\d+)?$".format(counter), key)
-        if not match or np.dtype(handle.dtype).kind not in "iu" or handle.shape != ():
-            continue
-        scope = match.group(1)
+    claims = []
+    for scope, count in _scopes(target, arrays).items():
         names, entry = _slot_names(definition, target, scope, arrays)
         slots, others = _slots_in_scope(target, scope, names, arrays)
         values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
                              for name, each in ((key[len(scope) + 1 :], each) for key, each in arrays.items()
                                                 if key.startswith(scope + "/") and each.shape == ()))
-        values["updates"] = handle
+        values.update(_global_step(arrays) if count is None else {"updates": count})
         if others and slots:
             errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
                 claim.path, scope, first_few(others), definition._short())))
@@ -265,10 +325,34 @@ def _bound(claim, definition, target, arrays, errors):
         is_known = name == type(definition.base).__name__.lstrip("_") if target == "tf_train" else hypers & set(values)
         if others or not slots and not is_known:
             continue
-        variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
+        if not slots:
+            names = [each for each in _not_slots(arrays) if not each.startswith(scope + "/")]
+            slots = OrderedDict((each, OrderedDict()) for each in names)
+        variables = OrderedDict((each, arrays[each]) for each in slots if each in arrays)
         claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
                                      values=values, variables=variables))
     return claims
+
+
+def may_have_optimizer_v2(contents):
+    """Returns whether a file of tf.train.Saver has what an OptimizerV2 keeps; False for other files."""
+    return contents.format == "tf-saver" and bool(_scopes("optimizer_v2", plain_names(contents)))
+
+
+def _scopes(target, arrays):
+    """Returns {scope: the count of updates there} of what may be optimizers.
+
+    An OptimizerV2 in an Estimator that model_to_estimator made counts by the graph's global_step: its count is None.
+    """
+    scopes = OrderedDict()
+    counter = re.compile(r"((?:.*/)?(?!catch_up/)[^/]+)/{}(_\d+)?$".format(_COUNTS[target]))
+    for key, handle in arrays.items():
+        match = counter.match(key) if handle.shape == () else None
+        if match and np.dtype(handle.dtype).kind in "iu":
+            scopes[match.group(1)] = handle
+        elif target == "optimizer_v2" and handle.shape == () and key.endswith("/learning_rate"):
+            scopes.setdefault(key[: -len("/learning_rate")], None)
+    return scopes
 
 
 def _slot_names(definition, target, scope, arrays):

@@ -14,7 +14,7 @@ Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
 class Claim(namedtuple(
     "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables shapes "
-    "definition entry scope counted notes missing"
+    "definition entry branches scope counted notes missing"
 )):
     """One interpretation of a file: which of its arrays are an optimizer's state, and of what.
 
@@ -35,6 +35,7 @@ class Claim(namedtuple(
         shapes: {variable: shape} of those whose slots go by position, under the names that were given.
         definition: the definition; None while it is not known.
         entry: the stock entry whose form the file has; None for one of everstep's.
+        branches: {branch: Claim} of a partition, where each optimizer in the file counts its own updates.
         scope: where in the file the optimizer is, for people and for `scope=`.
         counted: True if the file has a count of updates.
         notes: sentences on what the file lacks that a state can do without.
@@ -45,11 +46,11 @@ class Claim(namedtuple(
 
     def __new__(cls, contents, target=None, class_name=None, config=None, scaling=None, loss_scale=(), copies=(),
                 entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), definition=None, entry=None,
-                scope="", counted=True, notes=(), missing=()):
+                branches=(), scope="", counted=True, notes=(), missing=()):
         return super(Claim, cls).__new__(
             cls, contents, target, class_name, config, scaling, OrderedDict(loss_scale), OrderedDict(copies),
             tuple(entries), OrderedDict(slots), OrderedDict(values), OrderedDict(powers), OrderedDict(variables),
-            dict(shapes), definition, entry, scope, counted, tuple(notes), tuple(missing))
+            dict(shapes), definition, entry, OrderedDict(branches), scope, counted, tuple(notes), tuple(missing))
 
     @property
     def path(self):
@@ -60,10 +61,13 @@ class Claim(namedtuple(
 
     def explained(self):
         """Returns the names of the arrays that this explains as slots, counters or scalars."""
-        handles = [handle for slots in self.slots.values() for handle in slots.values()] + list(self.values.values())
-        if len(self.powers) == 1:
-            handles += next(iter(self.powers.values())).values()
-        return frozenset(handle.name for handle in handles if hasattr(handle, "name"))
+        handles = list(self.values.values())
+        for slots in self.slots.values():
+            handles.extend(slots.values())
+        for powers in [self.powers] + [each.powers for each in self.branches.values()]:
+            if len(powers) == 1:
+                handles.extend(next(iter(powers.values())).values())
+        return frozenset([handle.name for handle in handles if hasattr(handle, "name")])
 
     def describe(self):
         """Returns a phrase for messages: which optimizer, and of how many variables."""
@@ -92,23 +96,32 @@ def best(claims, scope=None):
     """Returns the claim that explains most of the optimizer's state.
 
     Args:
-        scope: the place of the optimizer in the file, as `Claim.scope`, or the start or end of it.
+        scope: the place of the optimizer in the file, as `Claim.scope`, or the start or end of it; or the scope of the
+            variables that are meant.
 
     Raises:
         StateError: no claim is of that scope, or two have as good a right.
     """
     if scope is not None:
-        named = [claim for claim in claims if ("/%s/" % scope.strip("/")) in "/%s/" % claim.scope]
-        if not named:
-            raise StateError("{} has no optimizer in {!r}; there is {}".format(
-                claims[0].path, scope, " and ".join(claim.describe() for claim in claims)))
-        claims = named
-    claims = sorted(claims, key=lambda claim: (not claim.slots, -len(claim.explained())))
+        claims = _in_scope(claims, "/%s/" % scope.strip("/"))
+    claims = sorted(claims, key=lambda claim: -len(claim.explained()))
     first = claims[0]
-    rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and bool(claim.slots) == bool(
-        first.slots) and (len(claim.explained()) == len(first.explained()) or not set(claim.slots) & set(first.slots))]
+    rivals = [claim for claim in claims[1:] if claim.explained() != first.explained() and (
+        len(claim.explained()) == len(first.explained()) or not set(claim.slots) & set(first.slots))]
     if rivals:
         raise StateError("{} has the state of more than one optimizer: {}. Give scope= (--scope), the place of one in "
                          "the file, or a partition".format(first.path, " and ".join(
                              claim.describe() for claim in [first] + rivals)))
     return first
+
+
+def _in_scope(claims, scope):
+    """Returns [Claim] of the optimizers in a scope, or on variables in it. Raises StateError if there are none."""
+    found = [claim for claim in claims if scope in "/%s/" % claim.scope]
+    for claim in [] if found else claims:
+        slots = OrderedDict((name, each) for name, each in claim.slots.items() if scope in "/%s/" % name)
+        found += [claim._replace(slots=slots)] if slots else []
+    if not found:
+        raise StateError("{} has no optimizer in {!r}, and no variables with slots; there is {}".format(
+            claims[0].path, scope[1:-1], " and ".join(claim.describe() for claim in claims)))
+    return found

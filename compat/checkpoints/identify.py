@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 
-from everstep.compat.checkpoints.saver_names import plain_names, powers_in, slots_of
+from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, plain_names, powers_in, slots_of
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.base import Target
 from everstep.compat.targets.construction import CONFIG_KEY
-from everstep.errors import EverstepError, StateError
+from everstep.errors import EverstepError, FileError, StateError
 from everstep.optimizers.contract import REQUIRED, Definition
 
 
@@ -37,6 +37,9 @@ def definition_for(claim, request):
             return definition_of_config(claim), by_everstep
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
+    if claim.contents.format == "tf-saver" and has_weights_alone(plain_names(claim.contents)):
+        raise FileError("{} has weights alone, or is of an optimizer without slots: to read its count give optimizer= "
+                        "(--optimizer), such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
     raise StateError(
         "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
@@ -57,18 +60,24 @@ def _stock_definition(target, name, config):
         return from_native({"class_name": name, "config": config}, target)
 
 
-def _definition_of_text(claim, text, learning_rate, by_hand):
-    """Returns the definition of a text such as `Adam` or `Adam(learning_rate=0.1)`, as the file's API spells it."""
+def parsed(text):
+    """Returns (name, {argument: value}) of a text such as `Adam` or `Adam(learning_rate=0.1)`."""
     try:
-        parsed = ast.parse(str(text).strip(), mode="eval").body
-        if isinstance(parsed, ast.Call) and parsed.args:
+        tree = ast.parse(str(text).strip(), mode="eval").body
+        if isinstance(tree, ast.Call) and tree.args:
             raise ValueError
-        class_node = parsed.func if isinstance(parsed, ast.Call) else parsed
-        keywords = parsed.keywords if isinstance(parsed, ast.Call) else []
+        class_node = tree.func if isinstance(tree, ast.Call) else tree
+        keywords = tree.keywords if isinstance(tree, ast.Call) else []
         name = class_node.id  # type: ignore[attr-defined]  # anything without an id is refused below
-        arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
+        return name, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
     except (AttributeError, SyntaxError, ValueError, TypeError):
         raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
+
+
+def _definition_of_text(claim, text, learning_rate, by_hand):
+    """Returns the definition of a text, as the file's API spells it."""
+    name, arguments = parsed(text)
+    arguments = {key: value for key, value in arguments.items() if key not in ("name", "use_locking")}
     if by_hand:
         return _definition_named(name, arguments, learning_rate)
     entries = _entries_of(claim)
@@ -158,9 +167,13 @@ def candidates(claim):
     """Returns the names of the stock optimizers that have the file's slots."""
     if claim.class_name:
         return [claim.class_name]
-    matches, arrays = [], plain_names(claim.contents)
+    matches, arrays, entries = [], plain_names(claim.contents), entries_of(claim.target)
     has_powers = bool(powers_in(arrays))
-    for entry in entries_of(claim.target):
+    if claim.contents.format == "tf-saver" and has_powers and not any(
+            entry.op and slots_of(arrays, entry.op) for entry in entries):  # people gave it a name
+        return [entry.native for entry in entries
+                if entry.head and ops_beside(arrays, len(entry.slots), {each.op for each in entries})]
+    for entry in entries:
         names = set(entry.slot_names)
         if claim.contents.format == "tf-saver" and names:
             # AdamGS and LazyAdamGS have Adam's slots, without its powers.

@@ -6,10 +6,11 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import by_object, by_position, by_saver_name
+from everstep.compat.checkpoints.branch_counts import branch_counts, counts_of_powers
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
 from everstep.compat.checkpoints.claims import best, check_floats, check_has_state
-from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, count_of_powers, first_few
-from everstep.compat.checkpoints.identify import as_number, definition_for
+from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few
+from everstep.compat.checkpoints.identify import as_number, definition_for, parsed
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.checkpoints.state import State
 from everstep.compat.checkpoints.unwrapping import scalars_of
@@ -20,12 +21,10 @@ from everstep.compat.targets.hypers import attribute
 from everstep.errors import EverstepError, FileError, StateError
 from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
-from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.wrappers.loss_scale import LossScale
-from everstep.optimizers.wrappers.partition import Partition
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
@@ -47,26 +46,60 @@ def to_state(contents, request, claims=None):
 
 def settled(contents, request, claims=None):
     """Returns the Claim on the file that explains most, with the slots of its definition."""
+    results = fits(contents, request, claims)
+    if contents.format == "tf-saver" and request.variables is not None:
+        results = _with_variables(results, request.variables)
+    claim = best(results, _scope(request))
+    is_open = contents.format == "tf-saver" and request.slots is None
+    wanted = claim.slots if request.scope or request.variables else None
+    rival = by_saver_name.rival(claim, wanted) if is_open else None
+    name = parsed(request.optimizer)[0] if request.optimizer else ""
+    if rival is not None and not entries_spelled([rival.entry], name):
+        raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
+            claim.path, rival.describe(), claim.definition._short(),
+            first_few(sorted(rival.explained() - claim.explained()))))
+    return claim
+
+
+def _scope(request):
+    """Returns where in the file the optimizer is that the user means; None if the user does not say."""
+    return parsed(request.optimizer)[1].get("name") if request.scope is None and request.optimizer else request.scope
+
+
+def fits(contents, request, claims=None):
+    """Returns [Claim], each way to read a file as what the user says.
+
+    Raises:
+        EverstepError: there is none.
+    """
     claims = found(contents) if claims is None else claims
     for claim in claims:
         check_has_state(claim)
     results, errors = [], []
+    if request.optimizer is not None and by_saver_name.may_have_optimizer_v2(contents):  # a name of either API
+        claims = claims + [claim._replace(target="optimizer_v2") for claim in claims]
     for claim in claims:
         try:
             definition, by_everstep = definition_for(claim, request)
-            results += _fits(claim, definition, by_everstep, request)
+            found_here = _fits(claim, definition, by_everstep, request)
+            results += [each for each in found_here if request.optimizer is None or contents.format != "tf-saver"
+                        or (each.target == "optimizer_v2") == (claim.target == "optimizer_v2")]
         except EverstepError as error:
             errors.append(error)
     if not results:
         raise errors[0]
-    claim = best(results, request.scope)
-    if claim.contents.format == "tf-saver" and request.slots is None:
-        rival, named = by_saver_name.rival(claim), (request.optimizer or "").split("(")[0].strip()
-        if rival is not None and not entries_spelled([rival.entry], named):
-            raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
-                claim.path, rival.describe(), claim.definition._short(),
-                first_few(sorted(rival.explained() - claim.explained()))))
-    return claim
+    return results
+
+
+def _with_variables(claims, variables):
+    """Returns [Claim] with some of their variables alone, of those claims that have all of these."""
+    fitting = [claim for claim in claims if set(variables) <= set(claim.slots)]
+    if not fitting:
+        first = max(claims, key=lambda claim: len(set(claim.slots).intersection(variables)))
+        raise StateError("{} has no slots of {}; {} has slots of {}".format(
+            first.path, first_few(name for name in variables if name not in first.slots), first.describe(),
+            first_few(first.slots)))
+    return [claim._replace(slots=OrderedDict((name, claim.slots[name]) for name in variables)) for claim in fitting]
 
 
 def found(contents):
@@ -81,7 +114,7 @@ def _fits(claim, definition, by_everstep, request):
     if request.slots is not None:
         return [by_pattern(claim, definition, request.slots)]
     if claim.contents.format == "tf-saver":
-        return by_saver_name.by_saver_name(claim, definition)
+        return by_saver_name.by_saver_name(claim, definition, _scope(request))
     if claim.slots or not claim.entries:
         return [by_object.by_slot_name(claim, definition)]
     return [by_position.by_position(claim, definition, by_everstep, request.variables)]
@@ -164,15 +197,16 @@ def _with_live_hypers(claim):
 
 def _counts(claim, request):
     """Returns (claim, {counter: count}), from the file's counters, its beta powers or its global_step."""
-    definition, values, updates = claim.definition, claim.values, request.updates
-    counts = {name: int(np.asarray(values[name])) for name in counters(definition) if name in values}
-    if isinstance(updates, TEXT):
-        counts["updates"], note = count_in(claim, definition, updates)
-        claim = claim.with_note(note) if note else claim
+    values, updates = claim.values, request.updates
+    counts = {name: int(np.asarray(values[name])) for name in counters(claim.definition) if name in values}
+    if isinstance(updates, dict) or updates is None and claim.branches:
+        claim, count = _with_starts(claim, updates)
+        counts.update({} if count is None else {"updates": count})
     elif updates is not None:
-        if isinstance(updates, (bool, float)) or not hasattr(updates, "__index__"):
-            raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
-        counts["updates"] = updates
+        rule = next(iter(claim.branches.values())).definition if claim.branches else claim.definition
+        counts["updates"], note = count_in(claim, rule, updates)
+        claim = claim.with_note(note) if note else claim
+    definition = claim.definition
     steps = calls_per_update(claim, definition) if claim.entry is not None else None
     if steps and "updates" in counts:
         counts = {"updates": counts["updates"] // steps, "steps": counts["updates"],
@@ -207,18 +241,36 @@ def _count_of_optimizers(claim):
     Raises:
         FileError: they are of several optimizers, which have made different numbers of updates.
     """
-    base, counts = claim.definition.base, OrderedDict()
-    rules = list(base.children().values()) if isinstance(base, Partition) else [base]
-    for name, powers in claim.powers.items():
-        for rule in rules:
-            counts[name] = count_of_powers(claim.path, rule, powers)
-    found = OrderedDict((count, note) for count, note in counts.values() if count is not None)
+    counts = counts_of_powers(claim)
+    found = OrderedDict(counts.values())
     if len(found) > 1:
         raise FileError(
-            "{} has the beta powers of {} optimizers, which have made {} updates. Give updates= (--updates), the name "
-            "of the one that is meant: {}".format(
-                claim.path, len(counts), " and ".join(map(str, found)), first_few(counts)))
+            "{} has the beta powers of {} optimizers: {}. Give updates= (--updates), the name of one of them, and "
+            "variables= (--variables), those that it trained; or a partition with a branch for each".format(
+                claim.path, len(counts), first_few("{} by {}".format(count, name)
+                                                   for name, (count, _) in counts.items())))
     return next(iter(found.items()), (None, None))
+
+
+def _with_starts(claim, updates):
+    """Returns (the claim of a partition whose branches counted by themselves, the count that they share or None).
+
+    The partition counts from the branch that has made the fewest updates; the others start ahead of it.
+    """
+    if not claim.branches:
+        raise StateError("updates={{branch: count}} is for a partition of the optimizers in a checkpoint of "
+                         "tf.train.Saver; got {!r} for {}".format(updates, claim.definition._short()))
+    counts = branch_counts(claim, updates)
+    for note in OrderedDict.fromkeys(note for _, note in counts.values() if note):
+        claim = claim.with_note(note)
+    least = min([count for count, _ in counts.values()] or [None])
+    starts = {branch: count - least for branch, (count, _) in counts.items() if count > least}
+    if starts:
+        claim = claim.with_note("its optimizers have made {} updates: the partition counts from {}, with {}".format(
+            " and ".join("{} ({})".format(count, branch) for branch, (count, _) in counts.items()), least,
+            "starts={}".format(starts)))
+        claim = claim._replace(definition=claim.definition.replace(starts=starts))
+    return claim, least
 
 
 def _with_loss_scale(claim):

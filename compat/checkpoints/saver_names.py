@@ -22,12 +22,22 @@ def plain_names(contents):
 def slots_of(arrays, op):
     """Returns {variable: {number: handle}} of the slots whose names end with `op` or `op_<number>`."""
     slots = OrderedDict()
+    for (_, variable), handles in slots_by_scope(arrays, op).items():
+        slots.setdefault(variable, {}).update(handles)
+    return slots
+
+
+def slots_by_scope(arrays, op):
+    """Returns {(scope, variable): {number: handle}} of the same. In the scope, the optimizer was called."""
+    slots = OrderedDict()
     pattern = re.compile(r"^(.+)/{}(?:_(\d+))?$".format(re.escape(op)))
     for key, handle in arrays.items():
         match = pattern.match(key)
         if match:
-            variable = variable_of(match.group(1), arrays, handle.shape) or match.group(1)
-            slots.setdefault(variable, {})[int(match.group(2) or 0)] = handle
+            path = match.group(1)
+            variable = variable_of(path, arrays, handle.shape) or path
+            scope = path[: -len(variable)].rstrip("/")
+            slots.setdefault((scope, variable), {})[int(match.group(2) or 0)] = handle
     return slots
 
 
@@ -41,18 +51,29 @@ def variable_of(path, arrays, shape=None):
     return None
 
 
-def ops_beside(arrays, count, known):
-    """Returns the names, besides known ones, that optimizers with so many slots may have.
+def beside(arrays):
+    """Returns {NAME: the same without a number at its end} of the arrays that are called VARIABLE/NAME.
 
-    An array stands beside a variable if it is called VARIABLE/NAME and has its shape and dtype.
+    They have the shape and the dtype of the variable, as slots have.
     """
     names = OrderedDict()
     for key, handle in arrays.items():
         path, _, name = key.rpartition("/")
         variable = variable_of(path, arrays, handle.shape) if path else None
-        if variable and np.dtype(handle.dtype).kind == "f" and arrays[variable].dtype == handle.dtype:
+        if variable and np.dtype(handle.dtype).kind in "fV" and arrays[variable].dtype == handle.dtype:
             names[name] = re.sub(r"_\d+$", "", name)
-    found = []
+    return names
+
+
+def has_weights_alone(arrays):
+    """Returns True if nothing in a file can be an optimizer's: no slots, no powers, no counts."""
+    is_count = re.compile(r"(.*/)?(updates|iter|iterations)(_\d+)?$")
+    return not beside(arrays) and not any(is_power(name) or is_count.match(name) for name in arrays)
+
+
+def ops_beside(arrays, count, known):
+    """Returns the names, besides known ones, that optimizers with so many slots may have."""
+    names, found = beside(arrays), []
     for name, stem in names.items():
         if name not in known and stem not in known and (stem == name or stem not in names):
             numbers = slots_of(arrays, name)

@@ -39,7 +39,7 @@ class Tensors(object):
     def __init__(self, path):
         self.path, self._cached, self._lock = path, (None, None), ProcessLock()
         self.tf = tensorflow_for(path)
-        smallest = check_index(path)
+        smallest = check_index(path, shards_of(path))
         self._absolute_path = os.path.abspath(path)  # the current folder may change
         with self.guarded():
             self._reader = self.tf.train.NewCheckpointReader(self._absolute_path)
@@ -70,8 +70,7 @@ class Tensors(object):
             return self._cached[1]
 
     def handle(self, name):
-        with self.guarded():
-            dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
+        dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
         return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
 
     def numeric(self):
@@ -82,15 +81,37 @@ class Tensors(object):
 
 
 def find(path):
-    """Returns the prefix of the checkpoint that a path, a file or a directory names; None if there is none."""
+    """Returns what names a checkpoint: the prefix of its files, or of version 1 its file or a pattern of its shards.
+
+    None if a path, a file or a directory names none.
+    """
     path = str(path)
     if os.path.isdir(path):
         prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
-        return next((prefix for prefix in prefixes if prefix and os.path.isfile(prefix + ".index")), None)
-    for suffix in (".index", ".data-00000-of-00001"):
-        if path.endswith(suffix) and os.path.isfile(path):
-            path = path[: -len(suffix)]
-    return path if os.path.isfile(path + ".index") else None
+        return next((found for found in map(find, filter(None, prefixes)) if found), None)
+    shard = re.match(r"(.+)-([0-9]{5}|\?{5})-of-([0-9]{5})\Z", path)  # with ?????, as Saver's save returns it
+    if shard and not os.path.isfile(path + ".index"):
+        prefix, _, count = shard.groups()
+        return _of_prefix(prefix[: -len(".data")] if prefix.endswith(".data") else prefix, count)
+    stem = path[: -len(".index")]
+    return _of_prefix(stem if path.endswith(".index") and not os.path.isfile(path + ".index") else path)
+
+
+def _of_prefix(prefix, count="[0-9]" * 5):
+    """Returns the checkpoint of a prefix, with as many shards; None if there is none."""
+    if os.path.isfile(prefix + ".index"):
+        return prefix
+    shards = shards_of("{}-?????-of-{}".format(prefix, count))
+    return "{}-?????-of-{}".format(prefix, shards[0][-5:]) if shards else None
+
+
+def shards_of(pattern):
+    """Returns the files of a checkpoint of version 1 that is called PREFIX-?????-of-COUNT; [] if it is no such name."""
+    prefix, _, count = pattern.rpartition("-?????-of-")
+    folder, name = os.path.split(prefix)
+    expression = re.compile(re.escape(name) + "-[0-9]{5}-of-(%s)\\Z" % count)
+    names = os.listdir(folder or os.curdir) if prefix and os.path.isdir(folder or os.curdir) else []
+    return sorted(os.path.join(folder, each) for each in names if expression.match(each))
 
 
 def latest_in(path):

@@ -28,11 +28,12 @@ _VALUES = {1: (5, 4), 2: (6, 8), 7: (8, None), 8: (9, 8), 9: (10, None), 10: (11
            19: (13, None), 22: (16, None), 23: (17, None)}
 
 
-def check_index(path):
+def check_index(path, shards=()):
     """Checks the index of a checkpoint: every entry makes sense and points into its data file.
 
     Args:
         path: the checkpoint, without `.index`; a checkpoint of version 1 is one file.
+        shards: the files of a checkpoint of version 1 that is in several.
 
     Returns:
         {data file: the tensor in it that is read with the least effort}.
@@ -40,31 +41,33 @@ def check_index(path):
     Raises:
         FileError: TensorFlow should not get this file.
     """
-    name = next((name for name in (path + ".index", path) if os.path.isfile(name)), None)
-    if name is None:
-        return {}
-    with as_file_errors(name):
-        file = OpenFile(name)
-        try:
-            if file.read(max(0, file.size - len(TABLE_END)), min(file.size, len(TABLE_END))) != TABLE_END:
-                raise file.error("the file is damaged, or not a checkpoint: it does not end as one")
-            entries = _entries_of_table(file)
-            if name == path:
-                return _check_first_version(file, entries)
-            return _check_entries(path, file, entries)
-        finally:
-            file.close()
+    if shards and len(shards) != int(shards[0][-5:]):
+        raise FileError("{} is in {} files; only {} of them are here".format(path, int(shards[0][-5:]), len(shards)))
+    smallest = {}
+    for name in shards or [name for name in (path + ".index", path) if os.path.isfile(name)][:1]:
+        with as_file_errors(name):
+            file = OpenFile(name)
+            try:
+                if file.read(max(0, file.size - len(TABLE_END)), min(file.size, len(TABLE_END))) != TABLE_END:
+                    raise file.error("the file is damaged, or not a checkpoint: it does not end as one")
+                entries = _entries_of_table(file)
+                has_index = name == path + ".index"
+                smallest.update(_check_entries(path, file, entries) if has_index else
+                                _check_first_version(file, entries))
+            finally:
+                file.close()
+    return smallest
 
 
 def _entries_of_table(file):
     """Returns [(key, value)] of a table."""
     footer, position, handles = bytearray(file.read(file.size - _FOOTER_SIZE, _FOOTER_SIZE)), 0, []
     for _ in range(2):
-        handle, position = _block_handle(footer, position)
+        handle, position = read_varints(footer, position, 2)
         handles.append(_checked_handle(file, handle))
     entries, end, last_key = [], 0, None
     for separator, value in _entries_of_block(file, handles[1]):
-        start, length = _checked_handle(file, _block_handle(value, 0)[0])
+        start, length = _checked_handle(file, read_varints(value, 0, 2)[0])
         if start < end:
             raise file.error("the index is damaged: its blocks overlap")
         end = start + length
@@ -76,14 +79,8 @@ def _entries_of_table(file):
     return entries
 
 
-def _block_handle(data, position):
-    """Returns ((offset, length) of a block, the position after them)."""
-    start, position = read_varint(data, position)
-    length, position = read_varint(data, position)
-    return (start, length), position
-
-
 def _checked_handle(file, handle):
+    """Returns (offset, length) of a block that is in the file."""
     start, length = handle
     if start + length + _BLOCK_TRAILER > file.size - _FOOTER_SIZE:
         raise file.error("the file is damaged, or not a checkpoint: it has a pointer to {} bytes at {}, and {} in "
@@ -105,9 +102,7 @@ def _entries_of_block(file, handle):
     entries, key, position, name_bytes = [], b"", 0, 0
     while position < end:
         start = position
-        shared, position = read_varint(data, position)
-        added, position = read_varint(data, position)
-        size, position = read_varint(data, position)
+        (shared, added, size), position = read_varints(data, position, 3)
         if shared > len(key) or added + size > end - position or shared + added > _MAX_KEY:
             raise file.error("the index is damaged: an entry is longer than its block")
         if start not in restarts or not shared:  # an entry with a shared start cannot be found
@@ -141,7 +136,7 @@ def _check_entries(path, file, entries):
         entry = fields(value)
         if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
             raise file.error("{} has several shapes".format(name))
-        dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
+        dtype, shard, offset, size = last_numbers(entry, (_DTYPE, _SHARD, _OFFSET, _SIZE))
         shape = last(entry, _SHAPE, b"")
         count = _element_count(file, name, shape)
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
@@ -214,7 +209,7 @@ def _check_strings(data_file, name, count, offset, size):
     if count > size:
         raise file.error("{} has {} texts in {} bytes".format(name, count, size))
     for _ in range(count):
-        length, position = read_varint(data, position)
+        (length,), position = read_varints(data, position)
         total += length
     if position + 4 + total != size:
         raise file.error("{} has texts of {} bytes in {}".format(name, total, size))
@@ -283,31 +278,34 @@ def _describe(key):
     return str(bytes(key).replace(b"\0", b"/").decode("ascii", "ignore"))
 
 
-def read_varint(data, position):
-    """Returns (the varint at a position, the position after it)."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, position
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
+def read_varints(data, position, count=1):
+    """Returns (the varints from a position on, the position after them)."""
+    values = []
+    while len(values) < count:
+        value = shift = 0
+        byte = 128
+        while byte > 127:
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+            byte = data[position]
+            position += 1
+            value |= (byte & 127) << shift
+            shift += 7
+        values.append(value)
+    return values, position
 
 
 def fields(data):
     """Returns {field number: [value]} of a protobuf message; values are integers and bytes."""
     result, position = {}, 0
     while position < len(data):
-        tag, position = read_varint(data, position)
+        (tag,), position = read_varints(data, position)
         if not 8 <= tag < 1 << 32:
             raise ValueError("a field of number {}".format(tag >> 3))
         if tag & 7 == 0:
-            value, position = read_varint(data, position)
+            (value,), position = read_varints(data, position)
         elif tag & 7 == 2:
-            length, position = read_varint(data, position)
+            (length,), position = read_varints(data, position)
             if length > len(data) - position:
                 raise ValueError("a field that is longer than its message")
             value = data[position : position + length]
@@ -333,3 +331,13 @@ def last(message, number, default):
     if isinstance(value, (int, type(1 << 64))) != isinstance(default, int):
         raise ValueError("field {} of a message is of another type".format(number))
     return value
+
+
+def last_numbers(message, numbers):
+    """Returns the last values of several fields that hold numbers; 0 for one that is not there."""
+    values = []
+    for number in numbers:
+        values.append(message.get(number, [0])[-1])
+        if not isinstance(values[-1], (int, type(1 << 64))):
+            raise ValueError("field {} of a message is of another type".format(number))
+    return values

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import io
 import os
+import re
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.files import bundle, foreign, hdf5, keras_h5, keras_zip, npz
@@ -31,7 +32,7 @@ def find(path):
     """Returns (Format, path) of a file, judged by its contents; of formats in one container the first one.
 
     Raises:
-        FileError: there is no file, or its format is unknown.
+        FileError: there is no file, its format is unknown, or it is a part of a checkpoint that says nothing alone.
     """
     with as_file_errors(path):
         path = as_path(path)
@@ -40,8 +41,7 @@ def find(path):
         return FORMATS["tf-saver"], prefix
     foreign.check(path)
     if not os.path.isfile(path):
-        raise FileError("there is no file or checkpoint {}{}".format(
-            path, "; the directory has no checkpoint that TensorFlow wrote" if os.path.isdir(path) else ""))
+        raise FileError("there is no file or checkpoint {}{}".format(path, _why_not_there(path)))
     with as_file_errors(path), io.open(path, "rb") as file:
         start = file.read(8)
         file.seek(0, os.SEEK_END)
@@ -50,8 +50,34 @@ def find(path):
     for each in reversed(list(FORMATS.values())):  # a zip file that is not of Keras is everstep's own
         if each.is_it(path, start, end):
             return each, path
+    for pattern, what in _PARTS.items():
+        match = re.search(pattern, path)
+        if match:
+            raise FileError("{} is {}, without values: give {}".format(path, what, match.expand(r"\1") or "its folder"))
     raise FileError("{} is of no format that everstep knows: {}".format(
         path, "; ".join("{} ({})".format(each.name, each.title) for each in FORMATS.values())))
+
+
+# {pattern of a file that belongs to a checkpoint: what it is}; group 1 is the path to give instead
+_PARTS = OrderedDict([
+    (r"(.+)\.meta$", "the graph of a checkpoint"),
+    (r"(.*?)[/\\]?saved_model\.pb(?:txt)?$", "the graph of a SavedModel"),
+    (r"(.*?)[/\\]?keras_metadata\.pb$", "the description of a SavedModel's layers"),
+    (r"(.*?)[/\\]?checkpoint$", "the list of a folder's checkpoints"),
+])
+
+
+def _why_not_there(path):
+    """Returns what to say of a path that names nothing on disk."""
+    if re.match(r"[a-z0-9]+://", path):
+        return ": everstep reads files of this computer. Copy it first, for example with tf.io.gfile.copy, with all " \
+            "files of a checkpoint"
+    if os.path.isdir(path):
+        return "; the directory has no checkpoint that TensorFlow wrote"
+    folder, name = os.path.split(path)
+    near = sorted(each for each in os.listdir(folder or os.curdir) if each.startswith(name)) if os.path.isdir(
+        folder or os.curdir) and name else []
+    return "; there are {}".format(", ".join(near[:4])) if near else ""
 
 
 def read(path, max_bytes=None):

@@ -49,6 +49,7 @@ class Stock(object):
         none: `{stock argument: value of the definition}` for arguments that are None if they are off.
         op: the end of the slots' names in files of tf.train.Saver, followed by _1, _2, ... for all but the first slot.
         blocks: the slots on disk, a list of lists of `Slot`; see table.py.
+        slots: all slots, in the order in which tf.train creates them.
         head, tail: the `Counter`s before and after the slots.
         note: a remark for docs.
         differs: what stock computes and no definition should, for docs and warnings; or None.
@@ -64,12 +65,8 @@ class Stock(object):
         self.names = {theirs: renamed.get(theirs, theirs) for theirs in arguments}
         self._sparse = sparse
         self.blocks = [block for block in map(_slots, slots.split("|")) if block]
+        self.slots = [slot for block in self.blocks for slot in block]
         self.head, self.tail = (_counters(part) for part in (counters + "|").split("|")[:2])
-
-    @property
-    def slots(self):
-        """A list of all slots, in the order in which tf.train creates them."""
-        return [slot for block in self.blocks for slot in block]
 
     @property
     def slot_names(self):

@@ -111,10 +111,11 @@ def constructor_of(stock):
 
 def entries_for(target, definition):
     """Returns the entries of an API with a definition's class and all the slots that the definition uses."""
-    used = set(flat(definition.base, "slot"))
+    rule = definition.base
+    used = set(flat(rule, "slot"))
     others = list(OTHERS.values()) if target == "optimizer_v2" else []
     return [entry for entry in entries_of(target) + others
-            if entry.definition is type(definition.base) and used <= {slot.name for slot in entry.slots}]
+            if entry.definition is type(rule) and used <= {slot.name for slot in entry.slots}]
 
 
 def entry_for(target, definition):

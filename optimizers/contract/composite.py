@@ -92,7 +92,10 @@ class Composite(Definition):
     def _each(self, verb, state, hyper, children=None):
         """Returns `{key: result}` of a verb called for each child with the child's own state and hypers."""
         children = self.active() if children is None else children
-        return {key: verb(child, getattr(state, key), getattr(hyper, key)) for key, child in children.items()}
+        return {key: verb(child, getattr(state, key), self._hypers_of(key, hyper)) for key, child in children.items()}
+
+    def _hypers_of(self, key, hyper):
+        return getattr(hyper, key)
 
 
 class Wrapper(Composite):

@@ -118,6 +118,12 @@ class Names(object):
         return {name for name in names if "/" not in name}.union(self._node.children, self._shared)
 
 
+def later(names, updates):
+    """Returns the same `Names`, with a count of updates that is larger by a whole number."""
+    values = dict(names._values, updates=names._values["updates"] + updates)
+    return Names(names._node, values, names._shared)
+
+
 def flatten(definition, kind, returned, verb):
     """Returns the nested dictionary that a verb returned as `{flat name: value}`.
 

@@ -243,6 +243,7 @@ class Multistage(Wrapper):
 class Partition(Composite):
     rules: Option[Any]
     chosen: Option[Any]
+    starts: Option[Any]
     settings: Any
     def branch_of(self, variable: Any) -> Any: ...
     def __init__(
@@ -252,6 +253,7 @@ class Partition(Composite):
         sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
         dense_ok: bool = ...,
         chosen: Any = None,
+        starts: Any = (),
         **branches: Definition,
     ) -> None: ...
 
@@ -365,7 +367,7 @@ def multistage(
     tolerance: float | None = None,
 ) -> Multistage: ...
 
-def partition(rules: Any, default: Any = None) -> Partition: ...
+def partition(rules: Any, default: Any = None, starts: Any = ()) -> Partition: ...
 
 def sharpness_aware(
     definition: Definition,

@@ -4,13 +4,14 @@ from __future__ import absolute_import, division, print_function
 import re
 from collections import OrderedDict
 
-from everstep.errors import ConfigError, DefinitionError, HyperTypeError
+from everstep.errors import ConfigError, DefinitionError, HyperTypeError, HyperValueError
 from everstep.optimizers.contract.by_name import COLLECTION, holds
 from everstep.optimizers.contract.checks import TEXT, check_pattern
 from everstep.optimizers.contract.composite import Composite
 from everstep.optimizers.contract.declarations import Child, option
 from everstep.optimizers.contract.declared import Declared
-from everstep.optimizers.contract.trees import flat
+from everstep.optimizers.contract.schedule import Schedule
+from everstep.optimizers.contract.trees import Names, flat, later
 from everstep.optimizers.contract.verbs import defines
 
 DEFAULT = "default"
@@ -31,7 +32,8 @@ class Partition(Composite):
     Branches keep separate state: a slot `m` is named `BRANCH/m`, and the hyper `BRANCH/learning_rate` is the attribute
     `BRANCH_learning_rate`, for callbacks to set. There is no shared `learning_rate`; setting it is an error. Sums that
     a definition measures over all variables, such as a global norm, are over its branch; a wrapper around the partition
-    sees all variables. All branches share one count of updates. Each branch has its own `sparse`.
+    sees all variables. All branches share one count of updates; `starts` says by how many a branch is ahead, which is
+    what a file of several optimizers says that stepped by themselves. Each branch has its own `sparse`.
 
     A config holds no functions: after saving a partition with one, `from_config` is an error.
 
@@ -43,6 +45,8 @@ class Partition(Composite):
 
     Args:
         rules: ((branch, rule), ...).
+        starts: {branch: int} or ((branch, int), ...): how many updates a branch had made before those that the
+            partition counts. Its t, for corrections of the bias, is larger by that. Keyword only. Default: none.
         chosen: Set by everstep: the branch of the variable for which the partition is specialized. Keyword only.
         **branches: The definition of each branch, and of `default` for all other variables.
 
@@ -59,10 +63,11 @@ class Partition(Composite):
     """
 
     settings = Composite.keyword_only  # each branch has these itself
-    keyword_only = settings + ("chosen",)
+    keyword_only = settings + ("chosen", "starts")
     _keywords = "branches"
     rules = option(())
     chosen = option(None)
+    starts = option(())
 
     @classmethod
     def takes(cls, name):
@@ -85,6 +90,12 @@ class Partition(Composite):
             values["rules"] = tuple(sorted((str(name), rule) for name, rule in values["rules"]))
         except (TypeError, ValueError):
             raise HyperTypeError("the rules of a partition are (branch, rule); got {!r}".format(values["rules"]))
+        starts = values.get("starts") or ()
+        try:
+            starts = [(str(name), count) for name, count in (starts.items() if isinstance(starts, dict) else starts)]
+        except (TypeError, ValueError):
+            raise HyperTypeError("the starts of a partition are {{branch: int}}; got {!r}".format(starts))
+        values["starts"] = tuple(sorted((name, count) for name, count in starts if count != 0))
         values.update(branches)
         return values
 
@@ -116,6 +127,18 @@ class Partition(Composite):
                     "{} skips steps, but all branches of a partition update together; put it around the "
                     "partition".format(branch._short())
                 )
+        for name, count in self.starts:
+            if name not in self._branches or isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
+                raise HyperValueError(
+                    "the starts of a partition are {{branch: int}}, with counts from 0 on and the branches {}; got "
+                    "{!r}: {!r}".format(", ".join(self._branches), name, count)
+                )
+            hypers = flat(self._branches[name], "hyper").values()
+            if any(isinstance(getattr(owner, each.name), Schedule) for owner, each in hypers):
+                raise DefinitionError(
+                    "the branch {} of a partition cannot start {} updates later: it has a schedule, which goes by the "
+                    "count of all branches. Give it a number".format(name, count)
+                )
         attributes = [name.replace("/", "_") for name in flat(self, "hyper")]
         repeated = sorted(name for name in set(attributes) if attributes.count(name) > 1)
         if repeated:
@@ -131,7 +154,8 @@ class Partition(Composite):
                 "give a regular expression".format(", ".join(functions))
             )
         config = super(Partition, self).get_config(strict)
-        return {name: value for name, value in config.items() if name not in self.keyword_only}
+        kept = ("starts",) if self.starts else ()
+        return {name: value for name, value in config.items() if name in kept or name not in self.keyword_only}
 
     def children(self):
         return self._branches
@@ -185,8 +209,24 @@ class Partition(Composite):
         name = self.branch_of(variable)
         return self.replace(chosen=name, **{name: self._branches[name].specialize(variable)})
 
+    def _hypers_of(self, key, hyper):
+        start, hypers = dict(self.starts).get(key), super(Partition, self)._hypers_of(key, hyper)
+        return later(hypers, start) if start else hypers
+
+    def advance(self, ops, scalars, hyper, t):
+        starts = dict(self.starts)
+        return {name: branch.advance(ops, getattr(scalars, name), self._hypers_of(name, hyper),
+                                     t + starts[name] if name in starts else t)
+                for name, branch in self.children().items()}
+
     def update(self, ops, grad, var, slots, hyper, t):
-        return self._of_branch(lambda branch, *names: ops.update_of(branch, grad, var, *(names + (t,))), slots, hyper)
+        starts = {id(self._branches[name]): start for name, start in self.starts}
+
+        def updated(branch, slots, hyper):
+            start = starts.get(id(branch))
+            return ops.update_of(branch, grad, var, slots, hyper, t + start if start else t)
+
+        return self._of_branch(updated, slots, hyper)
 
     def fast_forward(self, ops, var, slots, hyper, steps):
         return self._of_branch(lambda branch, *names: branch.fast_forward(ops, var, *(names + (steps,))), slots, hyper)
@@ -199,7 +239,7 @@ class Partition(Composite):
 
 
 def _check_name(name):
-    reserved = name in Declared.reserved or hasattr(Partition, name) or name == DEFAULT
+    reserved = name in Declared.reserved or hasattr(Partition, name) or hasattr(Names, name) or name == DEFAULT
     if reserved or not re.match("[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", name):
         raise DefinitionError(
             "{!r} cannot name a branch of a partition; give another name by {{name: (rule, definition)}}, of letters, "
@@ -207,7 +247,7 @@ def _check_name(name):
         )
 
 
-def partition(rules, default=None):
+def partition(rules, default=None, starts=()):
     """Combines several optimizers in one model, one per variable. See `everstep.optimizers.Partition`.
 
     Args:
@@ -215,6 +255,7 @@ def partition(rules, default=None):
             variable's record. The branch is named after the letters and digits of its rule (`embed` for `"/embed"`) or
             after the function. `{name: (rule, definition)}` gives another name.
         default: The definition for all other variables. Default None: another variable is an error.
+        starts: {branch: int}, how many updates ahead a branch is. See `everstep.optimizers.Partition`.
 
     Returns:
         An `everstep.optimizers.Partition`.
@@ -248,4 +289,4 @@ def partition(rules, default=None):
             )
         branches[str(name)] = definition
         by_name.append((name, rule))
-    return Partition(rules=tuple(by_name), **branches)
+    return Partition(rules=tuple(by_name), starts=starts, **branches)

@@ -4,6 +4,49 @@
     python tests/make/people_files.py --pack OUT_FOLDER      # the folders as tests/files/people.zip
 
 Each file has a folder of its name with the truth about it: people_truth.py. No program here imports everstep.
+
+Environments. A name in PLAN says which Keras or TensorFlow writes it:
+
+    keras1.0.8 to 1.2.2, each -theano         Python 3.6, keras==..., theano<1.1, h5py<3, KERAS_BACKEND=theano (up to
+                                              1.2.0 they use functions that TensorFlow 1.0 renamed)
+    keras1.2.2, keras2.0.0 to 2.2.0, tf1.4    Python 3.6, keras==..., tensorflow==1.4.1, h5py<3, protobuf<3.20,
+                                              setuptools<58; keras2.0.7 needs tensorflow==1.3.0
+    keras2.2.4, tf.keras1.13                  the cell py36-tf1.13-k2.2
+    keras2.3.1, tf.keras1.15, tf1.15          py37-tf1.15-k2.3
+    keras2.3.1-tf2.1, tf.keras2.1             py37-tf2.1-k2.3
+    tf.keras2.4 to 2.15, tf2.10               py38-tf2.4, py39-tf2.7, py39-tf2.10, py310-tf2.12, py311-tf2.15
+    keras3.0-tensorflow                       py312-tf2.16
+    keras3.4-jax, 3.5, 3.9                    Python 3.11, keras==3.4.1, 3.5.0 and 3.9.2, jax<0.5, KERAS_BACKEND=jax
+    keras3.15-tensorflow, tf2.21              py313-tf2.21
+    keras3.15-jax, keras3.15-torch            py313-k3jax, py311-k3torch
+
+What old Kerases save differently. Seen in the files, and in the sources of the packages (file:line):
+
+    order      up to 2.0.5, slots are in the order of the names of the trainable weights, sorted with their ":0" (Theano
+               has none): 1.0.8 engine/training.py:258, 1.1.2 :682, 1.2.0 :699, 1.2.2 :746, 2.0.0 :987, 2.0.5 :1000. So
+               dense_10 and dense_11 come before dense_2 (in 1.x even before dense_1: "dense_10_W" < "dense_1_W"), a
+               bias before its kernel (2.0.x), an LSTM's U_c before W_c. From 2.0.6 on the model's order: :922
+    flags      the weights that train are those at compile; 1.0.8 takes them when it first trains (training.py:693)
+    counter    float32 up to 2.0.7 (optimizers.py:147), int64 from 2.0.8 on (:147)
+    counting   1.1.2 to 2.0.7: SGD, RMSprop, Adagrad and Adadelta count only if they decay (2.0.7 optimizers.py:160),
+               so SGD's counter is 0.0 in most files. 1.0.8: SGD always counts (:142); RMSprop, Adagrad, Adadelta have
+               no counter, and only SGD has `decay`. From 2.0.8 on all count (:157)
+    stored     RMSprop, Adagrad, Adadelta store slots alone up to 2.2.5 (:255, `self.weights = accumulators`), so a
+               rate that decays needs the count from a person. In 2.3.1 the counter comes first (:264)
+    Nadam      m_schedule is not stored up to 2.2.5 (:660), and is the second array in 2.3.1 (:701)
+    Adam       vhats from 2.1.3 on, of shape (1,) without amsgrad (:452); none before (2.1.2 :429)
+    SGD        stores velocities without momentum, too, in all versions
+    epsilon    1e-8 by default up to 2.1.2, K.epsilon() (1e-7) from 2.1.3 on; all versions write the number they used
+    names      TensorFlow: "Variable_5:0" up to 2.0.6, with "iterations:0" from 2.0.0 on; "Adam/iterations:0" and
+               "training/Adam/Variable_1:0" from 2.0.7 on (training.py:956); "training/Adam/m_0_1:0" in 2.3.1, "m_0:0"
+               on TensorFlow 2.1. Theano: "param_0", ... (1.2.2 models.py:92). None of them names the weight
+    weights    "dense_1_W:0" in 1.x (Theano: "dense_1_W"), "dense_1/kernel:0" from 2.0.0 on; in 1.x the statistics of a
+               BatchNormalization are called running_mean and running_std
+    version    `keras_version` is an attribute of the file in all (1.0.8 models.py), of `model_weights` from 2.0.0 on
+               (topology.py:2692), `backend` of both from 2.0.0 on
+    config     of a Sequential: a list up to 2.2.2, a dictionary with "layers" in 2.2.4
+    race       on TensorFlow a step reads its counter before or after it moves it, and Adam with `decay` reads it twice,
+               perhaps once so and once so; Theano reads all before it moves any
 """
 from __future__ import absolute_import, division, print_function
 
@@ -43,7 +86,7 @@ def old(*names):
 
 DISCRIMINATOR = kinds.gan_of("discriminator")
 PLAN = OrderedDict([
-    ("keras1.0.8-theano", old("adam-deep", "rmsprop-named")),
+    ("keras1.0.8-theano", old("adam-deep", "rmsprop-named", "sgd-plain")),
     ("keras1.1.2-theano", old("adagrad-functional")),
     ("keras1.2.0-theano", old("adadelta-lstm")),
     ("keras1.2.2", old("rmsprop-deep", "adagrad-functional", "adadelta-lstm", "adam-deep", "adam-named", "adamax-deep",
@@ -122,7 +165,8 @@ PLAN = OrderedDict([
                       keras("refrozen", "R2", kinds.flags_of(False)), keras("mixed", "R12", kinds.mixed),
                       ("saved-model", "R2", kinds.saved_model), ("two-objects", "R8", kinds.object_checkpoint)]),
     ("tf.keras2.12", [keras("windows", "R11", kinds.windows(kinds.named), "keras"),
-                      keras("gan-class", "R10", kinds.gan_class, "keras")]),
+                      keras("gan-class", "R10", kinds.gan_class, "keras"),
+                      keras("mixed", "R12", kinds.mixed, "keras")]),
     ("tf.keras2.15", [
         keras("gan-discriminator", "R2 R10", DISCRIMINATOR, "keras"),
         keras("refrozen", "R2", kinds.flags_of(False)), keras("thawed", "R2", kinds.flags_of(True), "keras"),

@@ -1,0 +1,73 @@
+"""How many updates each branch of a partition has made, in a file of optimizers that counted by themselves."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict
+
+import numpy as np
+
+from everstep.compat.checkpoints.by_pattern import count_in
+from everstep.compat.checkpoints.conversions import count_of_powers, first_few
+from everstep.compat.files.contents import chunks
+from everstep.errors import FileError, StateError
+
+
+def counts_of_powers(claim):
+    """Returns {name of powers in the file: (count, note or None)} of those that may be a claim's."""
+    counts = OrderedDict((name, count_of_powers(claim.path, claim.definition, powers))
+                         for name, powers in claim.powers.items())
+    return OrderedDict((name, count) for name, count in counts.items() if count[0] is not None)
+
+
+def branch_counts(claim, given=None):
+    """Returns {branch: (count, note or None)} of the branches whose rules keep beta powers.
+
+    Where a file does not say which powers are a branch's, they are those of no other branch; slots that are all 0 are
+    of an optimizer that has made no update.
+
+    Args:
+        claim: the Claim of a partition.
+        given: {branch: count, or the name of an array that holds or implies it}, as far as the user says.
+
+    Raises:
+        FileError: more than one way is left.
+    """
+    unknown = sorted(set(given or ()) - set(claim.branches))
+    if unknown:
+        raise StateError("updates= has the branch {}; those of {} are {}".format(
+            unknown[0], claim.definition._short(), ", ".join(claim.branches)))
+    choices = OrderedDict()
+    for branch, each in claim.branches.items():
+        if branch in (given or ()):
+            choices[branch] = {given[branch]: count_in(each, each.definition, given[branch])}
+        else:
+            choices[branch] = counts_of_powers(each)
+    possible = OrderedDict(choices)
+    open_branches = [branch for branch, counts in choices.items() if len(set(counts.values())) > 1]
+    for branch in open_branches:
+        rests = _is_zero(claim.branches[branch])
+        left = OrderedDict((name, count) for name, count in choices[branch].items() if (count[0] == 0) == rests)
+        choices[branch] = left or choices[branch]
+    for _ in open_branches:  # each time, those that are settled leave fewer to the others
+        for branch in open_branches:
+            others = {next(iter(counts)) for other, counts in choices.items() if other != branch and len(counts) == 1}
+            left = OrderedDict((name, count) for name, count in choices[branch].items() if name not in others)
+            choices[branch] = left or choices[branch]
+    taken = [next(iter(counts)) for counts in choices.values() if len(counts) == 1]
+    left_over = set(name for counts in possible.values() for name in counts).difference(
+        name for counts in choices.values() for name in counts)
+    for branch in open_branches:
+        counts = choices[branch]
+        if left_over and taken.count(next(iter(counts))) > 1:  # two branches, one optimizer, and another left over
+            counts = possible[branch]
+        if len(set(counts.values())) > 1:
+            raise FileError(
+                "{} does not say how many updates the branch {} has made: {}. Give updates={{{!r}: ...}}, the number "
+                "or one of these names".format(
+                    claim.path, branch, first_few("{} by {}".format(count, name)
+                                                  for name, (count, _) in counts.items()), branch))
+    return OrderedDict((branch, next(iter(counts.values()))) for branch, counts in choices.items() if counts)
+
+
+def _is_zero(claim):
+    return not any(np.any(values) for slots in claim.slots.values() for handle in slots.values()
+                   for _, values in chunks(handle))
