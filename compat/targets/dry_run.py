@@ -39,9 +39,12 @@ def check_rule(definition):
 
 
 def _is_known(definition):
-    """Returns whether all rules in a definition are everstep's own, which its tests run with each option."""
-    classes = [type(node.definition) for node in walk(tree(definition))]
-    return definition.sparse != "catch_up" and all(each.__module__.startswith(_OURS) for each in classes)
+    """Returns whether all in a definition is everstep's own, whose tests run each rule with each option."""
+    if definition.sparse == "catch_up" or not all(
+            type(node.definition).__module__.startswith(_OURS) for node in walk(tree(definition))):
+        return False
+    return not any(isinstance(owner._values[declared.name], Schedule)
+                   for owner, declared in flat(definition, "hyper").values())
 
 
 def _form(definition):
