@@ -203,6 +203,7 @@ def test_the_truth_holds_together(file, number):
     assert min(distances) < NEAR
 
 
+@pytest.mark.shared
 @cases
 def test_reads_what_the_optimizer_held(file, number, tmp_path):
     state, truth = file.read(number, tmp_path), file.optimizers[number]
@@ -255,6 +256,7 @@ def test_goes_on_with_keras_3(file, number, tmp_path):
     assert min(distances) < NEAR
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) > 1], ids=lambda file: file.name)
 def test_several_optimizers_are_a_partition(file, tmp_path):
     """Each branch has the slots and the count of its optimizer."""
