@@ -128,8 +128,10 @@ def state_of(claim, request):
     """Returns the State that a settled claim stands for, and the claim with its notes."""
     claim = _checked(claim)
     check_floats(claim)
-    branches = {branch: _with_live_hypers(each) for branch, each in claim.branches.items()}
-    claim = claim._replace(definition=_with_live_hypers(claim).replace(**branches))
+    claim = claim._replace(definition=_with_live_hypers(claim))
+    if claim.branches:
+        branches = {branch: _with_live_hypers(each) for branch, each in claim.branches.items()}
+        claim = claim._replace(definition=claim.definition.replace(**branches))
     claim, counts = _counts(claim, request)
     claim, loss_scale = _with_loss_scale(claim)
     scalars = _scalars(claim, counts["updates"])
