@@ -10,8 +10,8 @@ try:
 except ImportError:  # Python 2
     pass
 
-from everstep import __version__, completion, optimizers
-from everstep.compat.checkpoints import files, verify
+from everstep import __version__, completion, file_facts, optimizers, verify
+from everstep.compat.checkpoints import files
 from everstep.compat.port import command
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
@@ -226,7 +226,7 @@ def reading(options):
 
 def inspect_file(options):
     """Prints the optimizer state in a file: settings and counts, slots, and why it cannot be read if so."""
-    facts = files.inspect(options.file, **reading(options))
+    facts = file_facts.inspect(options.file, **reading(options))
     if options.json:
         print_json(facts)
         return 0

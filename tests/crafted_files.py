@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 import everstep
-from everstep.compat.checkpoints.files import inspect  # noqa: F401
 from everstep.compat.extras.event_file import _checksum as checksum  # noqa: F401
 from everstep.compat.files import bundle, formats, npz_archive
 from everstep.compat.files.bundle_index import OpenFile, _entries_of_table, check_index, read_varints  # noqa: F401
 from everstep.compat.files.formats import FORMATS  # noqa: F401
 from everstep.compat.files.object_graph import GRAPH  # noqa: F401
+from everstep.file_facts import inspect  # noqa: F401
 
 
 def read_varint(data, position):

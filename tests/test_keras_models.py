@@ -25,7 +25,8 @@ keras, tensorflow = optional("keras"), optional("tensorflow")
 IS_3 = getattr(keras, "__version__", "").startswith("3.")
 HERE = keras if IS_3 or tensorflow is None else tensorflow.keras
 VERSION = tuple(map(int, getattr(tensorflow, "__version__", "0.0").split(".")[:2]))
-ENDS = ["h5"] + ["keras", "weights.h5"] * (IS_3 or VERSION >= (2, 12))
+# Keras 3 takes the optimizer out of a model's config when it writes .h5, so that later .keras files lack it.
+ENDS = ["keras", "weights.h5"] * (IS_3 or VERSION >= (2, 12)) + ["h5"]
 pytestmark = pytest.mark.skipif(HERE is None, reason="no Keras is installed")
 
 
@@ -35,7 +36,8 @@ def layer(k, chance, depth):
     name = chance.choice("abcdefgh") + str(chance.randrange(10 ** 6))
     if kind == "model":
         model = k.Sequential(name=name)
-        model.add(k.layers.Dense(2, input_shape=(2,), name=name + "x"))
+        model.add(k.layers.InputLayer((2,)))
+        model.add(k.layers.Dense(2, name=name + "x"))
         for _ in range(chance.randrange(1, 3)):
             model.add(layer(k, chance, depth - 1))
         return model
@@ -49,7 +51,12 @@ def flat(layers):
 
 
 def trained(chance, changes):
-    """Returns (Keras, Watch, model) after two steps. changes: whether flags change after `compile`."""
+    """Returns (Keras, Watch, model) after two steps.
+
+    Args:
+        changes: "frozen" or "thawed", what happens to some layers after `compile`, or "". If both happen, the flags of
+            a file may be those of another model, which nobody can tell where slots have no names.
+    """
     k = people_keras.Keras(HERE, eager=VERSION >= (2, 0) or IS_3)
     entry = value = k.input(2)
     for _ in range(chance.randrange(2, 5)):
@@ -61,11 +68,11 @@ def trained(chance, changes):
     people_keras.steps_of(model, count=2)
     for each in flat(model.layers[1:]) if changes else ():
         if chance.random() < 0.3:
-            each.trainable = not each.trainable
+            each.trainable = changes == "thawed"
     return k, watch, model
 
 
-@pytest.mark.parametrize("changes", [False, True], ids=["as_compiled", "changed"])
+@pytest.mark.parametrize("changes", ["", "frozen", "thawed"])
 @pytest.mark.parametrize("seed", range(12))
 def test_reads_what_the_optimizer_held_or_refuses(seed, changes, tmp_path):
     k, watch, model = trained(random.Random(seed), changes)

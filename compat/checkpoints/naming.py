@@ -17,6 +17,7 @@ from everstep.errors import StateError
 _SAYS_NOTHING = re.compile(r"((.*/)?(Variable|param)(_\d+)*|(.*training(_\d+)?/\w+/)?[a-z]+(_[a-z]+)*(_\d+)+)?\Z")
 _SORTED_UP_TO = (2, 0, 5)  # Keras trained weights in the order of their sorted names
 MAX_STATES = 1 << 16  # of the search for an order
+NOTHING, MODELS, LAYERS = range(3)  # what may be left out
 
 
 def version_of(contents):
@@ -124,30 +125,29 @@ def _longest(known, texts):
 
 def by_flags(weights, shapes, hints):
     """All weights train that the file does not say are frozen, in the model's order."""
-    return _only_way([weight for weight in weights if weight.trains], shapes, 0)
+    return _only_way([weight for weight in weights if weight.trains], shapes, NOTHING)
 
 
 def by_models(weights, shapes, hints):
-    """A model inside of the model was frozen as a whole: Keras before 2.2.3 writes only the flags of layers."""
-    return _only_way([weight for weight in weights if weight.trains], shapes, 1)
+    """Models inside of the model were frozen as a whole, as in a GAN. A config may have only the flags of layers."""
+    return _only_way([weight for weight in weights if weight.trains], shapes, MODELS)
 
 
 def by_layers(weights, shapes, hints):
     """A layer trained as a whole or not at all, whatever its flag is now; the layers are in the model's order."""
-    return _only_way(weights, shapes, ALL_LEVELS)
+    return _only_way(weights, shapes, LAYERS)
 
 
 # Names in the file come first. Flags may have changed after the optimizer was compiled, so that by_flags may find
 # nothing; where it finds a way, by_layers would find it too, and others.
 STRATEGIES = (by_names_of_slots, by_flags, by_models, by_layers)
-ALL_LEVELS = 99
 
 
 def _only_way(weights, shapes, optional):
     """Returns the names of the weights that the slots are of, if there is exactly one way; else None.
 
     Args:
-        optional: at how many levels, from the outermost, layers may be left out.
+        optional: what may be left out: NOTHING, MODELS, or LAYERS, each as a whole.
     """
     root = _Layer()
     for weight in weights:
@@ -174,28 +174,38 @@ def _ways(layer, shapes, start, optional, left):
         left: [how many states may still be looked at]; below 0, ways are missing.
     """
     own = [weight.handle.shape for weight in layer.weights]
-    ends = {start: [()]} if optional > 1 or not own else {}
+    ends = {start: [()]} if optional == LAYERS or not own else {}
     if own and shapes[start : start + len(own)] == own:
         ends[start + len(own)] = [tuple(weight.name for weight in layer.weights)]
     chains = [[inner for _, inner in sorted(chain.items())] for chain in layer.chains.values()]
     if not chains:
         return ends
     # {index of a slot: {the next layer of each chain: ways}}
-    states = {end: {(0,) * len(chains): ways} for end, ways in ends.items()}
-    ends, whole = {}, tuple(map(len, chains))
+    states, ends = {end: {(0,) * len(chains): ways} for end, ways in ends.items()}, {}
+    # For each layer of a chain, how far one may go without it: to the first one that may not be left out.
+    reach = [_reach(chain, optional) for chain in chains]
     for place in range(start, len(shapes) + 1):
         for nexts, ways in states.pop(place, {}).items():
-            if optional or nexts == whole:
+            if all(reach[number][at] == len(chains[number]) for number, at in enumerate(nexts)):
                 ends[place] = (ends.get(place, []) + ways)[:2]
             for number, chain in enumerate(chains):
-                for index in range(nexts[number], len(chain) if optional else min(nexts[number] + 1, len(chain))):
+                for index in range(nexts[number], min(reach[number][nexts[number]] + 1, len(chain))):
                     left[0] -= 1
                     if left[0] < 0:
                         return {}
                     then = nexts[:number] + (index + 1,) + nexts[number + 1 :]
-                    for end, inner in _ways(
-                            chain[index], shapes, place, max(0, optional - 1), left).items():
+                    inside = optional if optional == LAYERS else NOTHING
+                    for end, inner in _ways(chain[index], shapes, place, inside, left).items():
                         if end > place:
                             reached = states.setdefault(end, {})
                             reached[then] = (reached.get(then, []) + [a + b for a in ways for b in inner])[:2]
     return ends
+
+
+def _reach(chain, optional):
+    """Returns, for each layer of a chain and its end, the index of the first one from there on that must train."""
+    reach = [len(chain)]
+    for index in reversed(range(len(chain))):
+        must = optional == NOTHING or optional == MODELS and not chain[index].chains
+        reach.append(index if must else reach[-1])
+    return reach[::-1]

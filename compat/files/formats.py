@@ -35,11 +35,14 @@ def find(path):
         FileError: there is no file, its format is unknown, or it is a part of a checkpoint that says nothing alone.
     """
     with as_file_errors(path):
-        path = as_path(path)
+        try:
+            path = as_path(path)
+        except TypeError as error:
+            raise FileError(str(error))
+        foreign.check(path)
     prefix = bundle.find(path)
     if prefix is not None:
         return FORMATS["tf-saver"], prefix
-    foreign.check(path)
     if not os.path.isfile(path):
         raise FileError("there is no file or checkpoint {}{}".format(path, _why_not_there(path)))
     with as_file_errors(path), io.open(path, "rb") as file:

@@ -30,20 +30,21 @@ def is_it(path, start, end):
     return found == SIGNATURE
 
 
-def read_whole(path, max_bytes, read):
-    """Returns `read(hdf5)` of the Hdf5 of a file."""
-    return read_in(whole(path, max_bytes), read)
-
-
 def read_in(window, read):
-    """Returns `read(hdf5)` of the Hdf5 in (Window, path, the largest size of all arrays)."""
+    """Returns `read(hdf5)` of the Hdf5 in (Window, path, the largest size of all arrays), such as `whole` returns.
+
+    It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
+    changed.
+    """
     window, path, bound = window
     with as_file_errors(path):
-        hdf5 = open_window(window, path, bound)
+        hdf5 = None
         try:
+            hdf5 = Hdf5(window, path, bound)
             return read(hdf5)
         except BaseException:
-            hdf5.file.close()
+            if hdf5 is not None:
+                hdf5.file.close()
             window.close()
             raise
 
@@ -54,22 +55,9 @@ def whole(path, max_bytes=None):
     return Window(file, 0, file.size), path, default_bound(file.size) if max_bytes is None else max_bytes
 
 
-def open_window(window, path, bound):
-    """Returns the Hdf5 of an open file.
-
-    It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
-    changed.
-    """
-    try:
-        return Hdf5(window, path, bound)
-    except BaseException:
-        window.close()
-        raise
-
-
 def stored(path, max_bytes=None):
     """Returns (name of the container, [Stored])."""
-    return "HDF5", stored_in(open_window(*whole(path, max_bytes)), None)
+    return "HDF5", read_in(whole(path, max_bytes), lambda hdf5: stored_in(hdf5, None))
 
 
 def stored_in(hdf5, checksum):

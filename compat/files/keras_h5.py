@@ -12,7 +12,7 @@ from everstep.errors import FileError
 
 def read(path, max_bytes=None):
     """Returns the Contents of an HDF5 file of any Keras."""
-    return access.read_whole(path, max_bytes, read_open)
+    return access.read_in(access.whole(path, max_bytes), read_open)
 
 
 def read_open(hdf5):

@@ -1,6 +1,7 @@
 """`.keras` files: a zip of config.json, metadata.json and model.weights.h5."""
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import io
 import re
 import shutil
@@ -66,7 +67,7 @@ def stored(path, max_bytes=None):
         weights = open_weights(archive, path, max_bytes)
         for info in archive.infolist():
             verify_checksum(archive, info, path)
-    return "keras", hdf5.stored_in(hdf5.open_window(*weights), "CRC-32 of the zip")
+    return "keras", hdf5.read_in(weights, lambda file: hdf5.stored_in(file, "CRC-32 of the zip"))
 
 
 def open_zip(path):
@@ -92,18 +93,18 @@ def read_text(archive, name, path):
     info = find_member(archive, name, path)
     if info.file_size > keras_config.MAX_TEXT:
         raise too_large(path, info.file_size, keras_config.MAX_TEXT)
-    with _open_member(archive, info, path) as file:
-        try:
-            return file.read(keras_config.MAX_TEXT).decode("utf-8")
-        except Exception as error:  # errors of zlib and zipfile have no common base
-            raise FileError("{}: {} cannot be read: {}".format(path, name, error))
+    with _member(archive, info, path) as file:
+        return file.read(keras_config.MAX_TEXT).decode("utf-8")
 
 
-def _open_member(archive, info, path):
+@contextlib.contextmanager
+def _member(archive, info, path):
+    """Opens a member. While it is open, all errors are FileErrors."""
     try:
-        return archive.open(info)
-    except Exception as error:
-        raise FileError("{}: {} cannot be read: {}".format(path, info.filename, error))
+        with archive.open(info) as file:
+            yield file
+    except Exception as error:  # errors of zlib and zipfile have no common base
+        raise FileError("{}: {} is damaged, or cannot be read: {}".format(path, info.filename, error))
 
 
 def open_weights(archive, path, max_bytes=None):
@@ -125,25 +126,18 @@ def open_weights(archive, path, max_bytes=None):
             raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
         name_length, extra_length = struct.unpack("<HH", header[26:30])
         return Window(packed, info.header_offset + 30 + name_length + extra_length, info.file_size), path, bound
-    unpacked = tempfile.TemporaryFile()
-    with _open_member(archive, info, path) as file:
-        try:
-            _copy(file, unpacked, info.file_size)
-        except Exception as error:  # errors of zlib and zipfile have no common base
-            unpacked.close()
-            raise FileError("{}: {} cannot be unpacked: {}".format(path, WEIGHTS, error))
+    unpacked = tempfile.TemporaryFile()  # its file is gone once nobody holds it
+    with _member(archive, info, path) as file:
+        _copy(file, unpacked, info.file_size)
     unpacked.flush()
     return Window(OpenFile(path, unpacked), 0, info.file_size), path, bound
 
 
 def verify_checksum(archive, info, path):
     """Reads a member once to verify its checksum: the HDF5 library may crash on damaged data."""
-    with _open_member(archive, info, path) as file:
-        try:
-            while file.read(1 << 20):
-                pass
-        except Exception as error:  # errors of zlib and zipfile have no common base
-            raise FileError("{}: {} is damaged: {}".format(path, info.filename, error))
+    with _member(archive, info, path) as file:
+        while file.read(1 << 20):
+            pass
 
 
 def _copy(file, target, size):

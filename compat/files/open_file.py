@@ -21,7 +21,7 @@ def as_path(path):
     """Returns a path as `str`. It may be text, bytes or an os.PathLike.
 
     Raises:
-        FileError: it is something else, such as an open file.
+        TypeError: it is something else, such as an open file.
     """
     path = path.__fspath__() if hasattr(path, "__fspath__") else path
     if isinstance(path, str):
@@ -30,8 +30,8 @@ def as_path(path):
         return os.fsdecode(path)
     if not isinstance(path, type(u"")):
         name = getattr(path, "filename", getattr(path, "name", None))  # the first one is h5py.File's
-        raise FileError("a path is text, bytes or os.PathLike; got {!r}{}".format(
-            path, ": give its path, {!r}".format(name) if isinstance(name, str) else
+        raise TypeError("a path is text, bytes or os.PathLike; got {!r}{}".format(
+            path, ": give its path, {!r}".format(name) if hasattr(name, "split") else
             ": write what is in it to a file, and give that file's path" if hasattr(path, "read") else ""))
     try:
         return path.encode(sys.getfilesystemencoding() or "utf-8")
