@@ -95,7 +95,7 @@ class ArraysAdapter(Adapter):
     def start(self, name=None):
         self.use(NumpyBackend())
         definition = self.bound.definition
-        self.name = prefix(name, definition.base)
+        self.name = self.native.name = prefix(name, definition.base)
         self.hypers = {hyper: self.bound.given(hyper) for hyper in self.bound.hyper_declarations()}
         for hyper, value in self.hypers.items():
             if is_tensor(value):

@@ -141,7 +141,7 @@ class GetUpdatesAdapter(Adapter):
         self.use(TensorFlowBackend(tensorflow))
         module, definition = sys.modules[type(self.native).native_base.__module__], self.bound.definition
         self.keras = module.K  # Keras's backend module
-        self.name = prefix(name, definition.base)
+        self.name = self.native.name = prefix(name, definition.base)
         # clipnorm bounds the norm of all gradients together, except in the last tf.keras before OptimizerV2, which
         # bounds each gradient. Only that version lacks the helper `clip_norm`.
         self.one_norm = hasattr(module, "clip_norm")
