@@ -219,7 +219,7 @@ def attribute_names(bound):
     Aliases are `lr`, and the bare name of a wrapper's hyper where no other hyper and no member of the class has it.
     """
     declared = flat(bound.definition, "hyper")
-    names = OrderedDict((attribute(hyper), hyper) for hyper in declared)
+    names = OrderedDict([(hyper.replace("/", "_"), hyper) for hyper in declared])
     check_names(type(bound.native), names)
     if "learning_rate" in declared:
         names["lr"] = "learning_rate"

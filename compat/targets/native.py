@@ -116,7 +116,8 @@ class NativeOptimizer(object):
 
     def __getattr__(self, name):
         bound = vars(self).get("_bound")
-        if bound is None:  # copying and pickling ask for members before there is an optimizer
+        # Copying and pickling ask for members before there is an optimizer, and base classes for their own.
+        if bound is None or not bound.started and name not in bound.hyper_names:
             raise AttributeError(name)
         return hypers.attribute_of(bound, name)
 

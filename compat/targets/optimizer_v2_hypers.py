@@ -8,9 +8,12 @@ from everstep.errors import EverstepError
 
 
 def hand_over(bound):
-    """Gives all hypers to the base class, which makes variables of the numbers at the first step."""
-    for name, (owner, declaration) in bound.hyper_declarations().items():
-        bound.base._set_hyper(attribute(name), _kept(bound, owner._values[declaration.name]))
+    """Gives all hypers to the base class, which makes variables of the numbers at the first step.
+
+    `hyper_names` begins with the names of the declared hypers, in their order.
+    """
+    for name, (owner, declaration) in zip(bound.hyper_names, bound.hyper_declarations().values()):
+        bound.base._set_hyper(name, _kept(bound, owner._values[declaration.name]))
 
 
 def _kept(bound, value):
