@@ -39,7 +39,7 @@ def inspect(
     except EverstepError as error:
         facts["missing"] = facts["missing"] or [str(error)]
         if definition is None and optimizer is None and claim.config is None:
-            state, claim = _guess_state(contents, claims, candidates, request) or (None, claim)
+            state, claim = _guess_state(contents, claims, request) or (None, claim)
     if claim is not None:
         facts.update(api=claim.target, notes=list(claim.notes), rivals=_rivals(contents, claim, request))
     if state is not None:
@@ -76,11 +76,11 @@ def _rivals(contents, claim, request):
     return [other.describe() for other in others if other.explained() != claim.explained()]
 
 
-def _guess_state(contents, claims, candidates, request):
-    """Returns (state, claim) as of the first candidate that can be read, with its default settings; or None."""
-    for candidate in candidates:
-        for momentum in (False, True):
-            for claim in claims:
+def _guess_state(contents, claims, request):
+    """Returns (state, claim) as of the first stock optimizer that can be read, with its default settings; or None."""
+    for claim in claims:
+        for candidate in identify.candidates(claim):
+            for momentum in (False, True):
                 try:
                     with as_file_errors(contents.path):
                         guess = identify.guessed_definition(claim, candidate, momentum)

@@ -203,6 +203,7 @@ def test_the_truth_holds_together(file, number):
     assert min(distances) < NEAR
 
 
+@pytest.mark.shared
 @cases
 def test_reads_what_the_optimizer_held(file, number, tmp_path):
     state, truth = file.read(number, tmp_path), file.optimizers[number]
@@ -253,6 +254,31 @@ def test_goes_on_with_keras_3(file, number, tmp_path):
         arrays = {name: keras.ops.convert_to_numpy(variable) for name, variable in variables.items()}
         distances.append(far(arrays, truth, names))
     assert min(distances) < NEAR
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) > 1], ids=lambda file: file.name)
+def test_several_optimizers_are_a_partition(file, tmp_path):
+    """Each branch has the slots and the count of its optimizer."""
+    how = [file.how(number) for number in range(len(file.optimizers))]
+    branches, given = {}, {}
+    for number, truth in enumerate(file.optimizers):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "stock ")
+            rule = everstep.from_native({"class_name": truth["class"], "config": truth["arguments"]}, truth["api"])
+        names = "|".join(sorted(re.escape(each["name"]) for each in truth["variables"]))
+        branches["of_%d" % number] = "^(%s)$" % names, rule
+        given.update({"of_%d" % number: how[number]["updates"]} if "updates" in how[number] else {})
+    more = {"updates": given} if given else {}
+    state = everstep.read_checkpoint(file.extract(tmp_path), everstep.partition(branches), **more)
+    starts = dict(state.definition.get("starts", ()))
+    for number, truth in enumerate(file.optimizers):
+        branch = "of_%d" % number
+        if truth["counted"]:
+            assert state.updates + starts.get(branch, 0) == truth["updates"]
+        for variable in truth["variables"]:
+            for slot, value in variable["slots"].items():
+                np.testing.assert_array_equal(np.asarray(state.slots[variable["name"]][branch + "/" + slot]), value)
 
 
 # Refused

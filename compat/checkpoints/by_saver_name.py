@@ -6,12 +6,13 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.checkpoints.by_branch import by_branch
 from everstep.compat.checkpoints.by_object import COUNTERS
 from everstep.compat.checkpoints.by_pattern import by_pattern
 from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
 from everstep.compat.checkpoints.identify import likely_optimizers
-from everstep.compat.checkpoints.layouts import all_slots, record_of
+from everstep.compat.checkpoints.layouts import all_slots
 from everstep.compat.checkpoints.saver_names import (
     beside,
     has_weights_alone,
@@ -27,7 +28,7 @@ from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.compat.stock.entry import AROUND_SAVED
 from everstep.compat.stock.lookup import entries_for, entries_of, entry_for
 from everstep.compat.targets.hypers import attribute
-from everstep.errors import EverstepError, FileError, StateError, UnsupportedError
+from everstep.errors import EverstepError, FileError, UnsupportedError
 from everstep.optimizers.contract import flat
 from everstep.optimizers.wrappers.partition import Partition
 
@@ -67,7 +68,9 @@ def by_saver_name(claim, definition, scope=None):
         claims += _bound(claim, definition, target, arrays, errors)
     try:
         is_partition = isinstance(definition.base, Partition)
-        stock = _of_branches(claim, definition, arrays) if is_partition else _of_stock(claim, definition, arrays, scope)
+        stock = ([by_branch(claim._replace(values=_global_step(arrays)), definition,
+                            lambda rule: _of_branch(claim, rule, arrays))] if is_partition else
+                 _of_stock(claim, definition, arrays, scope))
         claims += [_with_averages(each, definition, arrays) for each in stock]
     except EverstepError as error:
         errors.append(error)
@@ -221,45 +224,14 @@ def _global_step(arrays):
     return OrderedDict([("global_step", arrays[names[0]])] if len(names) == 1 else [])
 
 
-def _of_branches(claim, definition, arrays):
-    """Returns [Claim], that of several stock optimizers, each of which trained a branch of a partition."""
-    partition, slots, branches = definition.base, OrderedDict(), OrderedDict()
-    for branch, rule in partition.children().items():
-        entry = _entry(rule)
-        _check_momentum(branch, rule, entry)
-        claims = _of_stock(claim, rule, arrays)
-        if not all_slots(rule):
-            claims = [claim._replace(definition=rule, entry=entry, values=_global_step(arrays),
-                                     slots=OrderedDict((name, {}) for name in _not_slots(arrays)))]
-        taken, owners = OrderedDict(), []
-        for each in claims:
-            mine = OrderedDict((name, handles) for name, handles in each.slots.items() if branch == partition.branch_of(
-                record_of(name, tuple(arrays[name].shape) if name in arrays else (2,))))
-            owners += [each] if mine else []
-            twice = sorted(set(taken).intersection(mine))
-            if twice:
-                raise FileError("{}: {} have trained {}, of the branch {} of {}".format(
-                    claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
-                    definition._short()))
-            taken.update(mine)
-        if not taken:
-            raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
-                claim.path, branch, definition._short(), entry.native,
-                first_few(name for each in claims for name in each.slots)))
-        slots.update((name, OrderedDict(("{}/{}".format(branch, slot), handle) for slot, handle in each.items()))
-                     for name, each in taken.items())
-        powers = OrderedDict(item for owner in owners for item in owner.powers.items())
-        branches[branch] = owners[0]._replace(slots=taken, powers=powers)
-    variables = OrderedDict((name, arrays[name]) for name in sorted(slots) if name in arrays)
-    return [claim._replace(definition=definition, slots=OrderedDict(sorted(slots.items())), variables=variables,
-                           values=_global_step(arrays), branches=branches)]
-
-
-def _check_momentum(branch, rule, entry):
-    form, stock_form = getattr(rule.base, "rate_in_velocity", None), entry.fixed.get("rate_in_velocity")
-    if None not in (form, stock_form) and form != stock_form and rule.base.has_slot("velocity"):
-        raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
-                         "rate_in_velocity={}".format(branch, "" if stock_form else "not ", entry.native, stock_form))
+def _of_branch(claim, rule, arrays):
+    """Returns [Claim] of the optimizers that may have trained a branch of a partition by a rule."""
+    claims = _of_stock(claim, rule, arrays)
+    if all_slots(rule):
+        return claims
+    slots = OrderedDict((name, {}) for name in _not_slots(arrays))
+    return [each._replace(slots=slots, variables=OrderedDict((name, arrays[name]) for name in slots))
+            for each in claims[:1]]
 
 
 def _not_slots(arrays):

@@ -6,9 +6,9 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import by_object, by_position, by_saver_name
-from everstep.compat.checkpoints.branch_counts import branch_counts, counts_of_powers
+from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
-from everstep.compat.checkpoints.claims import best, check_floats, check_has_state
+from everstep.compat.checkpoints.claims import Claim, best, check_floats, check_has_state
 from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few
 from everstep.compat.checkpoints.identify import as_number, definition_for, parsed
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
@@ -25,6 +25,7 @@ from everstep.optimizers.nadam import Nadam
 from everstep.optimizers.radam import RAdam
 from everstep.optimizers.schedule_free_adamw import ScheduleFreeAdamW
 from everstep.optimizers.wrappers.loss_scale import LossScale
+from everstep.optimizers.wrappers.partition import Partition
 
 # Rules that use the count t: tf.train keeps powers of beta for them.
 _COUNTED = {entry.definition for entry in STOCK if any(each.name.endswith("_power") for each in entry.head)}
@@ -86,6 +87,9 @@ def fits(contents, request, claims=None):
                         or (each.target == "optimizer_v2") == (claim.target == "optimizer_v2")]
         except EverstepError as error:
             errors.append(error)
+    if not results and len(claims) > 1 and isinstance(getattr(request.definition, "base", None), Partition):
+        results = [by_branch(Claim(contents, claims[0].target), request.definition,
+                             lambda rule: fits(contents, request._replace(definition=rule, updates=None), claims))]
     if not results:
         raise errors[0]
     return results
@@ -125,6 +129,9 @@ def state_of(claim, request):
     claim = _checked(claim)
     check_floats(claim)
     claim = claim._replace(definition=_with_live_hypers(claim))
+    if claim.branches:
+        branches = {branch: _with_live_hypers(each) for branch, each in claim.branches.items()}
+        claim = claim._replace(definition=claim.definition.replace(**branches))
     claim, counts = _counts(claim, request)
     claim, loss_scale = _with_loss_scale(claim)
     scalars = _scalars(claim, counts["updates"])

@@ -88,7 +88,12 @@ def find(path):
     path = str(path)
     if os.path.isdir(path):
         prefixes = [latest_in(path), os.path.join(path, "variables", "variables")]  # the second one: of a SavedModel
-        return next((found for found in map(find, filter(None, prefixes)) if found), None)
+        return next((found for found in map(_of_file, filter(None, prefixes)) if found), None)
+    return _of_file(path)
+
+
+def _of_file(path):
+    """Returns the checkpoint that a path names, which is that of no directory; None if it names none."""
     shard = re.match(r"(.+)-([0-9]{5}|\?{5})-of-([0-9]{5})\Z", path)  # with ?????, as Saver's save returns it
     if shard and not os.path.isfile(path + ".index"):
         prefix, _, count = shard.groups()

@@ -1,4 +1,4 @@
-"""How many updates each branch of a partition has made, in a file of optimizers that counted by themselves."""
+"""Reads several optimizers of a file as the branches of a partition, each with its own count of updates."""
 from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
@@ -7,8 +7,55 @@ import numpy as np
 
 from everstep.compat.checkpoints.by_pattern import count_in
 from everstep.compat.checkpoints.conversions import count_of_powers, first_few
+from everstep.compat.checkpoints.layouts import record_of
 from everstep.compat.files.contents import chunks
 from everstep.errors import FileError, StateError
+
+
+def by_branch(claim, definition, claims_of):
+    """Returns the claim of a partition, each branch of which was trained by an optimizer of its own in the file.
+
+    Args:
+        claim: the Claim to begin with.
+        definition: the partition.
+        claims_of: a function that returns [Claim] for the rule of a branch.
+
+    Raises:
+        FileError: a branch takes no variable that has such slots, or two optimizers trained one of its variables.
+    """
+    partition, slots, variables, branches = definition.base, OrderedDict(), OrderedDict(), OrderedDict()
+    for branch, rule in partition.children().items():
+        taken, owners, claims = OrderedDict(), [], claims_of(rule)
+        _check_momentum(branch, rule, claims[0].entry)
+        for each in claims:
+            shapes = {name: tuple(handle.shape) for name, handle in each.variables.items()}
+            mine = OrderedDict((name, handles) for name, handles in each.slots.items()
+                               if branch == partition.branch_of(record_of(name, shapes.get(name, (2,)))))
+            owners += [each] if mine else []
+            twice = sorted(set(taken).intersection(mine))
+            if twice:
+                raise FileError("{}: {} have trained {}, of the branch {} of {}".format(
+                    claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
+                    definition._short()))
+            taken.update(mine)
+            variables.update((name, each.variables[name]) for name in mine if name in each.variables)
+        if not taken:
+            raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
+                claim.path, branch, definition._short(), claims[0].describe(),
+                first_few(name for each in claims for name in each.slots)))
+        slots.update((name, OrderedDict(("{}/{}".format(branch, slot), handle) for slot, handle in each.items()))
+                     for name, each in taken.items())
+        powers = OrderedDict(item for owner in owners for item in owner.powers.items())
+        branches[branch] = owners[0]._replace(slots=taken, powers=powers)
+    return claim._replace(definition=definition, slots=OrderedDict(sorted(slots.items())), branches=branches,
+                          variables=OrderedDict(sorted(variables.items())))
+
+
+def _check_momentum(branch, rule, entry):
+    form, stock_form = getattr(rule.base, "rate_in_velocity", None), entry and entry.fixed.get("rate_in_velocity")
+    if None not in (form, stock_form) and form != stock_form and rule.base.has_slot("velocity"):
+        raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
+                         "rate_in_velocity={}".format(branch, "" if stock_form else "not ", entry.native, stock_form))
 
 
 def counts_of_powers(claim):
@@ -19,7 +66,7 @@ def counts_of_powers(claim):
 
 
 def branch_counts(claim, given=None):
-    """Returns {branch: (count, note or None)} of the branches whose rules keep beta powers.
+    """Returns {branch: (count, note or None)} of the branches whose optimizers keep a count or beta powers.
 
     Where a file does not say which powers are a branch's, they are those of no other branch; slots that are all 0 are
     of an optimizer that has made no update.
@@ -39,6 +86,8 @@ def branch_counts(claim, given=None):
     for branch, each in claim.branches.items():
         if branch in (given or ()):
             choices[branch] = {given[branch]: count_in(each, each.definition, given[branch])}
+        elif "updates" in each.values:
+            choices[branch] = {each.scope: (int(np.asarray(each.values["updates"])), None)}
         else:
             choices[branch] = counts_of_powers(each)
     possible = OrderedDict(choices)
