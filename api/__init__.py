@@ -30,6 +30,7 @@ from everstep.compat.targets.detect import find
 from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
 from everstep.compat.targets.lazy_embeddings import lazy_embeddings
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.counted_random import random_normal, random_uniform
@@ -46,7 +47,7 @@ from everstep.optimizers.contract.schedule import (
     Schedule,
     Warmup,
 )
-from everstep.optimizers.contract.types import HyperValue, NativeOptimizer
+from everstep.optimizers.contract.types import HyperValue
 from everstep.optimizers.contract.undecayed import Undecayed
 from everstep.optimizers.wrappers import (
     accumulate,
@@ -125,7 +126,7 @@ def register(module):
         if not native_classes.register(each):
             raise errors.UnsupportedError(
                 "nothing to register for {}: none of its files names an optimizer. Bind the definition in the program "
-                "that loads the file".format(each.target)
+                "that loads the file".format(each.adapter_class.target)
             )
 
 

@@ -42,7 +42,10 @@ def rows():
 def one_by_one(definition):
     """Returns the bytes per parameter if every operation goes to memory."""
     variable, grad = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
-    step = Step(dry_run._DryRun(definition=definition), [(grad, variable)])
+    bound = dry_run._bound(definition, (float,))
+    bound.learn(variable, bound.definition)
+    bound.adapter.make_state([variable])
+    step = Step(bound, [(grad, variable)])
     work = VariableView.of_gradient(step, variable, grad)
     with np.errstate(all="ignore"):  # some rules divide by values that a step would measure first
         program = work.program(step.trace(work))

@@ -105,7 +105,8 @@ def train_keras(module, keras, task, definition, weights, data, report):
     native = {}
     if isinstance(task, ByHand):
         tf = find("tf")
-        in_graph = definition.native_class(module).target == "get_updates" or tf and not tf.executing_eagerly()
+        target = definition.native_class(module).adapter_class.target
+        in_graph = target == "get_updates" or tf and not tf.executing_eagerly()
         if not in_graph:  # `fit` does not ask the optimizer for gradients there
             return train_loop(module, keras, tf, task, definition, weights, data, report)
         native = task.native(tf, lambda: (model.inputs, (getattr(model, "targets", None) or model._targets)[0]))
@@ -244,7 +245,8 @@ def train(folder, cell, here):
                 continue
             arrays.update({"%d/%s" % (len(results), name): value for name, value in weights.items()})
             arrays["%d/losses" % len(results)] = progress.losses
-            results.append(dict(run=run, task=task.__name__, api=api, target=Adam.native_class(module).target,
+            target = Adam.native_class(module).adapter_class.target
+            results.append(dict(run=run, task=task.__name__, api=api, target=target,
                                 framework=framework(api), cell=cell, python=platform.python_version(),
                                 seconds=progress.seconds(), score=float(task.score(weights, data))))
         tell(event="done", api=api, seconds=time.time() - started)

@@ -12,9 +12,9 @@ START, END = "<!-- support table: do not edit", "<!-- end of support table -->"
 def table():
     rows = ["| target | works on | does not support |", "| --- | --- | --- |"]
     for target in detect.TARGETS + (detect.ARRAYS,):
-        target_class = detect.load(target)
-        unsupported = ", ".join(each.what for each in target_class.unsupported)
-        rows.append("| `{}` | {} | {} |".format(target.name, target_class.works_on, unsupported))
+        adapter_class = detect.load(target)
+        unsupported = ", ".join(each.what for each in adapter_class.unsupported)
+        rows.append("| `{}` | {} | {} |".format(target.name, adapter_class.works_on, unsupported))
     return "\n".join(rows)
 
 

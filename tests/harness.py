@@ -16,10 +16,12 @@ import cells
 from crafted_files import arrays_of, handles_of  # noqa: F401
 from everstep.compat.engine import fast_forward, lowering, missed_sums
 from everstep.compat.stock import registry  # noqa: F401
-from everstep.compat.targets import detect, doctor, native_classes  # noqa: F401
+from everstep.compat.stock.lookup import entries_of  # noqa: F401
+from everstep.compat.targets import detect, doctor, hypers, native_classes  # noqa: F401
+from everstep.compat.targets.copying import present_definition  # noqa: F401
 from everstep.compat.ways import small_model  # noqa: F401
 from everstep.compat.ways.keras_worlds import clear_session  # noqa: F401
-from everstep.compat.ways.known import Way, all_ways, quickest  # noqa: F401
+from everstep.compat.ways.known import ByGet, Way, all_ways, quickest  # noqa: F401
 from everstep.compat.ways.runs import (  # noqa: F401
     DENSE,
     NONE,
@@ -40,6 +42,11 @@ FULL = bool(os.environ.get("EVERSTEP_FULL"))  # run every case, not only this ce
 # Rotates ways and cases from cell to cell, so that the matrix as a whole covers all of them.
 CELL = os.environ.get("EVERSTEP_CELL", "")
 TURN = sum(map(ord, CELL))
+
+
+def bound(optimizer):
+    """Returns the `Bound` of an optimizer: all of ours that belongs to it, and its adapter."""
+    return optimizer._bound
 
 
 def framework_ways():

@@ -11,6 +11,7 @@ import shutil
 import numpy as np
 
 import everstep
+import harness
 import small_model
 from block_setups import KERAS, ROOT, X, Y, dense_model, model_of_rows, setup, tf, v1
 from everstep.optimizers import Adam
@@ -44,7 +45,7 @@ def transformer(run):
     assert abs(everstep.current_rate(model.optimizer) - 5e-5 * 5 / 10) < 1e-11
     decayed = {}
     for variable in model.trainable_weights:
-        rule = model.optimizer.rule(variable)
+        rule = harness.bound(model.optimizer).rule(variable)
         decay, = [node.definition for node in walk(tree(rule)) if hasattr(node.definition, "times_rate")]
         decayed[getattr(variable, "path", variable.name)] = decay.otherwise
     assert len(decayed) == 6 and all(factor == float("kernel" in name) for name, factor in decayed.items()), decayed
@@ -102,9 +103,9 @@ def embedding_recipe(run):
     model = model_of_rows(run)
     yield
     optimizer, table = model.optimizer, model.layers[1].embeddings
-    slots = [name for name in optimizer.slot_names(table) if name.endswith("catch_up/updates")]
+    slots = [name for name in harness.bound(optimizer).slot_names(table) if name.endswith("catch_up/updates")]
     assert len(slots) == 1 and not optimizer.get_slot(table, slots[0]).numpy()
-    assert not any("catch_up" in name for name in optimizer.slot_names(model.layers[-1].kernel))
+    assert not any("catch_up" in name for name in harness.bound(optimizer).slot_names(model.layers[-1].kernel))
 
 
 @setup

@@ -31,7 +31,7 @@ def started(way, definition, start, kinds, **native):
     """Returns a new run."""
     run = harness.new_run(way, lambda: bound(way, definition, **native), start, kinds)
     if defines(definition, "loss_scale") and not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-        run.optimizer.make_state(list(run.variables.values()))
+        harness.bound(run.optimizer).adapter.make_state(list(run.variables.values()))
         run.optimizer.scale_loss(1.0)
     return run
 
@@ -94,25 +94,26 @@ def whole(grad, shape):
 def read(run, find):
     """Returns the values of variables of the optimizer, which `find(optimizer)` returns; None if it has none."""
     with run.inside():
-        variables = find(run.optimizer)
-        return run.optimizer.backend.values(variables, run.world.session) if variables[0] is not None else None
+        variables, backend = find(run.optimizer), harness.bound(run.optimizer).backend
+        return backend.values(variables, run.world.session) if variables[0] is not None else None
 
 
 def counted(run):
     """Returns the optimizer's counters (updates, steps); None for plain SGD on tf.train, which has none."""
-    counts = read(run, lambda optimizer: [optimizer.counter("updates"), optimizer.steps])
+    counts = read(run, lambda optimizer: [harness.bound(optimizer).adapter.counter("updates"), optimizer.steps])
     return counts and tuple(map(int, counts))
 
 
 def scalar(run, name):
-    return float(read(run, lambda optimizer: [optimizer.scalar(name)])[0])
+    return float(read(run, lambda optimizer: [harness.bound(optimizer).adapter.scalar(name)])[0])
 
 
 def put(run, find, value):
     """Sets a variable of the optimizer, which `find(optimizer)` returns."""
     with run.inside():
-        variable = run.optimizer.unwrap(find(run.optimizer))
-        run.optimizer.backend.put([(variable, np.asarray(value), False)], run.world.session)
+        bound = harness.bound(run.optimizer)
+        variable = bound.adapter.unwrap(find(run.optimizer))
+        bound.backend.put([(variable, np.asarray(value), False)], run.world.session)
 
 
 def check_config(definition):

@@ -31,7 +31,7 @@ class Here(object):
 
     def __init__(self, way, world):
         self.world, self.session, self.variable = world, world.session, world.variable
-        self.backend, self.is_ref = SGD().bind(way.module).backend, way.name == "tf_train ref"
+        self.backend, self.is_ref = harness.bound(SGD().bind(way.module)).backend, way.name == "tf_train ref"
 
     def value(self, value):
         return value if np.isscalar(value) else self.backend.tensor(np.asarray(value))
@@ -59,7 +59,7 @@ EVERYWHERE = [way for way in harness.all_ways() if way.target in ("arrays", "tf_
 @pytest.fixture(params=EVERYWHERE, ids=harness.way_name)
 def here(request):
     way = request.param
-    with way.world(way.module) as world, SGD().bind(way.module).backend.computing():
+    with way.world(way.module) as world, harness.bound(SGD().bind(way.module)).backend.computing():
         yield Here(way, world)
 
 
@@ -443,7 +443,7 @@ def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
 
 def shape_before(op, *shapes, **options):
     """Returns the shape of an op's result, found before anything is computed."""
-    tracer = Tracer(SGD().bind(np).backend, "float64")
+    tracer = Tracer(harness.bound(SGD().bind(np)).backend, "float64")
     return result_shape(getattr(tracer, op)(*[tracer.leaf(None, shape=shape) for shape in shapes], **options))
 
 

@@ -180,7 +180,7 @@ def test_an_error_inside_of_a_callable_is_its_own():
     for way in APIS:
         if way.target in ("optimizer_v2", "update_step", "keras3"):
             with pytest.raises(TypeError, match="has no len"):
-                SGD(rate).bind(way.module).call_hyper("learning_rate", rate)
+                harness.hypers.called(harness.bound(SGD(rate).bind(way.module)), "learning_rate", rate)
     with pytest.raises(HyperTypeError, match="len"):  # NumPy reads it where it reads numbers
         optimizer.apply_gradients([(np.ones(2), weights)])
 

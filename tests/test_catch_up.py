@@ -51,7 +51,7 @@ def train(way, definition, batches, act=None, before=None):
         run.step(batch)
     if definition.sparse == "catch_up":
         run.flush()
-    names = [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" not in name]
+    names = [name for name in harness.bound(run.optimizer).slot_names(run.variables["table"]) if "catch_up" not in name]
     return run.weights()["table"], {name: run.slot("table", name) for name in names}
 
 
@@ -112,7 +112,7 @@ def recorded(definition):
     """Returns which slots `catch_up` keeps beside the rule's own: a history where it replays steps."""
     table = start()["table"]
     optimizer = runs.steps(definition.replace(sparse="catch_up"), table, (np.ones((1, 3)), [0]))
-    return [name for name in RECORDED if name in optimizer.slot_names(table)]
+    return [name for name in RECORDED if name in harness.bound(optimizer).slot_names(table)]
 
 
 @runs.numpy_cells
@@ -459,4 +459,4 @@ def test_where_gradients_are_dense(way):
     definition = Adam(0.1, sparse="catch_up", dense_ok=True)
     run = runs.trained(way, definition, start(), {"table": harness.SPARSE}, zipf_batches(3))
     assert run.optimizer.flush() is None
-    assert not [name for name in run.optimizer.slot_names(run.variables["table"]) if "catch_up" in name]
+    assert not [name for name in harness.bound(run.optimizer).slot_names(run.variables["table"]) if "catch_up" in name]

@@ -622,7 +622,7 @@ def returns(*names):
 
 
 CLASS_MISTAKES = {  # {name: (what a class is made of, what the error says)}
-    "a reserved name": (dict(iterations=slot()), "Made.iterations clashes.*Reserved are: .*weights"),
+    "a reserved name": (dict(pending=slot()), "Made.pending clashes.*Reserved are: .*updates"),
     "a verb's name": (dict(should_update=hyper(1)), "clashes.*Inherited are: .*update"),
     "lr": (dict(lr=hyper(1)), "clashes.*Reserved are: .*lr"),
     "a private name": (dict(_m=slot()), "no leading or double underscore"),

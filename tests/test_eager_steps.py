@@ -28,7 +28,7 @@ class Trained(object):
             pytest.skip("this TensorFlow has no functions, or this API runs its steps in some already")
 
     def keeps(self):
-        return self.optimizer.backend.keeps_functions()
+        return harness.bound(self.optimizer).backend.keeps_functions()
 
     def step(self, *grads):
         grads = grads or [self.tf.ones_like(variable) for variable in self.variables]
@@ -36,7 +36,7 @@ class Trained(object):
         return float(self.variables[0].numpy()[0])
 
     def functions(self):
-        return [kept for kept in self.optimizer.eager_steps._functions.values() if kept]
+        return [kept for kept in harness.bound(self.optimizer).eager_steps._functions.values() if kept]
 
 
 @EACH
@@ -62,7 +62,7 @@ def test_a_rate_that_is_set(way):
     run = Trained(way, SGD(1.0))
     for _ in range(3):
         run.step()
-    if not run.optimizer.sets_hypers:
+    if not harness.bound(run.optimizer).adapter.sets_hypers:
         pytest.skip("hypers of this API cannot be set")
     run.optimizer.learning_rate = 0.25
     assert run.step() == -3.25 and run.step() == -3.5
@@ -183,7 +183,8 @@ def test_a_copy_has_functions_of_its_own(way):
     twin = copy.copy(run.optimizer)
     twin.apply_gradients([(run.tf.ones_like(variable), variable) for variable in run.variables])
     assert len(run.functions()) == 1
-    assert [kept.function for kept in twin.eager_steps._functions.values()] != [run.functions()[0].function]
+    kept = harness.bound(twin).eager_steps._functions.values()
+    assert [each.function for each in kept] != [run.functions()[0].function]
     assert run.step() == -5
 
 

@@ -38,7 +38,7 @@ def signed(vectors, by):
 @pytest.mark.parametrize("lowering", [None, {"compiled": True}], ids=["plain", "compiled"])
 @pytest.mark.parametrize("way", ONE_EACH, ids=ids)
 def test_rules_factor_matrices(way, lowering):
-    backend = Factors().bind(way.module).backend
+    backend = harness.bound(Factors().bind(way.module)).backend
     if lowering and not backend.lowers("compiled"):
         pytest.skip("XLA compiles nothing here, or all")
     if "eigh" not in backend.ops:
@@ -61,10 +61,11 @@ def test_rules_factor_matrices(way, lowering):
 def test_a_backend_that_lacks_one_is_named(way):
     def make():
         optimizer = Factors().bind(way.module)
-        optimizer.backend.ops = {op: function for op, function in optimizer.backend.ops.items() if op != "eigh"}
+        backend = harness.bound(optimizer).backend
+        backend.ops = {op: function for op, function in backend.ops.items() if op != "eigh"}
         return optimizer
 
-    message = "ops.eigh does not exist on {}".format(make().backend.name)
+    message = "ops.eigh does not exist on {}".format(harness.bound(make()).backend.name)
     with pytest.raises(UnsupportedError, match=message):
         way.run(make, START, {"kernel": harness.DENSE}).step({"kernel": GRAD})
 

@@ -549,7 +549,7 @@ def test_a_slot_starts_at_the_trained_value(keras):
     fresh.compile(optimizer, "mse")
     fresh.train_on_batch(np.ones((1, 64)), np.ones((1, 64)))
     np.testing.assert_array_equal(K.get_value(optimizer.get_slot(fresh.weights[0], "anchor")), fresh.get_weights()[0])
-    assert K.get_value(optimizer.scalar("power")) == 0.5
+    assert K.get_value(harness.bound(optimizer).adapter.scalar("power")) == 0.5
 
 
 def test_weights_by_position(keras):
@@ -741,7 +741,7 @@ def test_wrong_arguments(keras):
         with pytest.raises(errors.VariableError):
             optimizer.get_updates(*wrong)
     with pytest.raises(errors.GradientError, match="int32"):
-        optimizer.take_step([(loss, K.variable(np.ones((), "int32"), dtype="int32", name="I"))])
+        harness.bound(optimizer).take_step([(loss, K.variable(np.ones((), "int32"), dtype="int32", name="I"))])
 
 
 def test_an_optimizer_of_another_graph(keras):
@@ -759,3 +759,44 @@ def test_what_it_cannot(keras):
         assert not hasattr(optimizer, name)
     with pytest.raises(errors.DefinitionError, match="global_clipnorm"):
         Adam(0.1).bind(keras, global_clipnorm=1.0)
+
+
+# The order of stock.
+
+
+def in_stocks_order():
+    options = {"Adam": {"amsgrad": True}, "SGD": {"momentum": 0.5}}
+    for entry in harness.entries_of("get_updates"):
+        yield entry.make(options.get(entry.native, {})), [slot.name for slot in entry.slots]
+
+
+@pytest.mark.parametrize("definition, slots", in_stocks_order(), ids=lambda value: type(value).__name__)
+def test_weights_have_the_order_of_the_stock_table(keras, definition, slots):
+    optimizer = definition.bind(keras)
+    model = chain_model(keras, optimizer)
+    model.train_on_batch(*batches(1)[0])
+    expected = [optimizer.get_slot(each, slot) for slot in slots for each in model.trainable_weights]
+    assert list(map(id, optimizer.weights[-len(expected):])) == list(map(id, expected))
+
+
+@pytest.mark.filterwarnings("ignore:stock get_updates reads its counter:UserWarning")
+@pytest.mark.parametrize("name, arguments", [("Adam", {}), ("SGD", {"momentum": 0.5}), ("RMSprop", {})])
+def test_a_list_of_stocks_weights_is_taken_in_its_order(keras, name, arguments):
+    """All variables have one shape, so that no shape tells a wrong order."""
+    data = batches(1)[0]
+    stock = getattr(keras.optimizers, name)(0.1, **arguments)
+    model = chain_model(keras, stock)
+    model.train_on_batch(*data)
+    optimizer = everstep.from_native(stock).bind(keras)
+    ours = chain_model(keras, optimizer)
+    ours.train_on_batch(*data)
+    theirs = stock.get_weights()
+    if name == "RMSprop" and len(theirs) == 2:  # before Keras 2.3 it does not save its counter
+        theirs = [np.int64(1)] + theirs
+    optimizer.set_weights(theirs)
+    slots = {"Adam": ["m", "v"], "SGD": ["velocity"], "RMSprop": ["mean_square"]}[name]
+    found = [keras.backend.get_value(optimizer.get_slot(each, slot)) for slot in slots
+             for each in ours.trainable_weights]
+    assert len(found) == 2 * len(slots)
+    for one, other in zip(found, theirs[1:]):
+        np.testing.assert_array_equal(one, other)

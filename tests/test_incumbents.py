@@ -126,6 +126,6 @@ def test_follows(way, name, writer, left):
     for variable in START:
         assert oracle.distance(weights[variable], np.array(left["weights"][variable])) <= 4e-6
         if "slots" in left:
-            slots = run.optimizer.slot_names(run.variables[variable])
+            slots = harness.bound(run.optimizer).slot_names(run.variables[variable])
             slot = next(each for each in slots if each.endswith("/" + CASES[name][3]))
             assert oracle.distance(run.slot(variable, slot), np.array(left["slots"][variable])) <= 4e-6

@@ -45,7 +45,7 @@ def run(way, definition, lowered, steps=20, dtype="float32"):
     trained = runs.trained(way, definition, start, KINDS, batches, lowering=lowered)
     values = trained.weights()
     for name in trained.trained():
-        for slot in trained.optimizer.slot_names(trained.variables[name]):
+        for slot in harness.bound(trained.optimizer).slot_names(trained.variables[name]):
             values[name, slot] = trained.slot(name, slot)
     return values, {each.name.split("/")[-1]: each for each in trained.optimizer.everstep_plan()}
 
@@ -117,7 +117,7 @@ FORMS = [each for each in battery.CONFIGURED if not each[1]]
 
 
 def _lowers(way, name):
-    return everstep.optimizers.SGD().bind(way.module).backend.lowers(name)
+    return harness.bound(everstep.optimizers.SGD().bind(way.module)).backend.lowers(name)
 
 
 TORCH = [way for way in harness.framework_ways() if "torch" in way.name]
@@ -212,7 +212,7 @@ def test_default_strategies(monkeypatch):
     for way in WAYS:
         _, plan = run(way, everstep.optimizers.AdaBelief(0.1), None, steps=1)
         assert plan["single"].strategy == plan["bias"].strategy == "flattened", (way.name, plan)
-        backend = everstep.optimizers.SGD().bind(way.module).backend
+        backend = harness.bound(everstep.optimizers.SGD().bind(way.module)).backend
         # On TensorFlow 2, Keras 2.3 builds functions.
         sessions = (harness.GraphRun,) if backend.is_since("2.0") else (harness.GraphRun, harness.GetUpdatesRun)
         other = "compiled" if backend.is_since("2.5") else "plain"
@@ -270,7 +270,7 @@ def test_what_speaks_against_compiling_in_a_session(way, why, monkeypatch):
         with tf.device("/cpu:0" if why == "device" else None):
             variable = tf.get_variable("w", initializer=np.ones((3, 2), "float32"), use_resource="resource" in way.name)
         apply_gradients = lambda: tf.group(optimizer.apply_gradients([(tf.ones((3, 2)), variable)]))  # noqa: E731
-        if why == "branch" and not optimizer.backend.can_branch(variable):
+        if why == "branch" and not harness.bound(optimizer).backend.can_branch(variable):
             pytest.skip("branches of this TensorFlow cannot write ref variables")
         train_op = tf.cond(tf.constant(True), apply_gradients, tf.no_op) if why == "branch" else apply_gradients()
         session.run(tf.global_variables_initializer())
@@ -289,7 +289,8 @@ def test_kernels_and_groups(monkeypatch):
     definition = everstep.optimizers.Adam(0.1)
     for way in WAYS:
         optimizer = definition.bind(way.module)
-        is_fused = optimizer.is_fused or way.name.endswith("eager") and not optimizer.backend.keeps_functions()
+        bound = harness.bound(optimizer)
+        is_fused = bound.adapter.is_fused or way.name.endswith("eager") and not bound.backend.keeps_functions()
         for tiny, expected in ((2048, "kernel" if is_fused else "flattened"), (2, "kernel")):
             harness.shrink(monkeypatch, TINY=tiny)
             _, plan = run(way, definition, None, steps=1)

@@ -282,7 +282,7 @@ def minimize(way):
         step = world.tf.function(lambda: take() and None) if issubclass(way.run, harness.FunctionRun) else take
         for _ in range(3):
             step() if operation is None else world.run(operation)
-        return world.read(variable), int(world.read(optimizer.counter("updates")))
+        return world.read(variable), int(world.read(harness.bound(optimizer).adapter.counter("updates")))
 
 
 def packages():
@@ -396,7 +396,7 @@ def test_fit_counts_metrics_and_averages_once(name, module, keras):
 @pytest.mark.skipif(not KERAS, reason="no Keras here, so no model to load")
 def test_a_loaded_model_is_enabled_again(tmpdir):
     name, module, keras = KERAS[0]
-    path = str(tmpdir.join("model.keras" if Adam.native_class(module).target == "keras3" else "model.h5"))
+    path = str(tmpdir.join("model.keras" if harness.find(module).target.name == "keras3" else "model.h5"))
     model = a_model(keras, lambda: everstep.multistage(Adam(0.0625), "heun").bind(module))
     everstep.enable_multistage(model)
     fitted(model)

@@ -155,7 +155,7 @@ def test_a_function_is_traced_once():
     step()
     step()
     assert len(traced) == 1
-    assert [weight.shape for weight in optimizer.weights] == [(), (1,), (1,), (2,), (2,)]
+    assert [weight.shape for weight in optimizer.weights] == [(), (1,), (2,), (1,), (2,)]
     for weight in weights:
         np.testing.assert_allclose(weight.numpy(), -1.0, rtol=1e-4)
 
@@ -189,10 +189,10 @@ def test_weights_in_their_order():
     one, two = variable([1.0, 2.0], name="one"), variable([3.0], name="two")
     stepper(optimizer, [(constant([1.0, 1.0]), one), (constant([1.0]), two)])()
     names = ["/".join(each.name.split(":")[0].split("/")[-2:]) for each in optimizer.weights]
-    assert [name.split("/")[-1] for name in names] == ["iter", "pending", "steps", "m", "v", "sum", "m", "v", "sum"]
+    assert [name.split("/")[-1] for name in names] == ["iter", "pending", "steps", "m", "m", "v", "v", "sum", "sum"]
     assert [each.name for each in optimizer.variables()] == [each.name for each in optimizer.weights]
     weights = optimizer.get_weights()
-    assert [weight.shape for weight in weights] == [(), (), ()] + [(2,)] * 3 + [(1,)] * 3
+    assert [weight.shape for weight in weights] == [(), (), ()] + [(2,), (1,)] * 3
     assert [int(weight) for weight in weights[:3]] == [0, 1, 1]
     doubled = [weight * 2 for weight in weights]
     optimizer.set_weights(doubled)
@@ -378,3 +378,91 @@ def test_accumulate_in_a_model_compiled_again():
     model.train_on_batch(INPUTS[:8], OUTPUTS[:8])
     assert not same(model.get_weights(), start)
     assert number(optimizer.iterations) == 1
+
+
+# In the order of stock.
+
+
+def in_stocks_order():
+    """Yields (definition with all slots, the stock table's slots in the order of get_weights) of each stock class."""
+    options = {"Adam": {"amsgrad": True}, "RMSprop": {"momentum": 0.5, "centered": True}, "SGD": {"momentum": 0.5}}
+    for entry in harness.entries_of("optimizer_v2"):
+        yield entry.make(options.get(entry.native, {})), entry.blocks
+
+
+@pytest.mark.parametrize("definition, blocks", in_stocks_order(), ids=lambda value: type(value).__name__)
+def test_weights_have_the_order_of_the_stock_table(definition, blocks):
+    optimizer, weights = definition.bind(MODULE), [variable([1.0, 2.0], name=name) for name in ("one", "two")]
+    stepper(optimizer, [(constant([1.0, 1.0]), each) for each in weights])()
+    expected = [optimizer.get_slot(each, slot.name) for block in blocks for each in weights for slot in block]
+    assert list(map(id, optimizer.weights[-len(expected):])) == list(map(id, expected))
+
+
+@eager_only
+@pytest.mark.parametrize("name, arguments", [("Adam", {}), ("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.5}),
+                                             ("RMSprop", {"momentum": 0.5, "centered": True}), ("Ftrl", {})])
+def test_a_list_of_stocks_weights_is_taken_in_its_order(name, arguments):
+    """Both variables have one shape, so that no shape tells a wrong order."""
+    start, grads = ([1.0, 2.0], [3.0, 4.0]), (constant([1.0, -2.0]), constant([0.5, 3.0]))
+    stock = getattr(harness.ByGet(getattr(MODULE, "optimizers", MODULE)), name)(0.1, **arguments)
+    ours = everstep.from_native(stock).bind(MODULE)
+    theirs, weights = ([variable(each) for each in start] for _ in range(2))
+    for optimizer, trained in ((stock, theirs), (ours, weights)):
+        optimizer.apply_gradients(list(zip(grads, trained)))
+    ours.set_weights([value * 2 for value in stock.get_weights()])
+    stock.set_weights([value * 2 for value in stock.get_weights()])
+    for optimizer, trained in ((stock, theirs), (ours, weights)):
+        optimizer.apply_gradients(list(zip(grads, trained)))
+    for one, other in zip(theirs, weights):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["of stock", "variable by variable"])
+def test_a_file_is_read_by_the_names_of_its_weights(tmp_path, order):
+    """Everstep stored slots variable by variable before 0.1.0."""
+    h5py, path = pytest.importorskip("h5py"), str(tmp_path / "model.h5")
+    size = INPUTS.shape[1]
+    model = keras.Sequential([keras.layers.Dense(size, input_shape=(size,), name="one"),
+                              keras.layers.Dense(size, name="two"), keras.layers.Dense(OUTPUTS.shape[1])])
+    compile_(model, Adam(0.1).bind(MODULE))
+    fit(model)
+    model.save(path, save_format="h5")
+    if order != "of stock":
+        with h5py.File(path, "r+") as file:
+            group = file["optimizer_weights"]
+            names = [name if isinstance(name, bytes) else name.encode() for name in group.attrs["weight_names"]]
+            half = len(names) // 2  # iter, then m of all, then v of all
+            pairs = zip(names[1 : half + 1], names[half + 1 :])
+            group.attrs["weight_names"] = names[:1] + [name for pair in pairs for name in pair]
+    state = everstep.read_checkpoint(path)
+    for each in model.trainable_weights:
+        found = state.slots[next(name for name in state.slots if each.name.split(":")[0] in name)]
+        for slot in "mv":
+            np.testing.assert_array_equal(np.asarray(found[slot]), K.get_value(model.optimizer.get_slot(each, slot)))
+
+
+# Names that do not depend on the first call.
+
+FIRST = {
+    "a step": lambda optimizer, weight: stepper(optimizer, [(constant([1.0]), weight)])(),
+    "iterations": lambda optimizer, weight: optimizer.iterations,
+    "slots": lambda optimizer, weight: optimizer._create_slots([weight]),
+    "a slot": lambda optimizer, weight: optimizer.add_slot(weight, "m"),
+    "hypers": lambda optimizer, weight: optimizer._create_hypers(),
+    "all weights": lambda optimizer, weight: optimizer._create_all_weights([weight]),
+}
+
+
+@eager_only
+@pytest.mark.parametrize("first", sorted(FIRST))
+def test_names_do_not_depend_on_the_first_call(first):
+    weight, optimizer = variable([1.0], name="kernel"), Adam(0.1).bind(MODULE, name="Mine")
+    if first == "all weights" and not hasattr(optimizer, "_create_all_weights"):
+        pytest.skip("OptimizerV2 has this method from TF 2.3 on")
+    FIRST[first](optimizer, weight)
+    FIRST["a step"](optimizer, weight)
+    kernel = weight.name.split(":")[0]
+    names = ["iter"] + ["{}/{}".format(kernel, slot) for slot in "mv"]
+    assert [each.name for each in optimizer.weights] == ["Mine/{}:0".format(name) for name in names]
+    hypers = [each.name for each in optimizer._hyper.values() if hasattr(each, "name")]
+    assert hypers and all(name.startswith("Mine/") for name in hypers)

@@ -53,7 +53,7 @@ def some_counts(way):
 
 
 def set_updates(run, count):
-    put(run, lambda optimizer: optimizer.counter("updates"), count)
+    put(run, lambda optimizer: harness.bound(optimizer).adapter.counter("updates"), count)
 
 
 def reset(run):
@@ -63,7 +63,7 @@ def reset(run):
 def started(way, definition, start=START, kinds=None):
     run = runs.started(way, definition, start, kinds or {"w": harness.DENSE})
     if not isinstance(run, (harness.GraphRun, harness.GetUpdatesRun)):
-        run.optimizer.make_state([run.variables[name] for name in run.names])
+        harness.bound(run.optimizer).adapter.make_state([run.variables[name] for name in run.names])
     return run
 
 
@@ -303,7 +303,7 @@ def test_periods_are_those_of_integers(name, way):
 @pytest.mark.parametrize("way", SOME, ids=ids)
 def test_noise_is_another_at_each_update(way):
     run = started(way, everstep.gradient_noise(SGD(1.0), 1.0, gamma=0.0))
-    name = run.optimizer.record(run.optimizer.unwrap(run.variables["w"])).name
+    name = harness.bound(run.optimizer).record(harness.bound(run.optimizer).adapter.unwrap(run.variables["w"])).name
     for count in counts(way):
         set_updates(run, count)
         for update in range(count, count + 9):
@@ -441,8 +441,8 @@ def test_the_sum_of_schedule_free_grows_by_each_weight(way):
     for count in counts(way)[1:] if harness.FULL else counts(way)[1:2]:
         run = started(way, ScheduleFreeAdamW(0.25))
         before = np.float32(count / 16.0)
-        put(run, lambda optimizer: optimizer.scalar("greatest_rate"), np.float32(0.25))
-        put(run, lambda optimizer: optimizer.scalar("weights_sum"), before)
+        put(run, lambda optimizer: harness.bound(optimizer).adapter.scalar("greatest_rate"), np.float32(0.25))
+        put(run, lambda optimizer: harness.bound(optimizer).adapter.scalar("weights_sum"), before)
         addends = 2 ** min(24, int(math.log(before / 2.0**9, 2) + 1e-9))  # one update of so many
         set_updates(run, count - count % addends - 2)
         runs.stepped(run, [ONES] * 2)
@@ -469,10 +469,10 @@ def test_the_sum_of_schedule_free_stays_right():
 def test_a_long_growth_interval_is_counted():
     optimizer = everstep.loss_scale(SGD(1.0), 8.0, growth_interval=2**26).bind(np)
     weights = np.zeros(3, "float32")
-    optimizer.make_state([weights])
+    harness.bound(optimizer).adapter.make_state([weights])
     optimizer.scale_loss(1.0)
-    optimizer.scalar("loss_scale/finite")[...] = 2**23 - 1
-    optimizer.counter("updates")[...] = 2**40
+    harness.bound(optimizer).adapter.scalar("loss_scale/finite")[...] = 2**23 - 1
+    harness.bound(optimizer).adapter.counter("updates")[...] = 2**40
     scales = []
     for _ in range(9):
         optimizer.apply_gradients([(np.ones(3, "float32"), weights)])

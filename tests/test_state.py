@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import everstep
+import harness
 from crafted_files import deep, npz_of, optional
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, Nadam
@@ -649,7 +650,7 @@ def test_an_optimizer_that_has_not_trained(tmpdir):
     fresh = Adam(0.1).bind(np)
     state = everstep.capture(fresh, [weights])
     assert numbers(state)[0] == [(("0", slot), "<f8", [0.0] * 3) for slot in "mv"] and state.updates == 0
-    assert not fresh._slots  # capture created no slots
+    assert not harness.bound(fresh).adapter.slots  # capture created no slots
     trained = Training(Adam(0.1))
     everstep.restore(fresh, trained.capture(), {name: array.copy() for name, array in trained.variables.items()})
     assert fresh.iterations == trained.optimizer.iterations

@@ -18,7 +18,8 @@ import pytest
 from packaging.version import Version
 
 import everstep
-from everstep.compat.targets import base, detect
+import harness
+from everstep.compat.targets import adapter, detect
 from everstep.errors import EverstepError, TargetError
 from everstep.optimizers import SGD, Adam
 from harness import all_ways, clear_session
@@ -230,65 +231,103 @@ def test_known_modules_are_what_is_here():
     assert (names["tf_keras"] is None) == (tf_keras is None)
 
 
-# Members: each target has those that compat/targets/base.py lists, in its order.
+# Members: an adapter has all that compat/targets/adapter.py requires, in its order. No class of ours overrides one
+# of another.
 
 CLASSES = [detect.load(api) for api in detect.TARGETS + (detect.ARRAYS,)]
-LISTED = re.findall(r"^    (\w+)\(.*?\): ", inspect.getdoc(base.Target), re.M)
-FACTS = ", ".join(re.findall(r"^    (\w[\w, ]*): ", inspect.getdoc(base.Target), re.M)).split(", ")
 
 
-def missing(target_class):
-    own_classes = target_class.__mro__[: target_class.__mro__.index(base.Target)]
-    return [name for name in base.REQUIRED if not any(name in vars(each) for each in own_classes)]
+def is_required(member):
+    return getattr(getattr(member, "__func__", member), "is_required", False)
 
 
-@pytest.mark.parametrize("target_class", CLASSES, ids=[each.__name__ for each in CLASSES])
-def test_a_target_defines_what_is_required(target_class):
-    assert missing(target_class) == []
+REQUIRED = re.findall(r"@required\n    def (\w+)", inspect.getsource(adapter))
+
+
+def missing(adapter_class):
+    return [name for name in REQUIRED if is_required(getattr(adapter_class, name))]
+
+
+@pytest.mark.parametrize("adapter_class", CLASSES, ids=[each.__name__ for each in CLASSES])
+def test_an_adapter_defines_what_is_required(adapter_class):
+    assert missing(adapter_class) == []
 
 
 def test_a_forgotten_member_is_named():
-    class Unfinished(base.Target):
-        target = works_on = "nothing"
-        unsupported = ()
-        base_class = start = hyper = read_hyper = set_hyper = counter = scalar = get_slot = check_variable = None
+    class Unfinished(adapter.Adapter):
+        target = "nothing"
+        start = make_state = None
 
-    assert missing(Unfinished) == ["make_state", "update"]
-    assert set(base.REQUIRED) <= set(LISTED + FACTS)
+    assert set(REQUIRED) - set(missing(Unfinished)) == {"start", "make_state"}
+    with pytest.raises(NotImplementedError, match="the adapter of nothing has no find_slot"):
+        Unfinished(harness.bound(Adam().bind(numpy))).find_slot(None, "m")
+
+
+def functions(cls):
+    kinds = (types.FunctionType, classmethod, staticmethod, property)
+    return [name for name, member in vars(cls).items() if isinstance(member, kinds)]
+
+
+def ours(cls):
+    return [each for each in cls.__mro__ if each.__module__.startswith("everstep.")]
+
+
+def overridden(cls):
+    """Returns the concrete members of a class of ours that another one of ours replaces."""
+    classes = ours(cls)
+    pairs = [(each, base) for place, each in enumerate(classes) for base in classes[place + 1 :]]
+    return [(each.__name__, name) for each, base in pairs for name in functions(each)
+            if name in functions(base) and not is_required(vars(base)[name])]
+
+
+@pytest.mark.parametrize("adapter_class", CLASSES, ids=[each.__name__ for each in CLASSES])
+def test_no_class_overrides_a_member_of_ours(adapter_class):
+    assert overridden(adapter_class) == overridden(adapter_class.native_class) == []
+    assert len(ours(adapter_class.native_class)) == 2
+    assert not any(hasattr(base, "_apply_dense") or hasattr(base, "get_config") for base in adapter_class.__bases__)
+
+
+def test_an_override_is_noticed():
+    class Changed(detect.load(detect.ARRAYS)):
+        def unwrap(self, variable):
+            return variable
+
+    Changed.__module__ = "everstep.changed"
+    assert overridden(Changed) == [("Changed", "unwrap")]
 
 
 def members(source):
-    """Yields (class, names of its functions) for the target classes of a module."""
+    """Yields (class, names of its functions) for the adapters of a module."""
     for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef) and node.name.endswith("Target"):
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Adapter"):
             yield node.name, [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
 
 
-def test_members_stand_in_the_order_of_the_base():
-    modules = {sys.modules[each.__module__] for target in CLASSES for each in target.__mro__ if "Target" in str(each)}
+def test_members_stand_in_the_order_of_the_contract():
+    modules = {sys.modules[each.__module__] for target in CLASSES for each in target.__mro__ if "Adapter" in str(each)}
     checked = 0
-    for module in modules - {base}:
-        for name, functions in members(inspect.getsource(module)):
-            shared = [member for member in functions if member in LISTED]
-            assert shared == sorted(shared, key=LISTED.index), name
+    for module in modules - {adapter}:
+        for name, found in members(inspect.getsource(module)):
+            shared = [member for member in found if member in REQUIRED]
+            assert shared == sorted(shared, key=REQUIRED.index), name
             checked += 1
-    assert checked >= len(CLASSES) + 1
+    assert checked == len(CLASSES) + 1
 
 
-def test_the_base_lists_what_the_rooms_above_and_below_ask():
-    compat = os.path.dirname(os.path.dirname(inspect.getsourcefile(base)))
-    asked = set()
-    for path in [path for room in ("engine", "checkpoints", "extras") for path in glob.glob(
-            os.path.join(compat, room, "*.py"))]:
-        with open(path) as file:
-            tree = ast.parse(file.read())
-        for node in ast.walk(tree):
-            of = getattr(node, "value", None) if isinstance(node, ast.Attribute) else None
-            if getattr(of, "id", getattr(of, "attr", None)) in ("host", "optimizer"):
-                asked.add(node.attr)
-    assert {"rule", "slot", "own_variables"} <= asked
-    assert asked - set(LISTED + FACTS + ["__dict__"]) == set()
-    assert all(hasattr(base.Target, name) for name in set(LISTED) - set(base.REQUIRED) - {"get_config", "from_config"})
+def test_what_the_rooms_above_and_below_ask_is_there():
+    compat = os.path.dirname(os.path.dirname(inspect.getsourcefile(adapter)))
+    asked = {"host": set(), "bound": set(), "adapter": set()}
+    for room in ("engine", "checkpoints", "extras"):
+        for path in glob.glob(os.path.join(compat, room, "*.py")):
+            with open(path) as file:
+                tree = ast.parse(file.read())
+            for node in ast.walk(tree):
+                of = getattr(node, "value", None) if isinstance(node, ast.Attribute) else None
+                asked.get(getattr(of, "id", getattr(of, "attr", None)), set()).add(node.attr if of else None)
+    bound = harness.bound(Adam().bind(numpy))
+    assert {"rule", "slot"} <= asked["host"] and {"unwrap", "counter"} <= asked["adapter"]
+    assert [name for name in asked["host"] | asked["bound"] if not hasattr(bound, name)] == []
+    assert [name for name in asked["adapter"] if not hasattr(adapter.Adapter, name)] == []
 
 
 # Everything that a target declares as unsupported raises.

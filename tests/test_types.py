@@ -93,9 +93,9 @@ def test_the_signature_of_a_native_class(way):
     assert all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in native)
     names = {each.name for each in native}
     assert "name" in names and not names.intersection(["lr", "decay", "self", "lowering", "definition"])
-    assert ("use_locking" in names) == (made.target == "tf_train")
-    assert ("gradients" in names) == bool(made.takes_gradients)
-    if made.target in ("keras3", "update_step"):
+    assert ("use_locking" in names) == (made.adapter_class.target == "tf_train")
+    assert ("gradients" in names) == bool(made.adapter_class.takes_gradients)
+    if made.adapter_class.target in ("keras3", "update_step"):
         assert {"clipnorm", "weight_decay", "use_ema"} < names
     shown = list(inspect.signature(Partition.native_class(way.module)).parameters)
     assert shown[-1] == "branches" and set(Partition.argument_names()).union(["name"]) <= set(shown)

@@ -172,4 +172,4 @@ def test_verb(way, definition_class, steps):
 def test_a_scalar_survives_and_is_shared():
     weights = np.ones(2)
     optimizer = runs.steps(Warming(), weights, *[np.ones(2)] * 3)
-    assert abs(float(optimizer.scalar("product")) - 0.5 * 0.75 * 0.875) < 1e-7
+    assert abs(float(harness.bound(optimizer).adapter.scalar("product")) - 0.5 * 0.75 * 0.875) < 1e-7

@@ -180,7 +180,8 @@ def test_a_step_in_between_moves_its_rows_alone(sparse):
         optimizer = everstep.accumulate(Adam(0.05, sparse=sparse), 4).bind(np)
         grad = everstep.IndexedSlices(np.ones((4, 3)), [1, 2, 3, 3])
         optimizer.apply_gradients([(grad, table)])
-        slots = optimizer._slots[optimizer.variable_key(table)]
+        bound = harness.bound(optimizer)
+        slots = bound.adapter.slots[bound.variable_key(table)]
         slots["accumulate/sum"] = slots["accumulate/sum"].view(Counted)
         Counted.moved = 0
         optimizer.apply_gradients([(grad, table)])

@@ -232,7 +232,7 @@ def test_missed_decay_of_a_rule_without_a_closed_form():
 def test_a_table_that_does_not_decay_costs_its_rows():
     table = np.ones((100, 1))
     optimizer = runs.steps(decay(SGD(1.0), 0.5, exclude=lambda variable: True), table, (np.ones((1, 1)), [3]))
-    assert optimizer.rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
+    assert harness.bound(optimizer).rule(table).zero_grad_is_noop and not optimizer.definition.zero_grad_is_noop
     assert table.sum() == 99 and table[3] == 0
 
 
@@ -365,7 +365,7 @@ def test_restarts_in_float32():
         weights = np.zeros(1, "float32")
         for start in starts:
             optimizer = SGD(schedule).bind(np)
-            optimizer._counters["updates"][...] = start
+            harness.bound(optimizer).adapter.counters["updates"][...] = start
             weights[:] = 0
             optimizer.apply_gradients([(-np.ones(1, "float32"), weights)])
             np.testing.assert_allclose(weights, 0.1, rtol=1e-4)
@@ -387,3 +387,49 @@ def test_equals_the_restarts_of_keras(way):
     for updates in (0, 3, 6, 8, 15, 30, 50):
         assert abs(float(stock(updates)) - ours(updates)) <= 1e-6
     assert everstep.from_native(way.stock.SGD(stock)).learning_rate == ours
+
+
+# A wrapper's hyper under the name of its argument.
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target != "tf_train"], ids=ids)
+def test_a_hyper_is_set_by_the_name_of_its_argument(way):
+    """On Keras 3, the base class has a weight decay of that name, which is not applied beside ours."""
+    start, grads = {"w": np.ones((2, 2), "float32")}, {"w": np.full((2, 2), 0.5, "float32")}
+    ended = []
+    for decay, after in ((0.1, 0.5), (0.5, None)):
+        run = harness.new_run(way, everstep.decoupled_weight_decay(SGD(0.1), decay), start, {"w": harness.DENSE})
+        assert {"weight_decay", "decoupled_weight_decay"} <= set(dir(run.optimizer))
+        if after is not None:
+            run.world.set_hyper(run.optimizer, "weight_decay", after)
+        for _ in range(2):
+            run.step(grads)
+        with run.inside():
+            read = [float(run.world.read(getattr(run.optimizer, name))) if way.target != "arrays"
+                    else getattr(run.optimizer, name) for name in ("weight_decay", "decoupled_weight_decay")]
+        assert read == [0.5, 0.5]
+        ended.append(run.weights()["w"])
+        if hasattr(run.optimizer, "get_config") and way.target in ("update_step", "keras3"):
+            config = run.optimizer.get_config()
+            assert config["weight_decay"] is None and config["decoupled_weight_decay"] == 0.5
+    np.testing.assert_array_equal(*ended)
+
+
+@pytest.mark.parametrize("way", [way for way in ONE_EACH if way.target in ("update_step", "keras3")], ids=ids)
+def test_a_native_weight_decay_keeps_its_name(way):
+    optimizer = everstep.decoupled_weight_decay(SGD(0.1), 0.1).bind(way.module, weight_decay=0.2)
+    assert optimizer.weight_decay == 0.2
+    optimizer.weight_decay = 0.3
+    assert optimizer.weight_decay == 0.3 and harness.bound(optimizer).given("decoupled/weight_decay") == 0.1
+
+
+@pytest.mark.parametrize("way", ONE_EACH, ids=ids)
+def test_a_name_that_two_wrappers_share_is_an_error(way):
+    once = everstep.decoupled_weight_decay(SGD(0.1), 0.1)
+    optimizer = everstep.decoupled_weight_decay(once, 0.2).bind(way.module)
+    names = "decoupled_1_weight_decay or decoupled_weight_decay"
+    with pytest.raises(everstep.errors.HyperValueError, match=names):
+        optimizer.weight_decay = 0.3
+    if way.target not in ("update_step", "keras3"):  # whose base class has None
+        with pytest.raises(AttributeError, match=names):
+            getattr(optimizer, "weight_decay")  # noqa: B009  # it raises

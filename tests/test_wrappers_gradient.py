@@ -165,7 +165,7 @@ def test_clip_by_percentile_leaves_out_norms_that_are_not_finite():
         for number in (np.nan, 4.0, np.inf, 2.0, 6.0):
             weights[...] = 0
             optimizer.apply_gradients([(np.array([number]), weights)])
-    assert abs(weights[0] + 4) <= 1e-6 and float(optimizer.scalar("clip/seen")) == 3
+    assert abs(weights[0] + 4) <= 1e-6 and float(harness.bound(optimizer).adapter.scalar("clip/seen")) == 3
 
 
 def test_clip_has_scalars_for_a_percentile_alone():
@@ -370,7 +370,7 @@ def test_distant_steps_and_rows_have_different_noise():
     assert np.abs(weights[rows, 0] + drawn("array_0/0", (60000, 1), 1, places=rows)).max() <= 1e-9
     seen = []
     for updates in (0, 23158, 23159, 1000000):
-        optimizer._counters["updates"][...] = updates
+        harness.bound(optimizer).adapter.counters["updates"][...] = updates
         weights[:] = 0
         optimizer.apply_gradients([(np.zeros((60000, 1)), weights)])
         seen.append(weights[0, 0])

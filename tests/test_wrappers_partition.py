@@ -54,7 +54,7 @@ def test_each_variable_is_trained_as_if_alone(way):
     definition = split(way)
     run = trained(way, definition)
     actual = run.weights()
-    slots = {name: sorted(run.optimizer.slot_names(run.variables[name])) for name in START}
+    slots = {name: sorted(harness.bound(run.optimizer).slot_names(run.variables[name])) for name in START}
     assert slots["dense_kernel"] == ["default/m", "default/v"]
     assert slots["dense_bias"] == ["biases/velocity"]  # clip itself has no slots
     assert slots["embed"] == ["table/accumulator"] and slots["head"] == ["top/m", "top/v"]

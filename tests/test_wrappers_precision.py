@@ -202,7 +202,7 @@ def halves(way, definition, dtype="float16", start=START):
         values, rows = batch["table"]
         kernel, values = (value.astype("float16").astype(dtype) for value in (batch["kernel"], values))
         run.step({"kernel": kernel, "table": (values, rows)})
-    copied = "master/value" in run.optimizer.slot_names(run.variables["kernel"])
+    copied = "master/value" in harness.bound(run.optimizer).slot_names(run.variables["kernel"])
     return run.weights(), {name: run.slot(name, "master/value") for name in START} if copied else None
 
 

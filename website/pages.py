@@ -242,9 +242,9 @@ def which_data():
     shown, table = proof.read(), cells.read()
     targets = {}
     for target in detect.TARGETS + (detect.ARRAYS,):
-        target_class = detect.load(target)
-        targets[target.name] = dict(works_on=target_class.works_on,
-                                    unsupported=[each.what for each in target_class.unsupported])
+        adapter_class = detect.load(target)
+        targets[target.name] = dict(works_on=adapter_class.works_on,
+                                    unsupported=[each.what for each in adapter_class.unsupported])
     tested = []
     for name, cell in table.items():
         values = shown.get(name)

@@ -104,7 +104,7 @@ def resumed_differs(trial, half=14):
     def ended(run):
         values = {}
         for name in run.trained():
-            slots = [slot for slot in run.optimizer.slot_names(run.variables[name]) if slot != LAST_WINDOW]
+            slots = [slot for slot in run.bound.slot_names(run.variables[name]) if slot != LAST_WINDOW]
             values.update(((name, slot), run.slot(name, slot)) for slot in slots)
             values[name, None] = run.weights()[name]
         run.close()

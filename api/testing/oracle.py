@@ -14,13 +14,13 @@ class Values(object):
     """Values by name, as attributes; those of a child definition are a nested `Values`."""
 
     def __init__(self, **values):
-        self.__dict__.update(values)
+        vars(self).update(values)
 
     def scaled(self, name, factor):
         """Returns a copy in which every value of that name, at any level, is multiplied by `factor`."""
         return Values(**{
             key: value.scaled(name, factor) if isinstance(value, Values) else value * factor if key == name else value
-            for key, value in self.__dict__.items()
+            for key, value in vars(self).items()
         })
 
 

@@ -8,7 +8,7 @@ from everstep.compat.checkpoints.live import open_access
 from everstep.compat.checkpoints.state import State
 from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
 from everstep.compat.engine.step import counters
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.optimizers.contract.trees import flat
 
 
@@ -46,25 +46,26 @@ def capture(optimizer, variables, session=None, weights=False):
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
-    if not isinstance(optimizer, Target) and stock_live.is_stock(optimizer):
+    if not isinstance(optimizer, NativeOptimizer) and stock_live.is_stock(optimizer):
         return stock_live.capture_stock(optimizer, variables, session, weights, scale)
     with open_access(optimizer, variables, session) as access:
-        optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
+        bound, adapter = access.bound, access.bound.adapter
+        adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step
         optimizer_values = access.read_counters()
-        counts = {name: int(optimizer_values.get(name, 0)) for name in counters(optimizer.definition)}
-        outside = optimizer.counted_elsewhere()
+        counts = {name: int(optimizer_values.get(name, 0)) for name in counters(bound.definition)}
+        outside = adapter.counted_elsewhere()
         if outside is not None:
             counts["updates"] = int(access.read(outside))
         scalars = OrderedDict(
             (name, float(optimizer_values.get(name, declaration.init)))
-            for name, (_, declaration) in flat(optimizer.definition, "scalar").items()
+            for name, (_, declaration) in flat(bound.definition, "scalar").items()
         )
         slots, values = OrderedDict(), OrderedDict()
         for whole, slot_values, value in access.read_wholes(weights):
             slots[whole.name] = slot_values
             if weights:
                 values[whole.name] = value
-        updates = counts["updates"] // optimizer.calls_per_update()
+        updates = counts["updates"] // adapter.calls_per_update()
         steps, pending = counts.get("steps"), counts.get("pending", 0)
         return State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered,
                      {name: float(access.read(variable)) for name, variable in scale.items()} or None)

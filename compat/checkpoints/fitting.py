@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.checkpoints.conversions import first_few
-from everstep.compat.checkpoints.layouts import engine_variants, optional_slots, record_of, slots_of_rank
+from everstep.compat.checkpoints.layouts import engine_variants, named_so, optional_slots, record_of, slots_of_rank
 from everstep.compat.engine.fast_forward import HISTORY, LENGTH, SUMS
 from everstep.compat.engine.missed_sums import BLOCKS
 from everstep.compat.engine.step import ENGINE_SLOTS
@@ -43,6 +43,8 @@ def fits(entries, layout, definition, known, target, counts="iu"):
             slot_arrays, layout.blocks)
     ranks = {}
     for variables in splits:
+        if not all(map(named_so, variables)):
+            continue
         if all(map(_consistent, variables)) and all(_as_declared(slots, definition) for slots in variables):
             yield optimizer_values, [_used_slots(slots, definition, ranks) for slots in variables]
 

@@ -10,8 +10,7 @@ from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_besid
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
-from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import CONFIG_KEY
+from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError
 from everstep.optimizers.contract import REQUIRED, Definition
 
@@ -49,7 +48,7 @@ def definition_for(claim, request):
 def definition_of_config(claim):
     """Returns the definition of a file that has its optimizer's config."""
     if CONFIG_KEY in claim.config:
-        return Target.split_config(claim.config)[0]
+        return split_config(claim.config)[0]
     return _stock_definition(claim.target, claim.class_name, claim.config)
 
 

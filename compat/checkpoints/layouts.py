@@ -8,6 +8,7 @@ from everstep.compat.engine.fast_forward import HISTORY, SUMS
 from everstep.compat.engine.step import counters, engine_slot_names
 from everstep.compat.stock.entry import AROUND, Slot
 from everstep.compat.stock.lookup import entry_for
+from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS
 from everstep.errors import UnsupportedError
 from everstep.optimizers.contract import Variable, flat
 from everstep.optimizers.wrappers.partition import Partition
@@ -53,6 +54,13 @@ def _everstep_layouts(target, definition):
     slots = [Slot(name, name, False, rank_of(name)) for name in _merged(matrices, vectors)]
     for beside in engine_variants(definition, target):
         block = slots + beside
+        if block and target in ("optimizer_v2", "get_updates"):  # as stock does, since everstep 0.1.0
+            blocks = STOCK_ORDERS.get(type(definition.base).__name__, []) if target == "optimizer_v2" else []
+            listed = [name for names in blocks for name in names]
+            blocks = blocks + [[slot.name] for slot in block if slot.name not in listed]
+            by_name = {slot.name: slot for slot in block}
+            blocks = [[by_name[name] for name in names if name in by_name] for names in blocks]
+            yield Layout(head, [each for each in blocks if each], [])
         yield Layout(head, [block] if block else [], [])
 
 
@@ -141,3 +149,13 @@ def _around(entry, definition):
         return [[[slot] for slot in slots]]
     slots.sort(key=lambda slot: slot.name != "moving_average/average")
     return [[[slot] for slot in slots], [slots]]  # the second one: Keras before 3.10
+
+
+def named_so(stored_slots):
+    """Returns whether the arrays of a variable have the names of their slots, if the file has names of both."""
+    for slot, (name, _) in stored_slots.items():
+        last = name.split(":")[0].rpartition("/")[2]
+        others = [other.native.rpartition("/")[2] for other in stored_slots if other is not slot]
+        if last and last in others and last != slot.native.rpartition("/")[2]:
+            return False
+    return True

@@ -10,7 +10,8 @@ import numpy as np
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.variable_view import agree, is_known
 from everstep.compat.files.exact import bfloat16_to_float32
-from everstep.compat.targets.base import Target
+from everstep.compat.targets import construction
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import EverstepError, StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, is_tensor, with_hypers
 from everstep.optimizers.contract.checks import TEXT
@@ -22,11 +23,12 @@ GROUP_SIZE = 1 << 24  # numbers that are read at once
 def open_access(optimizer, variables, session):
     """Yields an `_Access` to the optimizer's variables, with their graph as the default graph."""
     parts_by_whole = _parts_by_whole(optimizer, variables)
-    unwrapped = [optimizer.unwrap(part) for parts in parts_by_whole.values() for part in parts]
-    with optimizer.backend.inside(unwrapped):
-        unwrapped.extend(map(optimizer.unwrap, optimizer.own_variables().values()))
-        session = optimizer.backend.session_for(unwrapped, session, optimizer.default_session)
-        yield _Access(optimizer, _wholes(optimizer, parts_by_whole), session, is_ordered(variables))
+    bound = optimizer._bound
+    unwrapped = [bound.adapter.unwrap(part) for parts in parts_by_whole.values() for part in parts]
+    with bound.backend.inside(unwrapped):
+        unwrapped.extend(map(bound.adapter.unwrap, bound.adapter.own_variables().values()))
+        session = bound.backend.session_for(unwrapped, session, bound.adapter.default_session)
+        yield _Access(bound, _wholes(bound, parts_by_whole), session, is_ordered(variables))
 
 
 def is_ordered(variables):
@@ -48,58 +50,59 @@ def as_variables(variables):
 
 def _parts_by_whole(optimizer, variables):
     """Returns {(name or None, key of the whole variable): [the variable, or its parts]}."""
-    if not isinstance(optimizer, Target):
+    if not isinstance(optimizer, NativeOptimizer):
         raise UnsupportedError(
             "this needs an optimizer that bind(module) made (capture takes stock optimizers too); got {!r}. "
             "everstep.from_native makes a definition of a stock optimizer, everstep.read_checkpoint a state of its "
             "files".format(optimizer)
         )
     variables = as_variables(variables)
+    bound, adapter = optimizer._bound, optimizer._bound.adapter
     named_variables = variables.items() if isinstance(variables, dict) else [(None, variable) for variable in variables]
     parts_by_whole, seen = OrderedDict(), set()
     for name, variable in named_variables:
         if not isinstance(name, TEXT + (type(None),)):
             raise VariableError("variables are called by text; got {!r}".format(name))
         variable_or_parts = variable if isinstance(variable, (list, tuple)) else [variable]
-        for part in [part for item in variable_or_parts for part in optimizer.parts(item)]:
-            optimizer.check_variable(part)
-            if optimizer.variable_key(part) in seen:
+        for part in [part for item in variable_or_parts for part in adapter.parts(item)]:
+            adapter.check_variable(part)
+            if bound.variable_key(part) in seen:
                 raise VariableError("{} is given twice".format(getattr(part, "name", "an array")))
-            seen.add(optimizer.variable_key(part))
-            parts_by_whole.setdefault((name, optimizer.whole_key(part)), []).append(part)
+            seen.add(bound.variable_key(part))
+            parts_by_whole.setdefault((name, bound.whole_key(part)), []).append(part)
     return parts_by_whole
 
 
-def _wholes(optimizer, parts_by_whole):
+def _wholes(bound, parts_by_whole):
     """Returns {name: _WholeVariable}, with `#0`, `#1`, ... after equal names."""
     names = []
     for place, ((name, _), parts) in enumerate(parts_by_whole.items()):
-        names.append(optimizer.state_name(parts[0], place) if name is None else name)
+        names.append(bound.adapter.state_name(parts[0], place) if name is None else name)
     seen, wholes = {}, OrderedDict()
     for name, parts in zip(names, parts_by_whole.values()):
         number = seen[name] = seen.get(name, -1) + 1
         if names.count(name) > 1:
             name = "{}#{}".format(name, number)
-        wholes[name] = _WholeVariable(optimizer, name, parts)
+        wholes[name] = _WholeVariable(bound, name, parts)
     return wholes
 
 
 class _WholeVariable(object):
     """A variable, or all parts of a partitioned one."""
 
-    def __init__(self, optimizer, name, parts):
-        self.optimizer, self.name, self.parts = optimizer, name, parts
+    def __init__(self, bound, name, parts):
+        self.bound, self.name, self.parts = bound, name, parts
         self.first = parts[0]
-        self.places = [optimizer.place(part) for part in parts]
-        record = optimizer.record(self.first)
+        self.places = [bound.adapter.place(part) for part in parts]
+        record = bound.record(self.first)
         self.record = record._replace(shape=self.places[0].whole) if self.places[0] else record
         self.shape, self.dtype = self.record.shape, self.record.dtype
-        self.slot_names = optimizer.slot_names(self.first)
+        self.slot_names = bound.slot_names(self.first)
         if self.places[0] and sum(map(_part_size, self.places)) != _size(self.shape):
             raise VariableError("only some parts of {} are given; give all of list(variable)".format(name))
 
     def _declaration(self, slot):
-        return self.optimizer.slot_declaration(self.first, slot, self.record)
+        return self.bound.slot_declaration(self.first, slot, self.record)
 
     def slot_shape(self, slot):
         return self._declaration(slot)[1]
@@ -129,28 +132,28 @@ class _Access(object):
         StateError: the optimizer has slots of variables that were not given, or something that no state can hold.
     """
 
-    def __init__(self, optimizer, wholes, session, ordered=True):
-        self.optimizer, self.wholes, self.session, self.ordered = optimizer, wholes, session, ordered
-        self.backend, self.owner = optimizer.backend, type(optimizer).__name__
+    def __init__(self, bound, wholes, session, ordered=True):
+        self.bound, self.wholes, self.session, self.ordered = bound, wholes, session, ordered
+        self.backend, self.owner = bound.backend, bound.owner
         self._ahead = {}  # {id: (variable, value)}
         self.variables = [part for whole in wholes.values() for part in whole.parts]
-        self.optimizer_variables = optimizer.own_variables
-        obstacle = optimizer.not_carried()
+        self.optimizer_variables = bound.adapter.own_variables
+        obstacle = bound.adapter.not_carried()
         if obstacle:
             raise StateError("{}: {}".format(self.owner, obstacle))
-        given_keys = set(map(optimizer.variable_key, self.variables))
-        trained = optimizer.variables_with_slots()
-        others = [variable for variable in trained if optimizer.variable_key(variable) not in given_keys]
+        given_keys = set(map(bound.variable_key, self.variables))
+        trained = bound.variables_with_slots()
+        others = [variable for variable in trained if bound.variable_key(variable) not in given_keys]
         if others:
             raise StateError(
                 "{} has slots of {} too; give all variables that it trains".format(
-                    self.owner, ", ".join(optimizer.record(variable).name for variable in others)
+                    self.owner, ", ".join(bound.record(variable).name for variable in others)
                 )
             )
 
     def read_ahead(self, variables):
         """Reads variables at once, for `read` to return their values, each one time."""
-        values = self.backend.values([self.optimizer.unwrap(variable) for variable in variables], self.session)
+        values = self.backend.values([self.bound.adapter.unwrap(variable) for variable in variables], self.session)
         self._ahead.update((id(variable), (variable, value)) for variable, value in zip(variables, values))
 
     def read(self, variable):
@@ -160,9 +163,9 @@ class _Access(object):
 
     def read_counters(self):
         """Returns {name: value} of the counters and scalars. Reads the hypers ahead, if they all have values."""
-        variables = self.optimizer.own_variables()
+        variables = self.bound.adapter.own_variables()
         self.read_ahead(list(variables.values()))
-        hypers = [self.optimizer.read_hyper(name) for name in self.optimizer.hyper_declarations()]
+        hypers = [self.bound.adapter.read(name) for name in self.bound.hyper_declarations()]
         try:
             self.read_ahead([hyper for hyper in hypers if hasattr(hyper, "assign")])
         except EverstepError:
@@ -181,7 +184,7 @@ class _Access(object):
         """Yields lists of (whole variable, [all variables that hold its values])."""
         group, room = [], GROUP_SIZE
         for whole in self.wholes.values():
-            variables = [self.optimizer.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
+            variables = [self.bound.adapter.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
             variables = [slot for slot in variables if slot is not None] + (whole.parts if weights else [])
             size = _size([length or 1 for length in whole.shape or ()]) * (len(variables) // len(whole.parts))
             if group and size > room:
@@ -193,7 +196,7 @@ class _Access(object):
 
     def write(self, writes):
         """Sets variables. `writes` is as `assignments` returns it."""
-        unwrap = self.optimizer.unwrap
+        unwrap = self.bound.adapter.unwrap
         self.backend.put(((unwrap(variable), read(), is_shared) for variable, read, is_shared in writes), self.session)
 
     def read_whole(self, whole):
@@ -202,11 +205,11 @@ class _Access(object):
 
     def read_slot(self, whole, slot):
         """Returns a slot's value; before the slot exists, its initial value."""
-        slot_variables = [self.optimizer.find_slot(part, slot) for part in whole.parts]
+        slot_variables = [self.bound.adapter.find_slot(part, slot) for part in whole.parts]
         if slot_variables[0] is None:
             return self._initial_value(whole, slot)
         values = [self.read(variable) for variable in slot_variables]
-        places = [self.optimizer.place(variable) for variable in slot_variables]
+        places = [self.bound.adapter.place(variable) for variable in slot_variables]
         if whole.places[0] and not places[0]:
             if any(value.shape != whole.slot_shape(slot) or (value != values[0]).any() for value in values):
                 raise StateError(
@@ -227,7 +230,7 @@ class _Access(object):
 
     def _initial_value(self, whole, slot):
         """Returns the value that a slot will start with."""
-        initial, shape, dtype = self.optimizer.slot_declaration(whole.first, slot, whole.record)
+        initial, shape, dtype = self.bound.slot_declaration(whole.first, slot, whole.record)
         if initial is VARIABLE:
             return self.read_whole(whole).astype(dtype)
         if not is_known(shape):
@@ -243,12 +246,12 @@ class _Access(object):
         writes = []
         for whole, slot, value in values:
             for part in whole.parts:
-                variable = part if slot is None else self.optimizer.find_slot(part, slot)
+                variable = part if slot is None else self.bound.adapter.find_slot(part, slot)
                 if variable is None:
                     self._check_initial_value(whole, slot, value)
                     continue
-                place = self.optimizer.place(variable)
-                if place is None and not agree(self.backend.shape(self.optimizer.unwrap(variable)), value.shape):
+                place = self.bound.adapter.place(variable)
+                if place is None and not agree(self.backend.shape(self.bound.adapter.unwrap(variable)), value.shape):
                     raise StateError(
                         "{}: each part of the variable has a separate value, and the state has only one".format(
                             value.name
@@ -268,24 +271,24 @@ class _Access(object):
 
     def set_hyper(self, name, value):
         """Sets a hyper, in its variable if it has one."""
-        variable = self.optimizer.read_hyper(name)
+        variable = self.bound.adapter.read(name)
         if hasattr(variable, "assign"):
             self.write([(variable, lambda: np.float32(value), False)])
         else:
-            self.optimizer.set_hyper(name, value)
+            self.bound.adapter.set(name, value)
 
     def config(self):
         """Returns the definition's config with its present hypers, without those that have no value."""
-        values = {name: self.hyper(name) for name in self.optimizer.hyper_declarations()}
+        values = {name: self.hyper(name) for name in self.bound.hyper_declarations()}
         values = {name: value for name, value in values.items() if isinstance(value, (float, Schedule))}
-        return with_hypers(self.optimizer.definition, values).get_config(strict=False)
+        return with_hypers(self.bound.definition, values).get_config(strict=False)
 
     def hyper(self, name):
         """Returns the present value of a hyper: a float, a `Schedule`, or None if it has none."""
-        value = self.optimizer.read_hyper(name)
+        value = self.bound.adapter.read(name)
         try:
             if hasattr(value, "assign") or is_tensor(value) and not isinstance(value, np.ndarray):
-                return self.optimizer.as_given(name, float(self.read(value)))
-            return self.optimizer.write_hyper(name, value)
+                return construction.as_given(self.bound, name, float(self.read(value)))
+            return construction.written(self.bound, name)
         except EverstepError:  # a placeholder has no value
             return None

@@ -15,6 +15,7 @@ from everstep.compat.checkpoints.unwrapping import scalars_of, scale_variables, 
 from everstep.compat.checkpoints.values import Checked, Room, numeric_array, shape_of
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
+from everstep.compat.targets.hypers import check
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree
 from everstep.optimizers.contract.checks import TEXT
@@ -80,25 +81,25 @@ def restore(
     """
     scale = scale_variables(optimizer)
     with open_access(unwrapped(optimizer), variables, session) as access:
-        optimizer = access.optimizer
-        if optimizer.is_averaged:
+        bound = access.bound
+        if bound.is_averaged:
             raise StateError(
                 "there is nothing to restore inside of everstep.averaged: the end of its block would undo it"
             )
         _check_state(state)
-        if state.loss_scale is not None and isinstance(optimizer.definition, LossScale):
-            state = _with_loss_scale(state, optimizer.definition)
+        if state.loss_scale is not None and isinstance(bound.definition, LossScale):
+            state = _with_loss_scale(state, bound.definition)
         # Read and check everything first, so that a restore that fails has changed nothing.
         if not other_definition:
-            _check_definition(state.definition, optimizer.definition)
-        optimizer_values = _optimizer_values(state, optimizer)
-        hyper_values = _hyper_values(state, optimizer) if hypers else {}
+            _check_definition(state.definition, bound.definition)
+        optimizer_values = _optimizer_values(state, bound)
+        hyper_values = _hyper_values(state, bound) if hypers else {}
         matching, values = _slot_values(state, access, rename, by_order, weights, partial)
-        optimizer.keep_state(None)  # what it was loaded with is overwritten
-        access.backend.start(optimizer.make_state(access.variables), access.session)
+        bound.adapter.carries.keep(bound, None)  # what it was loaded with is overwritten
+        access.backend.start(bound.adapter.make_state(access.variables), access.session)
         writes = access.assignments(values)
         for name, variable in access.optimizer_variables().items():
-            dtype = optimizer.backend.dtype(optimizer.unwrap(variable))
+            dtype = bound.backend.dtype(bound.adapter.unwrap(variable))
             writes.append((variable, Checked(name, optimizer_values[name], (), dtype), False))
         for name, variable in scale.items() if state.loss_scale is not None else ():
             writes.append((variable, functools.partial(np.asarray, state.loss_scale[name]), False))
@@ -183,7 +184,7 @@ def _with_missed_steps(name, slots, whole, now):
         )
     history = slots[fast_forward.HISTORY]
     history = numeric_array(fast_forward.HISTORY, history, np.shape(history))
-    rule = whole.optimizer.rule(whole.first)
+    rule = whole.bound.rule(whole.first)
     table = fast_forward.sums_of_history(rule, whole.record, history, row_updates, updates, now)
     kept = {slot: slots[slot] for slot in needed.intersection(present)}
     return dict(others, **dict(kept, **{fast_forward.SUMS: table}))
@@ -199,24 +200,24 @@ def _check_names(kind, state_names, needed_names, needed_by):
         )
 
 
-def _optimizer_values(state, optimizer):
+def _optimizer_values(state, bound):
     """Returns {name: value} of the counters and scalars."""
-    owner = type(optimizer).__name__
-    scalars = flat(optimizer.definition, "scalar")
+    owner = bound.owner
+    scalars = flat(bound.definition, "scalar")
     _check_names("scalars", state.scalars, scalars, owner + " needs")
     values = {}
-    for name in counters(optimizer.definition):
+    for name in counters(bound.definition):
         values[name] = getattr(state, name)
         if not isinstance(values[name], numbers.Integral) or values[name] < 0:
             raise StateError("the state has {} = {!r}; {} needs a count".format(name, values[name], owner))
-    values["updates"] *= optimizer.calls_per_update()
-    dtype = optimizer.backend.stored("int64")
+    values["updates"] *= bound.adapter.calls_per_update()
+    dtype = bound.backend.stored("int64")
     for name, value in values.items():
         if value > END[dtype]:
             raise StateError(
                 "the state has {} = {}; a counter of {} is of {} on {} and ends at {}. Restore into an API with "
                 "counters of int64: all but Keras 3 on JAX and torch".format(
-                    name, value, owner, dtype, optimizer.backend.name, END[dtype]
+                    name, value, owner, dtype, bound.backend.name, END[dtype]
                 )
             )
     for name in scalars:
@@ -262,23 +263,23 @@ def _normalized(value):
     return tuple(map(_normalized, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _hyper_values(state, optimizer):
+def _hyper_values(state, bound):
     """Returns {name: number} of the hypers to set."""
-    owner = type(optimizer).__name__
+    owner = bound.owner
     if state.definition is None:
         raise StateError("the state has no hypers to set: it does not say which definition it is of")
-    if not optimizer.sets_hypers:
+    if not bound.adapter.sets_hypers:
         raise StateError(
             "hypers of {} cannot be set: on {} they are constants. Bind "
-            "everstep.Definition.from_config(state.definition)".format(owner, optimizer.target)
+            "everstep.Definition.from_config(state.definition)".format(owner, bound.adapter.target)
         )
     values = {}
-    for name, value in _config_hypers(tree(optimizer.definition), state.definition):
-        current = optimizer.given_hyper(name)
+    for name, value in _config_hypers(tree(bound.definition), state.definition):
+        current = bound.given(name)
         if isinstance(current, Schedule) and current.get_config() == value:
             continue
         try:
-            values[name] = optimizer.check_hyper(name, value)
+            values[name] = check(bound, name, value)
         except (HyperTypeError, HyperValueError) as error:
             raise StateError("{} of the state cannot be set: {}".format(name, error))
     return values

@@ -1,7 +1,7 @@
 """Takes optimizers out of others that keep no slots: loss scaling, and the exchange of gradients between processes."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.native import NativeOptimizer
 
 # Classes that wrap an optimizer, by the part of their name that tells them, and the attributes that hold the optimizer.
 _WRAPPERS = ("LossScaleOptimizer", "DistributedOptimizer", "SyncReplicasOptimizer", "CrossShardOptimizer")
@@ -18,7 +18,7 @@ def unwrapped(optimizer):
     SyncReplicasOptimizer and CrossShardOptimizer. `horovod.keras.DistributedOptimizer` is a subclass and has the slots
     itself.
     """
-    while not isinstance(optimizer, Target):
+    while not isinstance(optimizer, NativeOptimizer):
         inner = _inner(optimizer)
         if inner is None:
             break
@@ -31,7 +31,7 @@ def scale_variables(optimizer):
 
     A constant scale has no variables.
     """
-    while not isinstance(optimizer, Target) and optimizer is not None:
+    while not isinstance(optimizer, NativeOptimizer) and optimizer is not None:
         attributes = getattr(optimizer, "__dict__", {})
         holder = attributes.get("_loss_scale", attributes.get("_loss_scale_manager", optimizer))
         for names in _SCALES:

@@ -19,7 +19,7 @@ MOST = 32  # functions of one optimizer; a program that needs more does not repe
 
 
 class EagerSteps(object):
-    """The functions of one optimizer. `host`: a target's instance, see `compat/engine/step.py`."""
+    """The functions of one optimizer. `host`: a `Bound`, see `compat/engine/step.py`."""
 
     def __init__(self, host):
         self.host = host
@@ -29,13 +29,13 @@ class EagerSteps(object):
         """Runs a step on checked (gradient, variable) pairs: by its function, if it has one. Returns no operations."""
         host, backend = self.host, self.host.backend
         pairs = with_gradients(pairs)
-        hypers = {name: _called(host.hyper(name)) for name in flat(host.definition, "hyper")}  # once each
-        given = [name for name in sorted(hypers) if not (_stays(hypers[name]) and _stays(host.read_hyper(name)))]
+        hypers = {name: _called(host.adapter.present(name)) for name in flat(host.definition, "hyper")}  # once each
+        given = [name for name in sorted(hypers) if not (_stays(hypers[name]) and _stays(host.adapter.read(name)))]
         parts = [backend.parts(grad) for grad, _ in pairs] + [(backend.tensor(hypers[name]),) for name in given]
         key = (
             id(host.definition),
             tuple(id(variable) for _, variable in pairs),
-            tuple(host.native_decay(variable) for _, variable in pairs),
+            tuple(host.adapter.native_decay(variable) for _, variable in pairs),
             tuple((len(natives), natives[0].dtype) for natives in parts),
             tuple(None if name in given else _identity(hypers[name]) for name in sorted(hypers)),
         )

@@ -111,7 +111,7 @@ class Missed(object):
     Its methods that write return operations.
 
     Args:
-        host: a target's instance, see `compat/engine/step.py`.
+        host: a `Bound`, see `compat/engine/step.py`.
         variable: the variable.
         find_rows: returns the rows, each once; None for all.
     """
@@ -280,7 +280,7 @@ class Missed(object):
 
     def _hyper(self, place, name):
         """Returns a hyper or scalar at the missed update. An everstep schedule is evaluated again, at that update."""
-        hyper = self.host.given_hyper(name) if name in flat(self.rule, "hyper") else None
+        hyper = self.host.given(name) if name in flat(self.rule, "hyper") else None
         if isinstance(hyper, Schedule):
             return self._as_value(hyper.value(self.tracer, self._t() - 1))
         return self.tracer.leaf(lambda: self._column(place + 1))
@@ -309,7 +309,7 @@ class Missed(object):
     # Reading and writing.
 
     def _native(self, name):
-        return self.host.unwrap(self.variable) if name is None else self.host.slot(self.variable, name)
+        return self.host.adapter.unwrap(self.variable) if name is None else self.host.slot(self.variable, name)
 
     def _updates(self):
         return self.backend.read(self._native(UPDATES))

@@ -53,7 +53,7 @@ class Plans(object):
         known = self._variables
         if not known or len(known) != len(variables) or not all(map(operator.is_, known, variables)):
             return False
-        if getattr(self.lowerings.host, "weight_decay", None) is not self._decay:
+        if vars(self.lowerings.host.native).get("weight_decay") is not self._decay:
             return False
         tensors = self.lists.tensors(self._stored)
         same = tensors is not None and all(map(operator.is_, tensors, self._tensors))
@@ -63,10 +63,10 @@ class Plans(object):
         """Divides a step's variables into groups."""
         host, lists, alike = self.lowerings.host, self.lists, OrderedDict()
         self._variables, self._groups, taken = [variable for _, variable in step.pairs], [], set()
-        self._decay = getattr(host, "weight_decay", None)
+        self._decay = vars(host.native).get("weight_decay")
         for place, (grad, variable) in enumerate(step.pairs):
             if self.lowerings.is_uniform(grad, variable, ("element", "variable")):
-                key = host.rule(variable), host.backend.device(variable), host.native_decay(variable)
+                key = host.rule(variable), host.backend.device(variable), host.adapter.native_decay(variable)
                 alike.setdefault(key, []).append(place)
         for places in alike.values():
             group = Group(self, step, places)

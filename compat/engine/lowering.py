@@ -45,7 +45,7 @@ class Lowerings(object):
     """The lowering strategies of one optimizer.
 
     Args:
-        host: a target's instance, see compat/engine/step.py.
+        host: a `Bound`, see compat/engine/step.py.
         requested: `{strategy: bool}`, True to force it and False to forbid it; None for no requests.
 
     Raises:
@@ -70,11 +70,11 @@ class Lowerings(object):
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
-        for strategy in STRATEGIES:
+        for strategy in STRATEGIES if self.requested else ():
             if self._forces(strategy) and not self.host.backend.lowers(strategy):
                 raise UnsupportedError(
                     "lowering={{{!r}: True}}: {} has no such strategy here; leave it out".format(
-                        strategy, type(self.host).__name__
+                        strategy, self.host.owner
                     )
                 )
 
@@ -149,8 +149,8 @@ class Lowerings(object):
 
     def fixed_value(self, name):
         """Returns a hyper's number; None if the hyper can change."""
-        value = self.host.given_hyper(name)
-        return value if isinstance(value, float) and not self.host.sets_hypers else None
+        value = self.host.given(name)
+        return value if isinstance(value, float) and not self.host.adapter.sets_hypers else None
 
     # Many small variables.
 
@@ -185,7 +185,7 @@ class Lowerings(object):
         if self._forces("flattened"):
             return pairs if len(pairs) > 1 else []
         if self.trace_kernel(step, VariableView.of_gradient(step, *reversed(pairs[0])))[0]:
-            if self.host.is_fused or self.host.backend.eager:
+            if self.host.adapter.is_fused or self.host.backend.eager:
                 return []  # a kernel for each variable is hardly slower, and builds in half the time
             pairs = [pair for pair in pairs if np.prod(self.host.record(pair[1]).shape) < TINY]
         return pairs if len(pairs) >= FEW else []
@@ -193,7 +193,8 @@ class Lowerings(object):
     def _can_flatten(self, grad, variable):
         """Returns whether a variable's update is best computed on its flattened values, together with others."""
         is_uniform = self.host.backend.is_here(variable) and self.is_uniform(grad, variable)
-        return is_uniform and _elements(self.host.record(variable)) < SMALL and not self.host.native_decay(variable)
+        is_small = is_uniform and _elements(self.host.record(variable)) < SMALL
+        return is_small and not self.host.adapter.native_decay(variable)
 
     def is_uniform(self, grad, variable, localities=("element",)):
         """Returns whether slots and a gradient fit a variable element by element, and its rule has such a locality."""
@@ -243,7 +244,7 @@ class Lowerings(object):
 
     def _write(self, view, natives):
         """Writes the whole new values of a variable and its slots. Returns operations."""
-        done = [self.host.constrain(view.variable, self.host.backend.write(view.variable, natives[VAR]))]
+        done = [self.host.adapter.constrain(view.variable, self.host.backend.write(view.variable, natives[VAR]))]
         for name, native in natives.items():
             if name != VAR:
                 done.append(self.host.backend.write(self.host.slot(view.variable, name), native))
@@ -288,7 +289,7 @@ class Lowerings(object):
             if not by_values:
                 slots = [self.host.slot(view.variable, name) for name in names]
                 done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
-                return [self.host.constrain(view.variable, done)]
+                return [self.host.adapter.constrain(view.variable, done)]
             stored = [view.lower(view.slot_values[name]) for name in names]
             results = self._functions[key]([view.lower(view.grad), view.lower(view.var)] + stored + outside)
         with backend.after(results):
@@ -333,7 +334,7 @@ class Lowerings(object):
             with backend.after(list(natives.values())):
                 waiting = [backend.write_part(stored[name], native, chunk) for name, native in natives.items()]
             done.extend(waiting)
-        return [self.host.constrain(view.variable, backend.group(done))]
+        return [self.host.adapter.constrain(view.variable, backend.group(done))]
 
     def _in_session(self, view, traced, collected):
         """Returns the program of an update that runs in a session, on a whole variable; else None.
@@ -396,7 +397,7 @@ class Lowerings(object):
             )
         with backend.after(list(natives.values()) + done):
             write = backend.write if traced.assigned else backend.subtract
-            done.append(self.host.constrain(view.variable, write(view.variable, natives.pop(VAR), **options)))
+            done.append(self.host.adapter.constrain(view.variable, write(view.variable, natives.pop(VAR), **options)))
             done.extend(backend.write(self.host.slot(view.variable, name), value) for name, value in natives.items())
         return done
 

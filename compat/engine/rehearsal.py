@@ -22,13 +22,13 @@ def rehearse(host, pairs):
     alike = set()  # a rule does the same for variables that are alike
     for grad, variable in pairs:
         is_sparse = host.backend.slices(host.backend.local(grad)) is not None
-        if is_sparse not in host.rehearsed(variable):
+        if is_sparse not in host.known(variable).rehearsed:
             record = host.record(variable)
             key = id(host.rule(variable)), record.shape, record.dtype, is_sparse
-            if key not in alike or host.place(variable) is not None:
+            if key not in alike or host.adapter.place(variable) is not None:
                 _rehearse_one(host, variable, is_sparse)
             alike.add(key)
-            host.rehearsed(variable).add(is_sparse)
+            host.known(variable).rehearsed.add(is_sparse)
 
 
 def _rehearse_one(host, variable, is_sparse):
@@ -106,7 +106,7 @@ class _Symbols(Scope):
     """Step-wide values without numbers: reading a hyper could call the user's function, or create a variable."""
 
     def _hyper(self, name):
-        value = self.step.host.given_hyper(name)
+        value = self.step.host.given(name)
         if isinstance(value, Schedule):
             return self.as_value(value.value(self.tracer, self.values["updates"]))
         return self._leaf(None)

@@ -4,11 +4,12 @@ Graphs order operations only by explicit dependencies; https://github.com/keras-
 happens without them. A step ensures this order: a variable is read before it is written; writes wait for all gradients
 and for the reads of counters; counters are written last.
 
-A `host` is a target's instance. The engine uses `backend`, `definition`, `rule(variable)`, `record(variable)`,
-`slot(variable, name)`, `scalar(name)`, `counter(name)`, `read_counter(name)`, `hyper(name)` and
-`update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives. The base class may
-do some work itself: `moved_natively` are the counters that it moves, `constrain(variable, write)` applies constraints,
-and `native_decay(variable)` is its weight decay.
+A `host` is a `Bound` (compat/targets/bound.py). The engine uses its `backend`, `definition`, `lowerings`,
+`rule(variable)`, `record(variable)`, `slot(variable, name)`, `read_counter(name)` and `given(name)`. What each API does
+in its own way is asked of `host.adapter` (compat/targets/adapter.py): `present(name)`, `counter(name)`, `scalar(name)`
+and `update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives. The base class
+may do some work itself: `moved_natively` are the counters that it moves, `constrain(variable, write)` applies
+constraints, and `native_decay(variable)` is its weight decay.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -103,7 +104,7 @@ class Step(object):
         return self.scopes[dtype]
 
     def hyper(self, name):
-        return self._hypers[name] if name in self._hypers else self.host.hyper(name)
+        return self._hypers[name] if name in self._hypers else self.host.adapter.present(name)
 
     def count(self, name):
         if name not in self.counts:
@@ -151,7 +152,7 @@ class Step(object):
     @staticmethod
     def count_update(host):
         """Counts one update after steps that ran one variable at a time. Returns an operation."""
-        return host.backend.add(host.counter("updates"), 1)
+        return host.backend.add(host.adapter.counter("updates"), 1)
 
     def pending(self):
         """Returns the number of steps since the last update, including this one."""
@@ -235,7 +236,7 @@ class Step(object):
         for name, value in flatten(self.definition, "scalar", returned, verb).items():
             value = shared.as_value(value)
             native = shared.native(value)
-            natives[name] = self.backend.copy(native, self.host.scalar(name)) if value.is_buffer else native
+            natives[name] = self.backend.copy(native, self.host.adapter.scalar(name)) if value.is_buffer else native
         return natives
 
     def _scalars_and_hypers(self, shared):
@@ -244,14 +245,14 @@ class Step(object):
     def _write_scalars(self, scalars, rejected):
         backend, values = self.backend, dict(scalars)
         for name, value in scalars.items() if self.skips else ():
-            before = backend.cast(backend.read(self.host.scalar(name)), "float32")
+            before = backend.cast(backend.read(self.host.adapter.scalar(name)), "float32")
             kept = backend.choose(self.accepted, before, rejected[name]) if name in rejected else before
             values[name] = backend.choose(self.predicate, value, kept)
         with backend.after(list(values.values())):  # one may be computed from the old value of another
-            return [backend.write(self.host.scalar(name), value) for name, value in values.items()]
+            return [backend.write(self.host.adapter.scalar(name), value) for name, value in values.items()]
 
     def _count(self):
-        backend, counter = self.backend, self.host.counter
+        backend, counter = self.backend, self.host.adapter.counter
         applied = backend.cast(self.predicate, "int64") if self.skips else 1
         taken = self.arrived if self.accepted is None else backend.cast(self.accepted, "int64")
         move = {
@@ -260,7 +261,7 @@ class Step(object):
             "steps": lambda: backend.add(counter("steps"), self.arrived),
         }
         for name in counters(self.definition):
-            if name not in self.host.moved_natively or not self.arrived:
+            if name not in self.host.adapter.moved_natively or not self.arrived:
                 yield move[name]()
 
     # The variables.
@@ -280,11 +281,11 @@ class Step(object):
             return self._branch([one], gate + one.written) if in_branch else one.finish(gate + one.written)
 
         for grad, variable in pairs:
-            operations.extend(self.host.update(variable, update, grad))
-        return self._branch(prepared, gate + operations, self.host.update) if branches and free else operations
+            operations.extend(self.host.adapter.update(variable, update, grad))
+        return self._branch(prepared, gate + operations, self.host.adapter.update) if branches and free else operations
 
     def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
-        """Finishes updates if the step updates, else writes what they collected. `place`: see `host.update`."""
+        """Finishes updates if the step updates, else writes what they collected. `place`: see `host.adapter.update`."""
         def each(verb):
             operations = []
             for one in prepared:
@@ -383,7 +384,7 @@ class Step(object):
                 write = backend.write(view.variable, change[0], view.rows)
         else:
             write = done[0] if len(ready) == 1 else backend.group(ready)
-        return [self.host.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+        return [self.host.adapter.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
 
     def _finish(self, view, traced, collected, earlier, predicate=None):
         """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
@@ -414,7 +415,7 @@ class Step(object):
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
             write = (backend.write if assigned else backend.subtract)(view.variable, change, view.rows)
-        done = [self.host.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+        done = [self.host.adapter.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
         if view.missed:
             recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
             done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))

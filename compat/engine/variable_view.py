@@ -105,7 +105,7 @@ class Scope(object):
         return value if isinstance(value, Value) else self.tracer.constant(value)
 
     def _scalar(self, name):
-        return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.scalar(name))))
+        return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.adapter.scalar(name))))
 
     def _hyper(self, name):
         value = self.step.hyper(name)
@@ -291,7 +291,7 @@ class VariableView(object):
         self._require_shape()
         if not self.record.shape:
             return self.backend.constant(0, "int32")
-        place, rows = self.step.host.place(self.variable), self.rows
+        place, rows = self.step.host.adapter.place(self.variable), self.rows
         rows = self.backend.iota(self.backend.rows_of(self.variable)) if rows is None else rows
         rows = self.backend.cast(rows, "int32") + (place.slices[0].start if place else 0)
         return self.backend.ops["reshape"](rows, (-1,) + (1,) * (len(self.record.shape) - 1))
@@ -299,7 +299,7 @@ class VariableView(object):
     def _place_in_row(self):
         """Returns each element's index in its row of the whole variable, counted in C order."""
         self._require_shape()
-        place, index, stride = self.step.host.place(self.variable), self.backend.constant(0, "int32"), 1
+        place, index, stride = self.step.host.adapter.place(self.variable), self.backend.constant(0, "int32"), 1
         for axis in range(len(self.record.shape) - 1, 0, -1):
             number = self.backend.iota(self.record.shape[axis]) + (place.slices[axis].start if place else 0)
             along_axis = [-1 if other == axis else 1 for other in range(len(self.record.shape))]
@@ -375,7 +375,7 @@ class VariableView(object):
 
     def native_decay(self):
         """Returns the share of the variable that the base class's own weight decay subtracts, or None."""
-        decay = self.step.host.native_decay(self.variable)
+        decay = self.step.host.adapter.native_decay(self.variable)
         return self.scope.values["learning_rate"] * decay if decay else None
 
     def decay(self, share, earlier):

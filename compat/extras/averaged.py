@@ -45,17 +45,17 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
 
     def __enter__(self):
         with open_access(*self._arguments) as access:
-            if access.optimizer.is_averaged:
+            if access.bound.is_averaged:
                 raise StateError("the averages of {} are in its variables already".format(access.owner))
             averages, self._before = _averages(access)
             self._updates = _updates(access)
             access.write(access.assignments(averages))
-            access.optimizer.__dict__["is_averaged"] = True
+            access.bound.is_averaged = True
         return self
 
     def __exit__(self, kind, error, trace):
         with open_access(*self._arguments) as access:
-            access.optimizer.__dict__["is_averaged"] = False
+            access.bound.is_averaged = False
             access.write(access.assignments(self._before))
             if kind is None and _updates(access) != self._updates:
                 raise StateError(
@@ -79,7 +79,7 @@ def assign_averages(optimizer, variables, session=None):
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
     with open_access(unwrapped(optimizer), variables, session) as access:
-        if access.optimizer.is_averaged:
+        if access.bound.is_averaged:
             raise StateError(
                 "inside of everstep.averaged the variables already have averages, and the end of its block would undo "
                 "this"
@@ -119,15 +119,15 @@ def _updates(access):
 
 def _averages(access):
     """Returns ([(whole variable, None, its average)], [(whole variable, None, its value)])."""
-    optimizer = access.optimizer
-    check_averages(optimizer)
-    optimizer.take_carried(access.variables)  # of a pickle or a file, before the first step
+    bound = access.bound
+    check_averages(bound.native)
+    bound.adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step
     updates = int(access.read_counters().get("updates", 0))
-    hypers = {name: _current_hyper(access, name, updates) for name in flat(optimizer.definition, "hyper")}
+    hypers = {name: _current_hyper(access, name, updates) for name in flat(bound.definition, "hyper")}
     averages, values = [], []
     for whole, slots, value in access.read_wholes():
         values.append((whole, None, _Value(whole.name, value)))
-        rule = optimizer.rule(whole.first)
+        rule = bound.rule(whole.first)
         if not defines(rule, "evaluation_value"):  # a branch of a partition that does not average
             continue
         if fast_forward.ROWS in slots and np.any(slots[fast_forward.ROWS] != slots[fast_forward.UPDATES]):

@@ -8,8 +8,8 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import with_names_of_tf1
 from everstep.compat.checkpoints.stock_live import api_of, keras_session
 from everstep.compat.checkpoints.unwrapping import unwrapped
-from everstep.compat.targets.base import Target
-from everstep.compat.targets.hypers import attribute, is_function
+from everstep.compat.targets.hypers import attribute, is_function, rates_of_branches
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import EverstepError, StateError, UnsupportedError
 from everstep.optimizers.contract import Definition, Schedule, is_tensor
 
@@ -58,12 +58,13 @@ def current_rate(optimizer, session=None):
 
 
 def _current_rate(optimizer, session):
-    if isinstance(optimizer, Target):
-        rates = ["learning_rate"] if "learning_rate" in optimizer.hyper_declarations() else None
-        branches = optimizer.rates_of_branches()
+    if isinstance(optimizer, NativeOptimizer):
+        bound = optimizer._bound
+        rates = ["learning_rate"] if "learning_rate" in bound.hyper_declarations() else None
+        branches = rates_of_branches(bound)
         if rates is None and not branches:
             raise UnsupportedError("{} has no learning rate".format(type(optimizer).__name__))
-        values = [_evaluate(optimizer, optimizer.read_hyper(name), session) for name in rates or branches]
+        values = [_evaluate(optimizer, bound.adapter.read(name), session) for name in rates or branches]
         return values[0] if rates else dict(zip([attribute(name.rpartition("/")[0]) for name in branches], values))
     api = api_of(optimizer)
     if api is None:
@@ -108,9 +109,10 @@ def _of_native_schedule(owner, schedule, session):
 
 def updates_so_far(owner, session):
     """Returns the number of updates so far."""
-    if isinstance(owner, Target):
-        counter = owner.own_variables().get("updates")
-        counter = owner.counted_elsewhere() if counter is None else counter
+    if isinstance(owner, NativeOptimizer):
+        adapter = owner._bound.adapter
+        counter = adapter.own_variables().get("updates")
+        counter = adapter.counted_elsewhere() if counter is None else counter
     else:
         counter = owner.iterations
     return 0.0 if counter is None else _number(owner, counter, session)

@@ -12,8 +12,10 @@ import numpy as np
 from everstep.compat.stock.converted_schedules import converted
 from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class, installed_defaults
 from everstep.compat.stock.others import arranged, converted_schedule, reader_of
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.construction import written
+from everstep.compat.targets.copying import present_native
 from everstep.compat.targets.detect import TARGETS, find
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.stock_members import searched
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
@@ -54,7 +56,7 @@ def from_native(optimizer, api=None):
     >>> everstep.from_native(config, "update_step")
     <everstep definition Adam(learning_rate=0.01, beta_1=0.9, beta_2=0.999, epsilon=0.001, amsgrad=False, ...): ...>
     """
-    if isinstance(optimizer, Target):
+    if isinstance(optimizer, NativeOptimizer):
         return _of_bound(optimizer)
     if isinstance(optimizer, dict):
         return _Migration(*_of_config(optimizer, api)).definition()
@@ -227,12 +229,12 @@ def _attributes(optimizer, entry):
 
 def _of_bound(optimizer):
     """Returns the definition of a bound optimizer, with its present numbers and what its native base class adds."""
-    numbers = [name for name in optimizer.hyper_declarations() if isinstance(optimizer.given_hyper(name), float)]
-    live = {name: optimizer.write_hyper(name, optimizer.read_hyper(name)) for name in numbers}
-    rule, config = with_hypers(optimizer.definition, live), optimizer._present_native()
-    for name in _BOUND_BESIDE:
-        config[name] = getattr(optimizer, name, None)
-    migration = _Migration(_Bound(optimizer.target, ()), config, optimizer)
+    bound = optimizer._bound
+    numbers = [name for name in bound.hyper_declarations() if isinstance(bound.given(name), float)]
+    live = {name: written(bound, name) for name in numbers}
+    rule, config = with_hypers(bound.definition, live), present_native(bound)
+    config.update((name, getattr(optimizer, name, None)) for name in _BOUND_BESIDE if name not in bound.aliases)
+    migration = _Migration(_Bound(bound.adapter.target, ()), config, optimizer)
     exclude = [(each, 0.0) for each in migration._not_decayed()]
     if exclude and undecayed(rule) is not rule:
         if Decoupled in type(rule).__bases__:  # a subclass of AdamW may compute something else
@@ -390,8 +392,8 @@ class _Migration(object):
 
         In the last tf.keras before OptimizerV2, which lacks the helper `clip_norm`, it bounds each gradient's norm.
         """
-        if self.optimizer is None or isinstance(self.optimizer, Target):
-            return self.optimizer is None or self.optimizer._one_norm
+        if self.optimizer is None or isinstance(self.optimizer, NativeOptimizer):
+            return self.optimizer is None or self.optimizer._bound.adapter.one_norm
         module = next(base.__module__ for base in type(self.optimizer).__mro__ if "get_gradients" in vars(base))
         return hasattr(sys.modules[module], "clip_norm")
 
@@ -415,8 +417,8 @@ class _Excluded(object):
 
     def __call__(self, record):
         try:
-            if isinstance(self.optimizer, Target):
-                return not self.optimizer.decays(record)
+            if isinstance(self.optimizer, NativeOptimizer):
+                return not self.optimizer._bound.adapter.decays(record)
             return not self.optimizer._use_weight_decay(searched(record.native))
         except AttributeError:  # a variable of another API
             return False

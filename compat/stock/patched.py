@@ -145,7 +145,7 @@ def _intercept(stock):
     stock_new = stock.__new__
 
     def __new__(cls, *args, **kwargs):
-        running = _here.__dict__.setdefault("classes", [])
+        running = vars(_here).setdefault("classes", [])
         if cls is stock and _in_force[stock] and stock not in running:
             running.append(stock)
             try:

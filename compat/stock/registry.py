@@ -9,9 +9,9 @@ from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import entries_of, installed_defaults, target_named
 from everstep.compat.stock.others import OTHERS
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
-from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import CONFIG_KEY
+from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.compat.targets.detect import TARGETS
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import ConfigError, DefinitionError, UnsupportedError
 from everstep.optimizers.contract import Definition
 from everstep.optimizers.contract.checks import TEXT
@@ -74,7 +74,7 @@ def get(identifier, api=None, **arguments):
             return composed(**arguments)
         definition_class, entry = find_name(identifier, api)
         return definition_class(**arguments) if entry is None else _of_entry(entry, arguments, api)
-    if isinstance(identifier, Target) or any(target.speaks(type(identifier)) for target in TARGETS):
+    if isinstance(identifier, NativeOptimizer) or any(target.speaks(type(identifier)) for target in TARGETS):
         definition = from_native(identifier)
         return definition.replace(**arguments) if arguments else definition
     raise ConfigError(
@@ -219,7 +219,7 @@ def _of_config(config, api):
             "{}".format(", ".join(sorted(map(str, config))) or "none")
         )
     if CONFIG_KEY in settings:
-        definition, native = Target.split_config(settings)
+        definition, native = split_config(settings)
         set_beside = sorted(name for name, value in native.items() if name in _CHANGES_STEPS and value)
         if set_beside:
             raise ConfigError("the optimizer of this config was bound with {}, which no definition has; use wrappers "

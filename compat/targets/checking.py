@@ -1,62 +1,162 @@
-"""The members of a target that check a call before it creates or writes anything, and that forget one that failed."""
+"""Checks a call before it creates or writes anything, and forgets one that failed."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import re
 
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.rehearsal import rehearse
 from everstep.compat.engine.step import skips
-from everstep.compat.targets.hypers import Hypers
-from everstep.errors import GradientError
+from everstep.compat.targets.hypers import refusal
+from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError
+from everstep.optimizers.contract import defines, is_tensor
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
 
-class Checking(Hypers):
-    """Members for calls that fail: they change nothing, in the variables or in what the optimizer knows of them."""
+def check_grads(bound, pairs):
+    """Returns pairs whose gradients and rules were checked, before anything is created or written.
 
-    def check_grads(self, pairs):
-        """Returns pairs whose gradients and rules were checked, before anything is created or written.
+    Args:
+        pairs: (gradient, variable) pairs, whose variables were checked. A gradient can be None.
 
-        Args:
-            pairs: (gradient, variable) pairs, whose variables were checked. A gradient can be None.
+    Raises:
+        GradientError: no pair has a gradient, or one does not fit its variable.
+        RuleError: the rule of a variable breaks its contract.
+    """
+    backend, variables = bound.backend, [variable for _, variable in pairs]
+    natives = [(grad, bound.adapter.unwrap(variable)) for grad, variable in pairs]
+    try:
+        natives = check_pairs(backend, natives, bound.adapter.casts_gradients)
+    except GradientError:
+        _check_real(bound, natives)
+        raise
+    if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone
+        rehearse(bound, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
+    return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]
 
-        Raises:
-            GradientError: no pair has a gradient, or one does not fit its variable.
-            RuleError: the rule of a variable breaks its contract.
-        """
-        variables = [variable for _, variable in pairs]
-        natives = [(grad, self.unwrap(variable)) for grad, variable in pairs]
-        try:
-            natives = check_pairs(self.backend, natives, self.casts_gradients)
-        except GradientError:
-            self._check_real(natives)
-            raise
-        if "all_or_nothing" in self.backend.unsupported:  # else a step whose rule raises is undone
-            rehearse(self, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
-        return [(grad, variable) for (grad, _), variable in zip(check_rows(self.backend, natives), variables)]
 
-    def _check_real(self, pairs):
-        for grad, variable in pairs:
-            dtype = str(self.backend.dtype(variable)) if grad is not None else ""
-            if "complex" in dtype:
-                raise self.refusal("complex variables", got=getattr(variable, "name", "an array"), dtype=dtype)
+def _check_real(bound, pairs):
+    for grad, variable in pairs:
+        dtype = str(bound.backend.dtype(variable)) if grad is not None else ""
+        if "complex" in dtype:
+            raise refusal(bound, "complex variables", got=getattr(variable, "name", "an array"), dtype=dtype)
 
-    @contextlib.contextmanager
-    def forgetting_failures(self):
-        """Returns a context that forgets what it learned of variables and calls if its body raises.
 
-        Else `capture` would ask for the variables of a call that failed, and a definition that counts calls for the
-        same ones again.
-        """
-        first_new, made, checked = len(self._rules), self._made, self._checked
-        calls = dict(self._calls) if self._calls or skips(self.definition) else {}
-        try:
-            yield
-        except BaseException:
-            for key in [key for key, known in self._rules.items() if known.record.index >= first_new]:
-                del self._rules[key]
-            self._seen.clear()
-            self.lowerings.checked = ()
-            self._calls.clear()
-            self._calls.update(calls)
-            self.__dict__.update(_made=made, _checked=checked)
-            raise
+def check_connected(grads, variables):
+    """Returns the gradients; raises GradientError if a variable has none, as `get_gradients` of stock does."""
+    missing = [variable.name for grad, variable in zip(grads, variables) if grad is None]
+    if missing:
+        raise GradientError(
+            "no gradient for {}: the loss does not depend on it, or an op on the way has no gradient (argmax, "
+            "round, ...)".format(", ".join(missing))
+        )
+    return grads
+
+
+@contextlib.contextmanager
+def forgetting_failures(bound):
+    """Returns a context that forgets what it learned of variables and calls if its body raises.
+
+    Else `capture` would ask for the variables of a call that failed, and a definition that counts calls for the
+    same ones again.
+    """
+    first_new, made, checked = len(bound.rules), bound.made, bound.has_checked
+    calls = dict(bound.calls) if bound.calls or skips(bound.definition) else {}
+    try:
+        yield
+    except BaseException:
+        for key in [key for key, known in bound.rules.items() if known.record.index >= first_new]:
+            del bound.rules[key]
+        bound.seen.clear()
+        bound.lowerings.checked = ()
+        bound.calls.clear()
+        bound.calls.update(calls)
+        bound.made, bound.has_checked = made, checked
+        raise
+
+
+def check_repeat(bound, variables):
+    """Raises UnsupportedError for a call that would break the definition.
+
+    A definition that counts calls needs all variables in one call: a second group would count twice.
+    """
+    definition = bound.definition
+    if defines(definition, "loss_scale") and not bound.has_scaled:
+        raise UnsupportedError(
+            "{} divides gradients by the loss scale, but no loss was scaled. Take gradients of "
+            "optimizer.scale_loss(loss). For fit of TF 2.0 to 2.3, or inside a LossScaleOptimizer, bind a "
+            "definition without loss_scale".format(definition._short())
+        )
+    if bound.gradients is not None and not bound.has_called_gradients:
+        raise UnsupportedError(
+            "this {} was bound with gradients={!r}, but the caller computed gradients itself (as fit of TF 2.0 to "
+            "2.3 does). Call minimize, or bind without gradients= and give your gradients to "
+            "apply_gradients".format(bound.owner, bound.gradients)
+        )
+    check_stages(bound)
+    if not skips(definition):
+        return
+    graph = bound.graph_now()
+    keys = [bound.variable_key(variable) for variable in variables]
+    first = bound.calls.setdefault((graph, bound.backend.replica()), keys)
+    if first != keys or graph is not None and first is not keys and definition.stages == 1:
+        raise UnsupportedError(
+            "{} counts its calls, so it takes all variables in one call, and one call in a graph; bind one "
+            "definition for each group of variables".format(definition._short())
+        )
+
+
+def check_stages(bound):
+    """Raises UnsupportedError if a multistage rule would get only one gradient of each batch."""
+    if bound.definition.stages > 1 and not bound.takes_stages:
+        raise UnsupportedError(
+            "{0} takes {1} gradients of each batch, one after the other, but this call has one. Give minimize a "
+            "function without arguments that computes the loss (if this API has minimize), or call "
+            "everstep.enable_multistage(model) before fit. In a loop of your own, call "
+            "everstep.enable_multistage(optimizer) once, then take {1} gradients of each batch, each followed by a "
+            "step".format(bound.definition._short(), bound.definition.stages)
+        )
+
+
+def failing_updates(bound, params):
+    """Returns updates that fail when run, if a multistage rule would get one gradient per batch; else [].
+
+    Building must not fail: Keras builds the train function when it loads a model.
+    """
+    try:
+        check_stages(bound)
+        return []
+    except UnsupportedError as error:
+        bound.adapter.make_state(params)
+        return [bound.backend.failure(str(error))]
+
+
+def check_operation_name(bound, name):
+    """Raises HyperTypeError or HyperValueError for a name that no operation of a graph can have.
+
+    TensorFlow 1.4 and 1.5 raise an error, too, but then stay in the graph: no `tf.reset_default_graph` works.
+    """
+    if not isinstance(name, TEXT_OR_BYTES + (type(None),)):
+        raise HyperTypeError("name is a text; got {!r}".format(name))
+    if not name or bound.backend.eager:
+        return
+    is_first = not bound.backend.tf.get_default_graph().get_name_scope()  # a scope's name can be any text of these
+    if not re.match(r"[A-Za-z0-9_.\\/-]+$", str(name)) or is_first and str(name)[0] in "_\\/-":
+        raise HyperValueError(
+            "name begins with a letter, a digit or a dot, and has those, _, - and / after it; got {!r}".format(name)
+        )
+
+
+def check_graph_of_hypers(bound):
+    """Raises HyperValueError if a hyper is a tensor of another graph than the one that a call builds in."""
+    tf = bound.backend.tf
+    graph = tf.get_default_graph()
+    if bound.backend.eager or type(graph) is not tf.Graph:  # a function captures tensors from outside
+        return
+    for name in bound.hyper_declarations():
+        value = bound.given(name)
+        if is_tensor(value) and getattr(value, "graph", None) is not graph:
+            raise HyperValueError(
+                "{}.{} is a tensor of another graph than the one that trains; bind a definition for each graph, or "
+                "give a callable that makes the tensor".format(bound.owner, name)
+            )

@@ -2,108 +2,114 @@
 
 A deep copy trains the same variables, with its own slots. A pickle has no variables. It keeps the slots in the order of
 the variables, and gives them to the variables of its first step. Neither can read a graph, whose values live in a
-session. `everstep.capture` can.
+session. `everstep.capture` can. Plans and functions are in none: a copy plans anew.
 """
 from __future__ import absolute_import, division, print_function
 
 import copy
 from collections import OrderedDict
 
-from everstep.compat.engine.eager_steps import EagerSteps
-from everstep.compat.engine.lowering import Lowerings
-from everstep.compat.targets.hypers import Hypers
-from everstep.compat.targets.native_classes import native_class, target_class_of
+from everstep.compat.targets import construction
+from everstep.compat.targets.native_classes import native_class
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract import flat, is_tensor, with_hypers
+
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 
 # Settings of the native base class that can be changed after construction.
 _SETTINGS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 
 
-class Copying(Hypers):
-    """Members that copy, pickle and show an optimizer."""
+def shallow(bound):
+    """Returns an optimizer that shares slots and counters, as a shallow copy of a stock optimizer does."""
+    if bound.adapter.copies_deeply:
+        return copy.deepcopy(bound.native)
+    cls = type(bound.native)  # type: Any
+    twin = cls.__new__(cls)
+    vars(twin).update(vars(bound.native))
+    vars(twin)["_bound"] = bound.for_twin(twin)
+    return twin
 
-    def __copy__(self):
-        """Returns an optimizer that shares slots and counters, as a shallow copy of a stock optimizer does."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.__dict__.update(lowerings=Lowerings(twin, self._native.get("lowering")), eager_steps=EagerSteps(twin))
-        return twin
 
-    def __deepcopy__(self, memo):
-        rebuild, arguments, state = self._parts(self.exclusions(True))
-        variables = [self.copied_variable(variable, memo) for variable in self.trained()]
-        twin = memo[id(self)] = rebuild(*arguments)
-        twin.keep_state(state)
-        if variables:
-            twin.take_carried(variables)
-        return twin
+def deep(bound, memo):
+    """Returns an optimizer with its own slots that trains the same variables."""
+    rebuild_it, arguments, state = parts(bound, bound.adapter.exclusions(True))
+    variables = [bound.adapter.copied_variable(variable, memo) for variable in bound.adapter.trained()]
+    twin = memo[id(bound.native)] = rebuild_it(*arguments)
+    adapter = twin._bound.adapter
+    adapter.carries.keep(twin._bound, state)
+    if variables:
+        adapter.carries.give(twin._bound, variables)
+    return twin
 
-    def __reduce__(self):
-        return self._parts(self.exclusions(False))
 
-    def _parts(self, exclusions):
-        state = self.state_to_copy()  # first: it raises the error that tells why a graph cannot be copied
-        arguments = self._maker(), self.present_definition(), self._present_native()
-        return rebuild, arguments + ((exclusions,) if exclusions else ()), state
+def parts(bound, exclusions):
+    """Returns (`rebuild`, its arguments, the state), as `__reduce__` does. `exclusions` is as of the adapter."""
+    state = bound.adapter.carries.taken(bound)  # first: it raises the error that tells why a graph cannot be copied
+    arguments = _maker(type(bound.native)), present_definition(bound), present_native(bound)
+    return rebuild, arguments + ((exclusions,) if exclusions else ()), state
 
-    def exclusions(self, same_variables):
-        """Returns what tells a copy which variables have no weight decay; None if all have.
 
-        Args:
-            same_variables: True if the copy trains the same variables.
-        """
+def rebuild(maker, definition, native, exclusions=None):
+    """Returns the optimizer that a pickle describes, without its state."""
+    maker = maker[0] if len(maker) == 1 else native_class(maker[0], type(definition), maker[1])
+    optimizer = maker.from_definition(definition, **native)
+    if exclusions:
+        optimizer._bound.adapter.exclude(exclusions)
+    return optimizer
 
-    def exclude(self, exclusions):
-        """Takes over what `exclusions` returned, before the first step."""
 
-    def __reduce_ex__(self, protocol):
-        return self.__reduce__()
+def _maker(cls):
+    """Returns (adapter class, native base), or (class,) for a user's subclass of a native class."""
+    return (cls.adapter_class, cls.native_base) if "native_base" in vars(cls) else (cls,)
 
-    def __setstate__(self, state):
-        self.keep_state(state)
 
-    def copied_variable(self, variable, memo):
-        """Returns the variable that a deep copy trains."""
-        return variable
+def present_definition(bound):
+    """Returns the definition with the hypers as they are now.
 
-    def _maker(self):
-        """Returns (target class, native base), or (class,) for a user's subclass of a native class."""
-        if "native_base" not in vars(type(self)):
-            return (type(self),)
-        return target_class_of(type(self)), self.native_base
+    Raises:
+        UnsupportedError: a hyper is a tensor, which belongs to this process.
+    """
+    values = {}
+    for name in bound.hyper_declarations():
+        value = bound.given(name)
+        if isinstance(value, float):
+            values[name] = construction.written(bound, name)
+        elif is_tensor(value):
+            raise UnsupportedError(
+                "{}.{} is a tensor, which cannot be copied; give a number, a function or an "
+                "everstep.Schedule, or bind the definition again".format(bound.owner, name)
+            )
+    return with_hypers(bound.definition, values)
 
-    def present_definition(self):
-        """Returns the definition with the hypers as they are now.
 
-        Raises:
-            UnsupportedError: a hyper is a tensor, which belongs to this process.
-        """
-        values = {}
-        for name in self.hyper_declarations():
-            value = self.given_hyper(name)
-            if isinstance(value, float):
-                values[name] = self.write_hyper(name, self.read_hyper(name))
-            elif is_tensor(value):
-                raise UnsupportedError(
-                    "{}.{} is a tensor, which cannot be copied; give a number, a function or an "
-                    "everstep.Schedule, or bind the definition again".format(type(self).__name__, name)
-                )
-        return with_hypers(self.definition, values)
+def present_native(bound):
+    """Returns {name: value} of the keywords of `bind`, as they are now."""
+    native = dict(bound.arguments)
+    for name in _SETTINGS:
+        value = vars(bound.native).get(name, native.get(name))
+        if value is not None and name not in flat(bound.definition, "hyper"):
+            native[name] = value
+    return native
 
-    def _present_native(self):
-        native = dict(self._native)
-        for name in _SETTINGS:
-            value = self.__dict__.get(name, native.get(name))
-            if value is not None and name not in flat(self.definition, "hyper"):
-                native[name] = value
-        return native
 
-    def trained(self):
-        """Returns the variables that this optimizer has state for, in the order in which they were first seen."""
-        return [each.variable for each in sorted(self._rules.values(), key=lambda known: known.record.index)]
+def shown(bound):
+    """Returns the text of a bound optimizer."""
+    try:
+        definition = present_definition(bound)
+    except Exception:  # a tensor, or a graph whose session is closed: show the settings as they were given
+        definition = bound.definition
+    native = "".join(", {}={!r}".format(*each) for each in sorted(present_native(bound).items()) if each[1])
+    return "<{} bound to {}{}>".format(definition._short(), bound.adapter.target, native)
 
-    def state_to_copy(self):
+
+class ByRole(object):
+    """State that copies carry by the roles of slots: of APIs that make a variable's slots when it first trains."""
+
+    @staticmethod
+    def taken(bound):
         """Returns ({name: array} of counters and scalars, [(shape, {slot: array})]).
 
         Before the first step it returns the state that was kept for it, or the counters, which may be set by then, and
@@ -112,88 +118,76 @@ class Copying(Hypers):
         Raises:
             UnsupportedError: the slots live in a graph.
         """
-        variables, own = self.trained(), self.own_variables()
-        if not variables and (self._carried is not None or not own):
-            return self._carried
-        with self.backend.inside([self.unwrap(variable) for variable in variables or own.values()]):
-            is_eager = self.backend.eager
+        variables, own = bound.adapter.trained(), bound.adapter.own_variables()
+        if not variables and (bound.carried is not None or not own):
+            return bound.carried
+        with bound.backend.inside([bound.adapter.unwrap(variable) for variable in variables or own.values()]):
+            is_eager = bound.backend.eager
         if not is_eager and not variables:
             return None
         if not is_eager:
             raise UnsupportedError(
                 "{} has slots in a graph, which cannot be copied (nor can a stock optimizer's). Bind the definition "
-                "again, and move the state with everstep.capture and everstep.restore".format(type(self).__name__)
+                "again, and move the state with everstep.capture and everstep.restore".format(bound.owner)
             )
-        shared = {name: self._array(variable) for name, variable in own.items()}
+        shared = {name: _array(bound, variable) for name, variable in own.items()}
         if not variables:
             return shared, None
         slots = []
         for variable in variables:
             arrays = OrderedDict()
-            for name in self.slot_names(variable):
-                slot = self.find_slot(variable, name)
+            for name in bound.slot_names(variable):
+                slot = bound.adapter.find_slot(variable, name)
                 if slot is not None:
-                    arrays[name] = self._array(slot)
-            slots.append((self.record(variable).shape, arrays))
+                    arrays[name] = _array(bound, slot)
+            slots.append((bound.record(variable).shape, arrays))
         return shared, slots
 
-    def _array(self, variable):
-        return self.backend.values([self.unwrap(variable)], None)[0]
-
-    def keep_state(self, state):
+    @staticmethod
+    def keep(bound, state):
         """Keeps a state, or None, for the variables of the first step. Counters that exist get their values now."""
-        self.__dict__["_carried"] = state if state and state[1] is not None else None
-        if state is None or not self.backend.eager:
+        bound.carried = state if state and state[1] is not None else None
+        if state is None or not bound.backend.eager:
             return
-        getattr(self, "iterations", None)  # an OptimizerV2 creates it at the first read
-        self._set_shared(state[0])
+        getattr(bound.native, "iterations", None)  # an OptimizerV2 creates it at the first read
+        _set_shared(bound, state[0])
 
-    def take_carried(self, variables):
+    @staticmethod
+    def give(bound, variables):
         """Gives variables the state that was kept for them.
 
         Raises:
             StateError: their number or shapes differ from those that the copied optimizer trained.
         """
-        if self._carried is None:
+        if bound.carried is None:
             return
-        shared, slots = self._carried
+        shared, slots = bound.carried
         expected = [shape for shape, _ in slots]
-        shapes = [self.record(variable).shape for variable in variables]
+        shapes = [bound.record(variable).shape for variable in variables]
         if shapes != expected:
             raise StateError(
                 "this {} was unpickled with the state of variables of shapes {}; got variables of shapes {}. Give it "
                 "the same ones in the same order, or bind the definition for a fresh optimizer".format(
-                    type(self).__name__, expected, shapes
+                    bound.owner, expected, shapes
                 )
             )
-        self.__dict__["_carried"] = None
-        with self.backend.outside():
-            self.make_state(variables)
-            self._set_shared(shared)
+        bound.carried = None
+        adapter = bound.adapter
+        with bound.backend.outside():
+            adapter.make_state(variables)
+            _set_shared(bound, shared)
             for variable, (_, arrays) in zip(variables, slots):
-                slots = [(self.unwrap(self.find_slot(variable, name)), array, True) for name, array in arrays.items()]
-                self.backend.put(slots, None)
-
-    def _set_shared(self, shared):
-        variables = self.own_variables()
-        self.backend.put([(self.unwrap(variables[name]), shared[name], True) for name in variables], None)
-
-    def __repr__(self):
-        try:
-            definition = self.present_definition()
-        except Exception:  # a tensor, or a graph whose session is closed: show the settings as they were given
-            definition = self.definition
-        native = "".join(", {}={!r}".format(*each) for each in sorted(self._present_native().items()) if each[1])
-        return "<{} bound to {}{}>".format(definition._short(), self.target, native)
+                found = [(adapter.find_slot(variable, name), array) for name, array in arrays.items()]
+                bound.backend.put([(adapter.unwrap(slot), array, True) for slot, array in found], None)
 
 
-def rebuild(maker, definition, native, exclusions=None):
-    """Returns the optimizer that a pickle describes, without its state."""
-    maker = maker[0] if len(maker) == 1 else native_class(maker[0], type(definition), maker[1])
-    optimizer = maker.from_definition(definition, **native)
-    if exclusions:
-        optimizer.exclude(exclusions)
-    return optimizer
+def _array(bound, variable):
+    return bound.backend.values([bound.adapter.unwrap(variable)], None)[0]
+
+
+def _set_shared(bound, shared):
+    variables, unwrap = bound.adapter.own_variables(), bound.adapter.unwrap
+    bound.backend.put([(unwrap(variables[name]), shared[name], True) for name in variables], None)
 
 
 def copied_array(array, memo):

@@ -12,8 +12,8 @@ from collections import namedtuple
 from everstep.compat.targets.native_classes import native_class
 from everstep.errors import TargetError
 
-# name: the target's name; path: the target's module and class, in this folder; speaks: returns True for an optimizer
-# class of the API; looked_for: the methods that it looks for, for error messages.
+# name: the target's name; path: the module and class of its adapter, in this folder; speaks: returns True for an
+# optimizer class of the API; looked_for: the methods that it looks for, for error messages.
 Api = namedtuple("Api", "name path speaks looked_for")
 
 
@@ -46,19 +46,19 @@ def _is_keras3(optimizer):
 
 # The first match wins: an OptimizerV2 has get_updates too.
 TARGETS = (
-    Api("tf_train", "tf_train.TrainTarget", _is_train,
+    Api("tf_train", "tf_train.TrainAdapter", _is_train,
         "an Optimizer with _apply_dense and compute_gradients (tf.train)"),
-    Api("optimizer_v2", "optimizer_v2.OptimizerV2Target", _is_optimizer_v2,
+    Api("optimizer_v2", "optimizer_v2.V2Adapter", _is_optimizer_v2,
         "an Adam or SGD with _resource_apply_dense and add_slot (tf.keras 1.14 to 2.10, .legacy)"),
-    Api("get_updates", "get_updates.GetUpdatesTarget", _is_get_updates,
+    Api("get_updates", "get_updates.GetUpdatesAdapter", _is_get_updates,
         "an Adam or SGD with get_updates (Keras 2.0.8 to 2.3.1, tf.keras up to 1.13)"),
-    Api("update_step", "update_step.UpdateStepTarget", _is_update_step,
+    Api("update_step", "update_step.UpdateStepAdapter", _is_update_step,
         "an Adam or SGD with update_step and _distributed_apply_gradients_fn (tf.keras 2.11 to 2.15, tf_keras)"),
-    Api("keras3", "keras3.Keras3Target", _is_keras3,
+    Api("keras3", "keras3.Keras3Adapter", _is_keras3,
         "an Adam or SGD with update_step and stateless_apply (Keras 3, tf.keras from 2.16 on)"),
 )
 
-ARRAYS = Api("arrays", "arrays.ArraysTarget", None, "numpy itself")
+ARRAYS = Api("arrays", "arrays.ArraysAdapter", None, "numpy itself")
 
 WHAT_WORKS = (
     "What works: tf.train (TF 1.x), tf.compat.v1.train, tf.keras of TF 1.4 and newer, tf.keras.optimizers.legacy of TF "
@@ -66,15 +66,15 @@ WHAT_WORKS = (
 )
 
 
-class Found(namedtuple("Found", "target target_class base module")):
-    """The API that a module speaks: the `Api`, its target class, the native base class and the module."""
+class Found(namedtuple("Found", "target adapter_class base module")):
+    """The API that a module speaks: the `Api`, its adapter class, the native base class and the module."""
 
     def native_class(self, definition_class):
-        return native_class(self.target_class, definition_class, self.base)
+        return native_class(self.adapter_class, definition_class, self.base)
 
 
 def load(target):
-    """Imports and returns the class of a target."""
+    """Imports and returns the adapter class of a target."""
     module, name = target.path.split(".")
     return getattr(importlib.import_module("everstep.compat.targets." + module), name)
 
@@ -87,8 +87,8 @@ def find(module):
     """
     name = getattr(module, "__name__", repr(module))
     if name == "numpy":
-        target_class = load(ARRAYS)
-        return Found(ARRAYS, target_class, target_class.base_class(None, module), module)
+        adapter_class = load(ARRAYS)
+        return Found(ARRAYS, adapter_class, adapter_class.base_class(None, module), module)
     if isinstance(module, type) or not hasattr(module, "__name__"):
         raise TargetError(
             "bind takes the module you train with, such as tf.keras; got {!r}. {}".format(module, WHAT_WORKS)
@@ -114,8 +114,8 @@ def find_class(optimizer, module):
     """Returns the `Found` of a module's optimizer class; None if it speaks no API that everstep knows."""
     for target in TARGETS:
         if target.speaks(optimizer):
-            target_class = load(target)
-            return Found(target, target_class, target_class.base_class(optimizer, module), module)
+            adapter_class = load(target)
+            return Found(target, adapter_class, adapter_class.base_class(optimizer, module), module)
     return None
 
 

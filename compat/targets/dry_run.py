@@ -10,9 +10,9 @@ from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.trace import MIXING
 from everstep.compat.engine.variable_view import VariableView
-from everstep.compat.targets.arrays import ArraysTarget, Optimizer
+from everstep.compat.targets.arrays import ArraysAdapter, ArraysOptimizer, Optimizer
 from everstep.errors import RuleError
-from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk
+from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk, with_hypers
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import overrides
 
@@ -85,52 +85,57 @@ def _reads_updates(definition):
 
 
 def _reads_updates_of(definition, shape):
-    optimizer, variable = _Unscheduled(definition=definition), np.ones(shape, np.float32)
+    bound, variable = _bound(definition, (float,)), np.ones(shape, np.float32)
+    bound.learn(variable, bound.definition)
+    bound.adapter.make_state([variable])
     grads = [np.full(shape, 0.5, np.float32)]
     if shape:
         grads.append(IndexedSlices(grads[0][:2], np.array([2 % shape[0], 0])))
     for grad in grads:
-        step = Step(optimizer, [(grad, variable)])
-        optimizer.make_state([variable])
+        step = Step(bound, [(grad, variable)])
         step.run()
         if "updates" in step.counts:
             return True
     return False
 
 
-class _DryRun(ArraysTarget, Optimizer):
-    definition_class = Definition
-
-    def hyper(self, name):
-        return self._present_value(name)
-
-    def _present_value(self, name):
-        value = self.given_hyper(name)
-        return value if isinstance(value, (float, Schedule)) else 0.5  # in place of a tensor or callable
-
-    def _specialized(self, record):
-        return self.definition
-
-    def check_first(self, variables):
-        """Skips the check: the variables are not the user's, and there is no loss."""
-
-    check_repeat = check_first
+class _AnyName(object):
+    def __contains__(self, name):
+        return True
 
 
-class _Unscheduled(_DryRun):
-    def _present_value(self, name):
-        value = self.given_hyper(name)
-        return value if isinstance(value, float) else 0.5
+class _DryAdapter(ArraysAdapter):
+    stock_hypers = _AnyName()  # nobody reads hypers as attributes here, so that any name will do
+
+
+class _DryRun(ArraysOptimizer, Optimizer):
+    definition_class, native_base, adapter_class = Definition, Optimizer, _DryAdapter
+
+
+def _bound(definition, kept):
+    """Returns the `Bound` of a definition for arrays. A hyper that is not of the `kept` types is a number instead."""
+    numbers = {}
+    for name, (owner, hyper) in flat(definition, "hyper").items():
+        if not isinstance(owner._values[hyper.name], kept):
+            low = 0.5 if hyper.minimum is None else max(0.5, hyper.minimum)
+            numbers[name] = low if hyper.maximum is None else min(low, hyper.maximum)
+    bound = _DryRun(definition=with_hypers(definition, numbers) if numbers else definition)._bound
+    bound.has_checked = bound.has_scaled = bound.takes_stages = True  # the variables are not the user's; no loss is
+    bound.adapter.read_hypers()
+    return bound
 
 
 def _check(definition):
-    optimizer = _DryRun(definition=definition)
+    bound = _bound(definition, (float, Schedule))
+    optimizer, definition = bound.native, bound.definition
     variable, grad = np.ones((3, 2), np.float32), np.full((3, 2), 0.5, np.float32)
-    step = Step(optimizer, [(grad, variable)])
+    bound.learn(variable, definition)
+    bound.adapter.make_state([variable])
+    step = Step(bound, [(grad, variable)])
     step.run()
     _check_returned(definition, VariableView.of_gradient(step, variable, grad))
     optimizer.apply_gradients([(IndexedSlices(grad[:2], [2, 2]), variable)])
-    if catches_up(optimizer.backend.moves_rows, definition):
+    if catches_up(bound.backend.moves_rows, definition):
         _check_replay(definition, optimizer, (IndexedSlices(grad[:1], [0]), variable))
     if definition.zero_grad_is_noop and not defines(definition, "collect"):
         _check_noop(optimizer, variable)
@@ -202,7 +207,9 @@ def _within_rows(axis):
 
 
 def _check_noop(optimizer, variable):
-    arrays = dict({"the variable": variable}, **optimizer._slots.get(optimizer.variable_key(variable), {}))
+    bound = optimizer._bound
+    slots = bound.adapter.slots.get(bound.variable_key(variable), {})
+    arrays = dict({"the variable": variable}, **slots)
     before = {name: np.array(array) for name, array in arrays.items()}
     optimizer.apply_gradients([(np.zeros_like(variable), variable)])
     for name, old in sorted(before.items()):

@@ -7,7 +7,7 @@ from __future__ import absolute_import, division, print_function
 
 import sys
 
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import NotBoundError, UnsupportedError
 
 # {method to replace: attribute that caches the train function built from it}. TF 2.2 and newer and Keras 3 have a
@@ -38,7 +38,7 @@ def enable_multistage(model):
         raise UnsupportedError("{} takes one gradient to an update".format(optimizer.definition._short()))
     if model is not None:
         methods = [name for name in (_STEP if hasattr(model, "train_step") else _MAKERS) if hasattr(model, name)]
-        if not methods or optimizer.backend.eager and getattr(model, "_experimental_run_tf_function", False):
+        if not methods or optimizer._bound.backend.eager and getattr(model, "_experimental_run_tf_function", False):
             raise UnsupportedError(
                 "fit of {!r} cannot compute more than one gradient of a batch. On TF 2.0 and 2.1 compile the model "
                 "with experimental_run_tf_function=False, or write the loop yourself and call "
@@ -49,7 +49,7 @@ def enable_multistage(model):
             staged = _staged_step(model) if name in _STEP else _staged_maker(model, name)
             staged.everstep_replaced = (vars(model).get(name),)
             _put(model, name, staged)
-    optimizer.__dict__["takes_stages"] = True
+    optimizer._bound.takes_stages = True
 
 
 def disable_multistage(model):
@@ -62,7 +62,7 @@ def disable_multistage(model):
         NotBoundError: the optimizer is not bound to a definition.
     """
     model, optimizer = _parts(model)
-    optimizer.__dict__["takes_stages"] = False
+    optimizer._bound.takes_stages = False
     for name in list(_STEP) + list(_MAKERS) if model is not None else ():
         replaced = getattr(vars(model).get(name), "everstep_replaced", None)
         if replaced:
@@ -71,8 +71,8 @@ def disable_multistage(model):
 
 def _parts(model):
     """Returns (the model that `fit` trains, its optimizer), or (None, optimizer) for an optimizer."""
-    optimizer = model if isinstance(model, Target) else getattr(model, "optimizer", None)
-    if not isinstance(optimizer, Target):
+    optimizer = model if isinstance(model, NativeOptimizer) else getattr(model, "optimizer", None)
+    if not isinstance(optimizer, NativeOptimizer):
         raise NotBoundError(
             "give an optimizer that is bound to a definition, or a model that is compiled with one; got "
             "{!r}{}".format(model, "" if optimizer is None else ", with {!r}".format(optimizer))
@@ -125,7 +125,7 @@ def _staged_step(model):
 
 def _is_stateless(model):
     """Returns True if the train step takes and returns the state: Keras 3 on JAX."""
-    return getattr(model.optimizer.backend, "name", None) == "jax"
+    return model.optimizer._bound.backend.name == "jax"
 
 
 def _metric_variables(model):
@@ -133,14 +133,14 @@ def _metric_variables(model):
 
 
 def _values(model, variables):
-    optimizer = model.optimizer
-    natives = [optimizer.unwrap(variable) for variable in variables]
-    return [(native, optimizer.backend.copy(optimizer.backend.read(native), native)) for native in natives]
+    bound = model.optimizer._bound
+    natives = [bound.adapter.unwrap(variable) for variable in variables]
+    return [(native, bound.backend.copy(bound.backend.read(native), native)) for native in natives]
 
 
 def _write(model, values):
     for variable, value in values:
-        model.optimizer.backend.write(variable, value)
+        model.optimizer._bound.backend.write(variable, value)
 
 
 def _staged_maker(model, name):

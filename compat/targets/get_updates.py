@@ -13,9 +13,11 @@ parameter.
 | hypers | `NAME/<hyper>` |
 
 A second optimizer of the same name in a graph gets `NAME_1`, or `_1` at the end of each name. `get_weights` and Keras
-files store everything except hypers, by position: iterations, the other counters, scalars, then the slots of each
-parameter in turn. As in stock Keras, the list is empty until a train function is built. It covers the parameters of the
-train function that was built last. Slots of other parameters are kept, and used again when these return.
+files store everything except hypers, by position: iterations, the other counters, scalars, then the slots, as stock
+does: the first slot of all parameters, then the next slot. (The slots of one parameter, then those of the next one,
+where parameters have different slots.) As in stock Keras, the list is empty until a train function is built. It covers
+the parameters of the train function that was built last. Slots of other parameters are kept, and used again when these
+return.
 
 Each `get_updates` call creates its own step, which shares the optimizer's slots and counters: two functions, called in
 turn, take two steps. Never put the updates of two calls into one function: their order would be undefined. A definition
@@ -32,21 +34,70 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.other_steps import Flush
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
-from everstep.compat.targets.base import Target
-from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, keyword, member
-from everstep.compat.targets.hypers import attribute
+from everstep.compat.targets import hypers
+from everstep.compat.targets.adapter import Adapter
+from everstep.compat.targets.checking import check_connected, check_grads, failing_updates, forgetting_failures
+from everstep.compat.targets.construction import (
+    COMPLEX,
+    DECAY,
+    PARTITIONED,
+    config_of,
+    from_config,
+    in_parts,
+    keyword,
+    member,
+    prefix,
+)
+from everstep.compat.targets.copying import ByRole
+from everstep.compat.targets.hypers import attribute, is_function
+from everstep.compat.targets.losses import by_hand, scaled
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
-from everstep.compat.targets.stepping import check_connected
 from everstep.compat.targets.stock_members import constant, number
-from everstep.errors import ConfigError, StateError, TargetError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, Schedule, flat, is_tensor
+from everstep.errors import StateError, TargetError, UnsupportedError, VariableError
+from everstep.optimizers.contract import VARIABLE, flat, is_tensor
 
 
-class GetUpdatesTarget(Target):
+class GetUpdatesOptimizer(NativeOptimizer):
+    @property
+    def iterations(self):
+        """The variable that counts updates."""
+        return self._bound.adapter.counter("updates")
+
+    def get_slot_names(self):
+        return list(flat(self.definition, "slot"))
+
+    def set_weights(self, weights):
+        """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
+
+        Raises:
+            StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
+        """
+        self._bound.adapter.set_weights(weights)
+
+    def get_gradients(self, loss, params):
+        """Returns the gradients, clipped. Sparse gradients stay sparse."""
+        return self._bound.adapter.get_gradients(loss, params)
+
+    def get_updates(self, loss, params):
+        """Returns the operations of one step. Their order is fixed: see `compat/engine/step.py`."""
+        return self._bound.adapter.get_updates(loss, params)
+
+    def get_config(self):
+        return self._bound.adapter.get_config()
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return from_config(cls, config)
+
+
+class GetUpdatesAdapter(Adapter):
     target = "get_updates"
     works_on = "keras 2.0.8 to 2.3.1 on TensorFlow, tf.keras of TF 1.4 to 1.13"
+    native_class = GetUpdatesOptimizer
     unsupported = (
         member("minimize", "train with fit, or run get_updates(loss, params) in keras.backend.function"),
         member("apply_gradients", "get_updates(loss, params) returns the operations of a step"),
@@ -57,6 +108,9 @@ class GetUpdatesTarget(Target):
     takes_gradients = True
     has_slots = "once a train function was built"
     is_fused = False
+    carries = ByRole
+
+    # Construction and config.
 
     @classmethod
     def base_class(cls, optimizer, module):
@@ -69,74 +123,159 @@ class GetUpdatesTarget(Target):
             )
         return base
 
+    @classmethod
+    def entries(cls, base):
+        return ()
+
+    @classmethod
+    def schedules(cls, base):
+        return None
+
+    @classmethod
+    def native_keywords(cls, config):
+        return config
+
     def start(self, name=None, **native):
         import tensorflow
 
-        self.backend = TensorFlowBackend(tensorflow)
-        self.name = self.native_name(name)
+        self.use(TensorFlowBackend(tensorflow))
+        module, definition = sys.modules[type(self.native).native_base.__module__], self.bound.definition
+        self.keras = module.K  # Keras's backend module
+        self.name = prefix(name, definition.base)
         # clipnorm bounds the norm of all gradients together, except in the last tf.keras before OptimizerV2, which
         # bounds each gradient. Only that version lacks the helper `clip_norm`.
-        self._one_norm = hasattr(sys.modules[self.native_base.__module__], "clip_norm")
-        self.native_super().__init__(**check_bounds(native))
-        self._hypers, self._counters, self._slots = {}, OrderedDict(), {}
-        for counter in counters(self.definition):
-            self._counters[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
-        for scalar, (_, declaration) in flat(self.definition, "scalar").items():
-            self._counters[scalar] = self._variable(scalar, declaration.init, "float32")
-        for hyper in self.hyper_declarations():
-            value = self.given_hyper(hyper)
+        self.one_norm = hasattr(module, "clip_norm")
+        self.base.__init__(**check_bounds(native))
+        self._hypers, self._own, self._slots = {}, OrderedDict(), {}  # _own: counters and scalars
+        for counter in counters(definition):
+            self._own[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
+        for scalar, (_, declaration) in flat(definition, "scalar").items():
+            self._own[scalar] = self._variable(scalar, declaration.init, "float32")
+        for hyper in self.bound.hyper_declarations():
+            value = self.bound.given(hyper)
             if isinstance(value, float):
                 value = self._variable(attribute(hyper), value, "float32")
             self._hypers[hyper] = value
 
-    @property
-    def _keras(self):
-        """Keras's backend module."""
-        return sys.modules[self.native_base.__module__].K
-
     def _variable(self, name, value, dtype):
         # An absolute name: files must not depend on the name scope in which a model is compiled.
         with self.backend.tf.name_scope(None):
-            return self._keras.variable(value, dtype=dtype, name="{}/{}".format(self.name, name))
+            return self.keras.variable(value, dtype=dtype, name="{}/{}".format(self.name, name))
+
+    def get_config(self):
+        config = self.base.get_config()
+        config.update(config_of(self.bound))
+        config["name"] = self.name
+        return config
 
     # Hypers.
 
-    def hyper(self, name):
-        return self.lazy_hyper(name, self._hypers[name])
+    def present(self, name):
+        return hypers.lazily(self.bound, name, self._hypers[name])
 
-    def read_hyper(self, name):
+    def read(self, name):
         return self._hypers[name]
 
-    def set_hyper(self, name, value):
-        self._keras.set_value(self._hypers[name], self.check_hyper(name, value))
+    def set(self, name, value):
+        self.keras.set_value(self._hypers[name], hypers.check(self.bound, name, value))
+
+    def number(self, name, value):
+        value = value() if is_function(value) else value
+        return self.keras.get_value(value) if is_tensor(value) else value
 
     # Counters and scalars.
 
     def counter(self, name):
-        return self._counters[name]
+        return self._own[name]
 
     def scalar(self, name):
-        return self._counters[name]
+        return self._own[name]
 
-    @property
-    def iterations(self):
-        """The variable that counts updates."""
-        return self._counters["updates"]
+    def own_variables(self):
+        return OrderedDict(self._own)
+
+    def counted_elsewhere(self):
+        return None
+
+    def calls_per_update(self):
+        return 1
 
     # Variables and slots.
 
-    def _create_slots(self, params):
+    def find_key(self, variable):
+        return id(self.backend.distributed(variable))
+
+    def variable_name(self, variable):
+        return variable.name.split(":")[0]
+
+    def state_name(self, variable, index):
+        return self.variable_name(variable)
+
+    def unwrap(self, variable):
+        return variable
+
+    def collections(self, variable):
+        return ()
+
+    def parts(self, variable):
+        return [variable]
+
+    def place(self, variable):
+        return None
+
+    def decays(self, record):
+        return True
+
+    def find_slot(self, variable, name):
+        return self._slots.get(self.bound.variable_key(variable), {}).get(name)
+
+    def get_slot(self, variable, name):
+        return self.bound.require_slot(variable, name)
+
+    def set_weights(self, weights):
+        weights, own = as_list(weights, StateError, "set_weights takes a list of arrays"), self.native.weights
+        unused = weights[len(own) :]  # of stock: one zero for each slot that its form does not have
+        if own and all(np.shape(value) == (1,) and not np.any(value) for value in unused):
+            weights = weights[: len(own)]
+        if len(weights) != len(own):
+            raise StateError(
+                "{} has {} weights ({}); got {}{}".format(
+                    self.bound.owner,
+                    len(own),
+                    ", ".join(variable.name.split(":")[0] for variable in own) or "none",
+                    len(weights),
+                    "" if own else ". There are none before a train function is built: train a step first",
+                )
+            )
+        for variable, value in zip(own, weights):
+            shape, expected = np.shape(value), tuple(self.backend.shape(variable))
+            if shape != expected:
+                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], expected, shape))
+        self.base.set_weights([np.asarray(value) for value in weights])
+
+    # State.
+
+    def check_variable(self, variable):
+        if in_parts(variable):
+            raise hypers.refusal(self.bound, "partitioned variables", got=variable)
+        if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
+            raise VariableError(
+                "{} trains Keras and TensorFlow variables; got {!r}".format(self.bound.owner, variable)
+            )
+
+    def make_state(self, variables):
         """Creates missing slots. Keeps existing ones: Keras builds a new train function when a model is recompiled."""
-        for variable in params:
-            slots = self._slots.setdefault(self.variable_key(variable), {})
-            for name in self.slot_names(variable):
+        bound = self.bound
+        for variable in variables:
+            slots = self._slots.setdefault(bound.variable_key(variable), {})
+            for name in bound.slot_names(variable):
                 if name not in slots:
                     slots[name] = self._make_slot(variable, name)
-        slots_in_use = [self.slot(variable, name) for variable in params for name in self.slot_names(variable)]
-        self.weights = list(self._counters.values()) + slots_in_use
+        self.native.weights = list(self._own.values()) + [bound.slot(*each) for each in bound.stored_slots(variables)]
+        return []
 
     def _make_slot(self, variable, name):
-        initial, shape, dtype = self.slot_declaration(variable, name)
+        initial, shape, dtype = self.bound.slot_declaration(variable, name)
         with self.backend.outside():
             if initial is VARIABLE:
                 value = self.backend.start_value(variable, dtype)
@@ -144,103 +283,80 @@ class GetUpdatesTarget(Target):
                 value = self.backend.filled(shape, initial, dtype, variable)
             return self._variable("{}/{}".format(self.variable_name(variable), name), value, dtype)
 
-    def get_slot(self, var, name):
-        """Returns the variable that holds a slot.
-
-        Raises:
-            SlotError: there is no such slot, or it does not exist yet.
-        """
-        return self.require_slot(var, name)
-
-    def get_slot_names(self):
-        return list(flat(self.definition, "slot"))
-
-    def set_weights(self, weights):
-        """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
-
-        Raises:
-            StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
-        """
-        weights = as_list(weights, StateError, "set_weights takes a list of arrays")
-        if len(weights) != len(self.weights):
-            raise StateError(
-                "{} has {} weights ({}); got {}{}".format(
-                    type(self).__name__,
-                    len(self.weights),
-                    ", ".join(variable.name.split(":")[0] for variable in self.weights) or "none",
-                    len(weights),
-                    "" if self.weights else ". There are none before a train function is built: train a step first",
-                )
-            )
-        for variable, value in zip(self.weights, weights):
-            shape, expected = np.shape(value), tuple(self.backend.shape(variable))
-            if shape != expected:
-                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], expected, shape))
-        super(GetUpdatesTarget, self).set_weights([np.asarray(value) for value in weights])
-
-    # State.
-
-    def check_variable(self, variable):
-        if in_parts(variable):
-            raise self.refusal("partitioned variables", got=variable)
-        if not hasattr(variable, "assign_sub") or not hasattr(variable, "read_value"):
-            raise VariableError(
-                "{} trains Keras and TensorFlow variables; got {!r}".format(type(self).__name__, variable)
-            )
-
-    def make_state(self, variables):
-        self._create_slots(variables)
-        return []
-
     def default_session(self, variables):
-        return self._keras.get_session()
+        return self.keras.get_session()
+
+    def not_carried(self):
+        return None
+
+    # Copies.
+
+    def trained(self):
+        return self.bound.first_seen()
+
+    def copied_variable(self, variable, memo):
+        return variable
+
+    def exclusions(self, same_variables):
+        return None
 
     # The step.
+
+    def scale_loss(self, loss):
+        return scaled(self.bound, loss)
 
     def update(self, variable, function, grad):
         with self.backend.at(variable):
             return list(function(variable, grad))
 
+    def constrain(self, variable, write):
+        return self.backend.constrain(variable, write)
+
+    def native_decay(self, variable):
+        return None
+
+    def take_flush(self, variables):
+        return Flush(self.bound, variables).run()
+
     def get_gradients(self, loss, params):
-        """Returns the gradients, clipped. Sparse gradients stay sparse."""
         return self._in_graph(self._get_gradients)(loss, params)
 
     def _in_graph(self, function):
         """Returns a function that enters the Keras graph: under TF 2, of Keras 2.3 and newer."""
-        return getattr(self._keras, "symbolic", lambda plain: plain)(function)
+        return getattr(self.keras, "symbolic", lambda plain: plain)(function)
 
     def _get_gradients(self, loss, params):
         grads = check_connected(self._gradients_of(self.scale_loss(loss), params), params)
-        grads = [grad for grad, _ in self.check_grads(list(zip(grads, params)))] if params else []
-        bounds = getattr(self, "clipnorm", None), getattr(self, "clipvalue", None)
-        return clip(self.backend, grads, *bounds, one_norm=self._one_norm)
+        grads = [grad for grad, _ in check_grads(self.bound, list(zip(grads, params)))] if params else []
+        bounds = vars(self.native).get("clipnorm"), vars(self.native).get("clipvalue")
+        return clip(self.backend, grads, *bounds, one_norm=self.one_norm)
 
     def _gradients_of(self, loss, params):
-        if self._gradients is not None:
-            return [grad for grad, _ in self.by_hand(loss, params)]
-        return self._keras.gradients(loss, params)
+        if self.bound.gradients is not None:
+            return [grad for grad, _ in by_hand(self.bound, loss, params)]
+        return self.keras.gradients(loss, params)
 
     def get_updates(self, loss, params):
-        """Returns the operations of one step. Their order is fixed: see `compat/engine/step.py`."""
-        with self.forgetting_failures():
+        with forgetting_failures(self.bound):
             self._check_arguments(loss, params)
-            self.check_first(params)
-            self.check_repeat(params)
+            self.bound.check_first(params)
+            self._check_built_again(params)
             return self._in_graph(self._get_updates)(loss, params)
 
     def _get_updates(self, loss, params):
-        self.updates = self.failing_updates(params)
-        if self.updates:
-            return self.updates
-        grads = self.get_gradients(loss, params)
-        self.take_carried(params)
-        self._create_slots(params)
+        native = self.native
+        native.updates = failing_updates(self.bound, params)
+        if native.updates:
+            return native.updates
+        grads = native.get_gradients(loss, params)
+        self.carries.give(self.bound, params)
+        self.make_state(params)
         # As with stock optimizers, a model may have nothing to train.
-        self.updates = self.take_step(list(zip(grads, params)), before=[loss]) if params else []
-        return self.updates
+        native.updates = self.bound.take_step(list(zip(grads, params)), before=[loss]) if params else []
+        return native.updates
 
     def _check_arguments(self, loss, params):
-        owner = type(self).__name__
+        owner = self.bound.owner
         if not isinstance(params, (list, tuple)) or not is_tensor(loss):
             raise VariableError(
                 "{}.get_updates takes loss, a tensor, and params, a list of variables; got {!r} and {!r}".format(
@@ -249,47 +365,27 @@ class GetUpdatesTarget(Target):
             )
         for variable in params:
             self.check_variable(variable)
-        if len(set(map(self.variable_key, params))) < len(params):
+        if len(set(map(self.bound.variable_key, params))) < len(params):
             raise VariableError("{}.get_updates got a variable twice: {!r}".format(owner, params))
-        graph = getattr(self.iterations, "graph", None)  # eager variables have none
+        graph = getattr(self.counter("updates"), "graph", None)  # eager variables have none
         if graph is not None and getattr(loss, "graph", graph) is not graph:
             raise VariableError(
                 "this {} belongs to another graph than the model (keras.backend.clear_session starts a new one); "
                 "bind the definition again".format(owner)
             )
 
-    def check_repeat(self, variables):
-        """As in the base class, but allows building again for the same variables, a subset or a superset."""
-        if not skips(self.definition):
+    def _check_built_again(self, variables):
+        """Raises UnsupportedError if a definition that counts its calls would miss variables.
+
+        Building again is allowed for the same variables, a subset or a superset.
+        """
+        if not skips(self.bound.definition):
             return
-        keys = frozenset(map(self.variable_key, variables))
-        built_keys = self._calls.get(None, keys)
+        keys = frozenset(map(self.bound.variable_key, variables))
+        built_keys = self.bound.calls.get(None, keys)
         if not (keys <= built_keys or built_keys <= keys):
             raise UnsupportedError(
                 "{} counts its calls, so it takes all variables in one call, and one model; bind one definition for "
-                "each group of variables".format(self.definition._short())
+                "each group of variables".format(self.bound.definition._short())
             )
-        self._calls[None] = keys | built_keys
-
-    # Config.
-
-    def get_config(self):
-        config = super(GetUpdatesTarget, self).get_config()
-        config.update(self.definition_config())
-        config["name"] = self.name
-        return config
-
-    def write_hyper(self, name, value):
-        if isinstance(value, Schedule):
-            return value
-        value = value() if callable(value) else value
-        try:
-            return self.as_given(name, float(self._keras.get_value(value) if is_tensor(value) else value))
-        except Exception as error:  # a placeholder or a tensor of another graph; the error's type varies
-            owner = type(self).__name__
-            raise ConfigError("{}.{} has no value that a config could hold: {}".format(owner, name, error))
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        stock = cls.stock_for(config)
-        return cls.of_config(config) if stock is None else stock.from_config(config)
+        self.bound.calls[None] = keys | built_keys

@@ -5,7 +5,7 @@ It changes objects of the user, on request alone: the `call` of embedding layers
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.fast_forward import UPDATES, catches_up
-from everstep.compat.targets.base import Target
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import NotBoundError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 
@@ -36,7 +36,7 @@ def lazy_embeddings(trained):
         VariableError: there is no embedding, or the model is not built.
     """
     optimizer = getattr(trained, "optimizer", trained)
-    if not isinstance(optimizer, Target):
+    if not isinstance(optimizer, NativeOptimizer):
         raise NotBoundError(
             "lazy_embeddings takes a model compiled with an everstep optimizer, or such an optimizer; got "
             "{!r}".format(optimizer)
@@ -47,7 +47,8 @@ def lazy_embeddings(trained):
                 optimizer.definition._short()
             )
         )
-    if not optimizer.backend.moves_rows or optimizer.backend.replicas() > 1:
+    backend = optimizer._bound.backend
+    if not backend.moves_rows or backend.replicas() > 1:
         raise UnsupportedError("lazy_embeddings needs TensorFlow, and one replica")
     names = _in_graph(optimizer) if trained is optimizer else _in_model(trained, optimizer)
     if not names:
@@ -57,14 +58,14 @@ def lazy_embeddings(trained):
 
 def _in_model(model, optimizer):
     """Replaces the `call` of the model's embedding layers. Returns their names."""
-    if not optimizer.backend.eager:
+    if not optimizer._bound.backend.eager:
         raise UnsupportedError(
             "in a graph of TF 1, lazy_embeddings takes the optimizer of tf.train, after minimize; Keras builds its "
             "train function too late"
         )
     if not model.built:
         raise VariableError("lazy_embeddings needs the variables of the model: build it, or call it once, before")
-    optimizer.make_state(list(model.trainable_variables))
+    optimizer._bound.adapter.make_state(list(model.trainable_variables))
     layers = [layer for layer in _layers(model) if hasattr(layer, "embeddings") and hasattr(layer, "input_dim")]
     layers = [layer for layer in layers if layer.trainable and _misses(optimizer, layer.embeddings)]
     for layer in layers:
@@ -80,27 +81,30 @@ def _layers(model):
 
 
 def _misses(optimizer, variable):
-    return catches_up(optimizer.backend.moves_rows, optimizer.rule(variable))
+    bound = optimizer._bound
+    return catches_up(bound.backend.moves_rows, bound.rule(variable))
 
 
 def _caught_up_call(optimizer, layer, call):
+    backend = optimizer._bound.backend
+
     def caught_up_call(inputs, *args, **kwargs):
         rows = getattr(inputs, "flat_values", inputs)  # of a ragged tensor
-        optimizer.catch_up(layer.embeddings, optimizer.backend.cast(optimizer.backend.tensor(rows), "int64"))
+        optimizer.catch_up(layer.embeddings, backend.cast(backend.tensor(rows), "int64"))
         return call(inputs, *args, **kwargs)
 
-    replacing = optimizer.backend.plain(caught_up_call)
+    replacing = backend.plain(caught_up_call)
     replacing.everstep_replaced = call
     return replacing
 
 
 def _in_graph(optimizer):
     """Lets the look-ups of the newest train operation wait for their rows. Returns the look-ups' names."""
-    backend = optimizer.backend
+    backend = optimizer._bound.backend
     if backend.eager:
         raise UnsupportedError("lazy_embeddings takes an optimizer only in a graph of TF 1; give the compiled model")
     tf = backend.tf
-    trained = [variable for variable in optimizer.variables_with_slots() if _misses(optimizer, variable)]
+    trained = [variable for variable in optimizer._bound.variables_with_slots() if _misses(optimizer, variable)]
     lookups = []
     for operation in _forward_pass(optimizer, trained):
         for variable in trained if operation.type in _READS else ():
@@ -119,8 +123,8 @@ def _in_graph(optimizer):
 
 def _forward_pass(optimizer, variables):
     """Returns the operations that the optimizer's newest step depends on, without its own, in the graph's order."""
-    tf = optimizer.backend.tf
-    names = {name for variable in variables for name in _names(optimizer.slot(variable, UPDATES))}
+    tf = optimizer._bound.backend.tf
+    names = {name for variable in variables for name in _names(optimizer._bound.slot(variable, UPDATES))}
     graph = tf.get_default_graph()
     for step in reversed(tf.get_collection(tf.GraphKeys.TRAIN_OP)):
         before, own = _operations_before(step), getattr(step, "name", "").split(":")[0] + "/"

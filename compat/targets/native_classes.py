@@ -3,7 +3,7 @@
 The class of Adam on Keras 3 is `everstep.native.keras.keras3.Adam`: the native base's package, then the target.
 TF 2.0 and newer, and Keras 3, have a registry of classes by package. The class is registered there as `everstep>Adam`,
 a name that no stock class has. Older Kerases write the bare class name to files and look it up in one table of custom
-objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers.
+objects. The class is put there as `Adam` and `adam`; stock configs still become stock optimizers. So it is up to 2.10.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -11,31 +11,52 @@ import importlib
 import sys
 import types
 
+from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.targets.hypers import check_names
+from everstep.compat.targets.signature import NativeSignature
+
 PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
-_CLASSES = "_native_classes"  # in a definition class: its native classes, by target class and native base
+_NEWER = ("update_step", "keras3")  # the targets of Keras 2.11 and newer
+_CLASSES = "_native_classes"  # in a definition class: its native classes, by adapter class and native base
 _REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
 
 
-def native_class(target_class, definition_class, base):
-    """Returns the native class of a definition. Creates it at the first call."""
+def native_class(adapter_class, definition_class, base):
+    """Returns the native class of a definition. Creates it at the first call.
+
+    Raises:
+        DefinitionError: a hyper has the name of a method or property of the base class.
+    """
     # A table here would keep every class of a definition that a notebook defines again and again.
     if _CLASSES not in vars(definition_class):
         setattr(definition_class, _CLASSES, {})
-    classes, key = vars(definition_class)[_CLASSES], (target_class, base)
+    classes, key = vars(definition_class)[_CLASSES], (adapter_class, base)
     if key not in classes:
-        new_class = classes[key] = target_class.made_for(definition_class, base)
-        new_class.__module__ = _module_name(target_class, base)
+        new_class = _made(adapter_class, definition_class, base)
+        new_class.__module__ = _module_name(adapter_class, base)
         setattr(_module(new_class.__module__), new_class.__name__, new_class)
+        classes[key] = new_class
     return classes[key]
 
 
-def target_class_of(native_class):
-    """Returns the target class of a native class."""
-    return next(base for base in native_class.__mro__ if base.__module__.startswith("everstep.compat.targets."))
+def _made(adapter_class, definition_class, base):
+    """Returns a new native class: the target's over `base`, with the definition's name."""
+    body = {name: getattr(definition_class, name) for name in ("__doc__", "__module__")}
+    body.update(definition_class=definition_class, native_base=base, adapter_class=adapter_class)
+    body.update(__signature__=NativeSignature())
+    new_class = type(str(definition_class.__name__), (adapter_class.native_class, base), body)
+    start = definition_class.prefix + "_" if definition_class.prefix else ""
+    declared = definition_class.declarations.items()
+    check_names(new_class, [start + name for name, each in declared if each.kind == "hyper"])
+    for name in adapter_class.entries(base):
+        import tensorflow
+
+        setattr(new_class, name, TensorFlowBackend(tensorflow).plain(vars(adapter_class.native_class)[name]))
+    return new_class
 
 
 def registered_name(native_class):
@@ -56,10 +77,12 @@ def register(native_class):
             _forget_redefined(registry, native_class)
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
             setattr(native_class, _REGISTERED, True)
-        if hasattr(registry, "get_registered_name"):
-            return True
-    # Older Kerases, and HDF5 files of TF 2.0 to 2.2. Loaders look stock names up in lower case.
+    # For older Kerases, HDF5 files of TF 2.0 to 2.2, and people who write {"class_name": config["name"], ...}. Loaders
+    # look stock names up in lower case. From 2.11 on, two APIs have classes of stock's names in one table.
     bare = native_class.__name__
+    is_shared = native_class.adapter_class.target in _NEWER or ".legacy" in native_class.native_base.__module__
+    if is_shared and stock_class(native_class):
+        return True
     for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
         if name not in table or hasattr(table[name], "definition_class"):  # keep a user's own class of that name
             table[name] = native_class
@@ -86,7 +109,8 @@ def stock_class_named(base, name):
     candidates = [base]
     while candidates:
         stock = candidates.pop(0)
-        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base):
+        is_ours = hasattr(stock, "definition_class")
+        if stock.__name__.lower() == name.lower() and _root(stock) == _root(base) and not is_ours:
             return stock
         candidates.extend(stock.__subclasses__())
     return None
@@ -96,9 +120,9 @@ def _root(native_class):
     return native_class.__module__.split(".")[0]
 
 
-def _module_name(target_class, base):
-    package = "numpy" if target_class.target == "arrays" else _root(base)
-    return "everstep.native.{}.{}".format(package, target_class.target)
+def _module_name(adapter_class, base):
+    package = "numpy" if adapter_class.target == "arrays" else _root(base)
+    return "everstep.native.{}.{}".format(package, adapter_class.target)
 
 
 def _module(name):

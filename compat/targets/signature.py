@@ -20,7 +20,8 @@ class NativeSignature(object):
         if instance is not None or not shipped or not hasattr(inspect, "Signature"):
             raise AttributeError("__signature__")
         listed = parameters(owner.definition_class)
-        refused = {item.what for item in owner.unsupported}.union(owner.definition_class.hints, ["learning_rate"])
+        refused = {item.what for item in owner.adapter_class.unsupported}
+        refused.update(owner.definition_class.hints, ["learning_rate"])
         refused.update(each.name for each in listed)
         native, open_ended = _native(owner, refused)
         if listed and listed[-1].kind == inspect.Parameter.VAR_KEYWORD:  # any name, which takes in the native ones
@@ -35,7 +36,7 @@ def _native(owner, refused):
     keywords, open_ended = {}, True
     # Some bases hand all that they are given to the class above them.
     constructors = [vars(base)["__init__"] for base in owner.native_base.__mro__[:-1] if "__init__" in vars(base)]
-    for function in [owner.start] + constructors:
+    for function in [owner.adapter_class.start] + constructors:
         try:
             listed = list(inspect.signature(function).parameters.values())[1:]
         except (TypeError, ValueError):  # one written in C may have none
@@ -45,9 +46,9 @@ def _native(owner, refused):
                 default = None if each.default is each.empty else each.default
                 keywords.setdefault(each.name, each.replace(kind=each.KEYWORD_ONLY, default=default))
         open_ended = any(each.kind == each.VAR_KEYWORD for each in listed)
-        is_native = function is not owner.start
+        is_native = function is not owner.adapter_class.start
         if not open_ended or is_native and any(each.kind == each.POSITIONAL_OR_KEYWORD for each in listed):
             break
-    if owner.takes_gradients:
+    if owner.adapter_class.takes_gradients:
         keywords["gradients"] = inspect.Parameter("gradients", inspect.Parameter.KEYWORD_ONLY, default=None)
     return [keywords[name] for name in sorted(keywords)], open_ended

@@ -7,12 +7,12 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.compat.engine.trace import Tracer
-from everstep.compat.targets.hypers import is_function
+from everstep.compat.targets.hypers import is_function, many_rates, rates_of_branches
 from everstep.errors import UnsupportedMemberError
 from everstep.optimizers.contract import Schedule
 
 # kind, needs: the definition has it if it declares this hyper or slot; None if every definition has it.
-# read: a function of the optimizer that returns the attribute's value.
+# read: a function of the `Bound` that returns the attribute's value.
 StockMember = namedtuple("StockMember", "kind needs read")
 
 _PRIVATE_HYPERS = (
@@ -21,41 +21,41 @@ _PRIVATE_HYPERS = (
 )
 
 
-def present_value(optimizer, name):
+def present_value(bound, name):
     """Returns the value that the next step uses for a hyper, as a tensor."""
-    value = optimizer.hyper(name)
+    value = bound.adapter.present(name)
     if isinstance(value, Schedule):
-        return schedule_value(optimizer, value)
-    return optimizer.backend.tensor(value() if is_function(value) else value)
+        return schedule_value(bound, value)
+    return bound.backend.tensor(value() if is_function(value) else value)
 
 
-def present_rate(optimizer):
+def present_rate(bound):
     """Returns the learning rate of the next step, as a tensor. Raises UnsupportedMemberError if there is not one."""
-    if "learning_rate" not in optimizer.hyper_declarations():
-        many = optimizer._many_rates("learning_rate")
-        raise UnsupportedMemberError(many or "{} has no learning rate".format(type(optimizer).__name__))
-    return present_value(optimizer, "learning_rate")
+    if "learning_rate" not in bound.hyper_declarations():
+        many = many_rates(bound, "learning_rate")
+        raise UnsupportedMemberError(many or "{} has no learning rate".format(bound.owner))
+    return present_value(bound, "learning_rate")
 
 
-def schedule_value(optimizer, schedule):
+def schedule_value(bound, schedule):
     """Returns the value of an everstep.Schedule at the next step."""
-    tracer = Tracer(optimizer.backend, "float32")
-    value = schedule.value(tracer, tracer.count_leaf(lambda: optimizer.read_counter("updates"), shape=()))
+    tracer = Tracer(bound.backend, "float32")
+    value = schedule.value(tracer, tracer.count_leaf(lambda: bound.read_counter("updates"), shape=()))
     return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
 
 
 def kept(name, make):
-    """Returns a function of the optimizer that makes a tensor once in a graph: reading it must not grow the graph."""
+    """Returns a function of the `Bound` that makes a tensor once in a graph: reading it must not grow the graph."""
 
-    def read(optimizer):
-        graph = optimizer._graph_now()
+    def read(bound):
+        graph = bound.graph_now()
         if graph is None:
-            return make(optimizer)
-        if optimizer.__dict__.get("_tensors_read", (None,))[0] is not graph:
-            optimizer.__dict__["_tensors_read"] = graph, {}
-        tensors = optimizer.__dict__["_tensors_read"][1]
+            return make(bound)
+        if bound.tensors_read[0] is not graph:
+            bound.tensors_read = graph, {}
+        tensors = bound.tensors_read[1]
         if name not in tensors:
-            tensors[name] = make(optimizer)
+            tensors[name] = make(bound)
         return tensors[name]
 
     return read
@@ -63,20 +63,20 @@ def kept(name, make):
 
 def constant(name, value):
     """Returns the member that is a tensor with a constant value."""
-    return StockMember(None, None, kept(name, lambda optimizer: optimizer.backend.constant(value, "float32")))
+    return StockMember(None, None, kept(name, lambda bound: bound.backend.constant(value, "float32")))
 
 
 def number(value):
     """Returns the member that is a number."""
-    return StockMember(None, None, lambda optimizer: value)
+    return StockMember(None, None, lambda bound: value)
 
 
 def slot_lists(*names):
     """Returns the members that list the slots of one name, in the order of the variables: {member: slot} pairs."""
 
     def listed(slot):
-        def read(optimizer):
-            found = [optimizer.find_slot(variable, slot) for variable in optimizer.trained()]
+        def read(bound):
+            found = [bound.adapter.find_slot(variable, slot) for variable in bound.adapter.trained()]
             return [variable for variable in found if variable is not None]
 
         return read
@@ -87,43 +87,43 @@ def slot_lists(*names):
 class Branch(object):
     """One of the optimizers of a partition, as callbacks of Keras see those of its MultiOptimizer."""
 
-    def __init__(self, optimizer, rate):
-        self._optimizer, self._rate = optimizer, rate
+    def __init__(self, bound, rate):
+        self._bound, self._rate = bound, rate
         self.name = rate.rpartition("/")[0].replace("/", "_")
 
     @property
     def learning_rate(self):
-        value = self._optimizer.read_hyper(self._rate)
-        return value if hasattr(value, "assign") else present_value(self._optimizer, self._rate)
+        value = self._bound.adapter.read(self._rate)
+        return value if hasattr(value, "assign") else present_value(self._bound, self._rate)
 
     @learning_rate.setter
     def learning_rate(self, value):
-        self._optimizer.set_hyper(self._rate, value)
+        self._bound.adapter.set(self._rate, value)
 
     @property
     def use_ema(self):
         # Its averages are of all variables, and a callback that finds them twice swaps them back.
-        return self._optimizer.use_ema and self._optimizer.rates_of_branches()[0] == self._rate
+        return self._bound.native.use_ema and rates_of_branches(self._bound)[0] == self._rate
 
     def __getattr__(self, name):
         if name.startswith("__"):  # copying asks for them before there is an optimizer
             raise AttributeError(name)
-        return getattr(self._optimizer, name)
+        return getattr(self._bound.native, name)
 
 
-def branches(optimizer):
+def branches(bound):
     """Returns a `Branch` for each learning rate. Raises UnsupportedMemberError if there is but one for all."""
-    rates = optimizer.rates_of_branches()
+    rates = rates_of_branches(bound)
     if not rates:
-        raise UnsupportedMemberError("{} is one optimizer, it has no list of them".format(type(optimizer).__name__))
-    return [Branch(optimizer, rate) for rate in rates]
+        raise UnsupportedMemberError("{} is one optimizer, it has no list of them".format(bound.owner))
+    return [Branch(bound, rate) for rate in rates]
 
 
-def check_counts(optimizer):
+def check_counts(bound):
     """Raises UnsupportedMemberError before the optimizer has a counter: stock has None then."""
-    if not optimizer.own_variables():
+    if not bound.adapter.own_variables():
         raise UnsupportedMemberError(
-            "{} counts no updates yet; call minimize or apply_gradients first".format(type(optimizer).__name__)
+            "{} counts no updates yet; call minimize or apply_gradients first".format(bound.owner)
         )
 
 
@@ -131,21 +131,21 @@ def private_hypers():
     """Returns the members of tf.train: hypers as given (`_lr`) and as tensors (`_lr_t`), and Adam's powers of beta."""
 
     def given(hyper):
-        return lambda optimizer: optimizer.given_hyper(hyper)
+        return lambda bound: bound.given(hyper)
 
     def tensor(name, hyper):
-        def read(optimizer):
-            if isinstance(optimizer.given_hyper(hyper), Schedule):
-                check_counts(optimizer)
-            return present_value(optimizer, hyper)
+        def read(bound):
+            if isinstance(bound.given(hyper), Schedule):
+                check_counts(bound)
+            return present_value(bound, hyper)
 
         return kept(name, read)
 
     def power(hyper):
-        def read(optimizer):
-            check_counts(optimizer)
-            t = optimizer.backend.cast(optimizer.read_counter("updates"), "float32") + 1
-            return present_value(optimizer, hyper) ** t
+        def read(bound):
+            check_counts(bound)
+            t = bound.backend.cast(bound.read_counter("updates"), "float32") + 1
+            return present_value(bound, hyper) ** t
 
         return kept(hyper, read)
 
@@ -158,7 +158,7 @@ def private_hypers():
     members["_beta1_power"] = StockMember("hyper", "beta_1", first)
     members["_beta2_power"] = StockMember("hyper", "beta_2", second)
     members["_get_beta_accumulators"] = StockMember(
-        "hyper", "beta_2", lambda optimizer: lambda: (first(optimizer), second(optimizer))
+        "hyper", "beta_2", lambda bound: lambda: (first(bound), second(bound))
     )
     return members
 

@@ -31,92 +31,59 @@ Base class arguments:
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
+from everstep.compat.engine.other_steps import Flush
 from everstep.compat.engine.pairs import as_pairs
 from everstep.compat.engine.step import skips
-from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, in_parts
+from everstep.compat.targets import hypers
+from everstep.compat.targets.checking import forgetting_failures
+from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, from_config, in_parts, prefix
+from everstep.compat.targets.losses import by_hand, run_stages, scaled
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import without_duplicates
-from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleTarget
-from everstep.compat.targets.since_v2 import module_of
+from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
+from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
 
-class UpdateStepTarget(NewStyleTarget):
-    target = "update_step"
-    works_on = "tf.keras of TF 2.11 to 2.15, tf_keras"
-    unsupported = (
-        GRAPHS,
-        Unsupported("ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"),
-        PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
-        Unsupported("DTensor meshes", UnsupportedError, "{optimizer} does not run on a DTensor mesh"),
-    )
-    entries = ("apply_gradients",)
-    takes_gradients = True
-
-    def _make_backend(self):
-        import tensorflow
-
-        return TensorFlowBackend(tensorflow)
-
-    def _start_native(self, name, native):
-        if native.get("mesh") is not None:
-            raise self.refusal("DTensor meshes")
-        self.native_super().__init__(name, weight_decay=None, **native)
-        self._learning_rate = self._build_learning_rate(self._given_rate())
-
-    def _make_hyper(self, name, value):
-        with self.backend.tf.init_scope():
-            return self.backend.tf.Variable(value, name=name, dtype="float32", trainable=False)
-
-    def _make_variable(self, name, shape, dtype, initial, variable=None):
-        tf = self.backend.tf
-        full_name = "{}/{}".format(name, variable._shared_name) if variable is not None else name
-        colocate = tf.distribute.get_strategy().extended.colocate_vars_with
-        with tf.init_scope(), colocate(self.iterations if variable is None else variable):
-            value = self.start_value(initial, shape, dtype, variable)
-            self._variables.append(tf.Variable(value, name=full_name, dtype=dtype, trainable=False))
-        return self._variables[-1]
-
-    # Hypers.
-
+class UpdateStepOptimizer(NativeOptimizer):
     @property
     def learning_rate(self):
         """The variable of the learning rate. The base class has one even if the definition has none, or several."""
-        if self._many_rates("learning_rate"):
-            raise AttributeError(self._many_rates("learning_rate"))
-        return super(UpdateStepTarget, self).learning_rate
+        return self._bound.adapter.native_rate()
 
     lr = learning_rate
 
-    def _schedule_step(self):
-        return self.iterations
+    def build(self, variables):
+        """Creates the slots of all variables to train. The first step calls it if nobody did before.
 
-    def _take_schedule(self, schedule):
-        self._learning_rate = self._build_learning_rate(schedule)
+        Args:
+            variables: all variables that this optimizer will train.
 
-    # Counters and scalars.
+        Raises:
+            SlotError: a state that was loaded before belongs to another optimizer or other variables. Each step raises
+                the same error until another state is loaded.
+        """
+        self._bound.adapter.build_slots(variables)
 
-    def counter(self, name):
-        return self.iterations if name == "updates" else super(UpdateStepTarget, self).counter(name)
+    def set_weights(self, weights):
+        """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
-    # Variables and slots.
+        Raises:
+            NotBuiltError: `build` was not called.
+            SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
+                log a line and continue with a fresh optimizer.
+        """
+        self._bound.adapter.give_weights(weights)
 
-    def _is_built(self):
-        return getattr(self, "_built", False)
+    def load_own_variables(self, store):
+        """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.
 
-    # State.
+        Raises:
+            SlotError: the state belongs to another optimizer or other variables. Nothing changes.
+        """
+        self._bound.adapter.load(store)
 
-    def check_variable(self, variable):
-        if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
-            raise self.refusal("partitioned variables" if in_parts(variable) else "ref variables", got=variable)
-
-    def _create_or_restore_slot_variable(self, **native):
-        """Raises SlotError. Restoring a checkpoint calls this for each slot of an OptimizerV2."""
-        raise SlotError(
-            "the checkpoint was written by a legacy optimizer, whose slots {} cannot take; bind the definition to the "
-            "module's .optimizers.legacy to restore it".format(type(self).__name__)
-        )
-
-    # The step.
+    _load_own_variables = load_own_variables  # its name in TF 2.11 and 2.12
 
     def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **native):
         """Runs one step. everstep.compat.targets.new_style explains a second call in the same step.
@@ -128,75 +95,13 @@ class UpdateStepTarget(NewStyleTarget):
             VariableError: not a resource variable, or not one that the optimizer was built on.
             GradientError: no pair has a gradient, or one does not fit its variable.
         """
-        pairs = as_pairs(grads_and_vars)
-        if not pairs:  # a model with nothing to train
-            return self.iterations
-        with self.forgetting_failures():
-            return self._apply(self.check_step(pairs), name, skip_gradients_aggregation, native)
-
-    def _apply(self, pairs, name, skip_gradients_aggregation, native):
-        if native.get("experimental_aggregate_gradients", not skip_gradients_aggregation):
-            pairs = self.aggregate_gradients(pairs)
-        self._compute_current_learning_rate()
-        tf = module_of(self.native_base).tf
-        with tf.name_scope(name or self.name):
-            with self.backend.at_once(), tf.init_scope():
-                self.build([variable for _, variable in pairs])
-            grads, variables = zip(*module_of(self.native_base).optimizer_utils.filter_empty_gradients(pairs))
-            result = self._internal_apply_gradients(list(zip(self._clip_gradients(grads), variables)))
-            for variable in variables if not skips(self.definition) else ():  # after the moving averages, as in stock
-                self.backend.constrain(variable, result)
-        return result
+        return self._bound.adapter.apply_gradients(grads_and_vars, name, skip_gradients_aggregation, native)
 
     def minimize(self, loss, *args, **kwargs):
-        return self.run_stages(super(UpdateStepTarget, self).minimize, loss, *args, **kwargs)
+        return self._bound.adapter.minimize(loss, args, kwargs)
 
     def compute_gradients(self, loss, var_list, tape=None):
-        with tape if tape is not None else self.backend.after(()):
-            loss = self.scale_loss(loss)
-        if self._gradients is not None:
-            return self.by_hand(loss, var_list() if callable(var_list) else var_list)
-        return super(UpdateStepTarget, self).compute_gradients(loss, var_list, tape)
-
-    def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
-        """Runs the engine's step on all pairs. The base class calls this across replicas."""
-        pairs = list(grads_and_vars)
-        self.take_step(pairs, checked=False)  # `apply_gradients` checked them
-        if self.use_ema:
-            self._average([variable for _, variable in pairs])
-        return self.iterations
-
-    def constrain(self, variable, write):
-        return self.backend.constrain(variable, write) if skips(self.definition) else write
-
-    def _average(self, variables):
-        self._update_model_variables_moving_average(variables)
-        if self.ema_overwrite_frequency:
-            self.backend.tf.cond(
-                self.iterations % self.ema_overwrite_frequency == 0,
-                lambda: self._overwrite_model_variables_with_average_value(variables),
-                lambda: None,
-            )
-
-    def _average_of(self, variable):
-        return self._model_variables_moving_average[self._index_dict[self._var_key(variable)]]
-
-    # TF 2.11 finds averages by position, and mixes up variables that come in another order. The next two methods find
-    # them by variable.
-
-    def _update_model_variables_moving_average(self, var_list):
-        def move(average, value):
-            average.assign(self.ema_momentum * average + (1 - self.ema_momentum) * value)
-
-        for variable in var_list:
-            average = self._average_of(variable)
-            self._distribution_strategy.extended.update(average, move, args=(variable,), group=False)
-
-    def _overwrite_model_variables_with_average_value(self, var_list):
-        for variable in var_list:
-            self._distribution_strategy.extended.update(
-                variable, lambda to, average: to.assign(average), args=(self._average_of(variable),)
-            )
+        return self._bound.adapter.compute_gradients(loss, var_list, tape)
 
     def update_step(self, gradient, variable):
         """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves.
@@ -204,13 +109,237 @@ class UpdateStepTarget(NewStyleTarget):
         Raises:
             VariableError: `build` was not called, or not with this variable.
         """
-        if not self._is_built():
-            raise VariableError("call build(trainable_variables) of {} first".format(type(self).__name__))
-        with self.forgetting_failures():
-            self.take_step(self.check_step([(gradient, variable)]), count=False)
+        self._bound.adapter.update_one(gradient, variable)
+
+    def get_config(self):
+        return self._bound.adapter.get_config()
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return from_config(cls, config, custom_objects)
+
+    def _create_or_restore_slot_variable(self, **native):
+        """Raises SlotError. Restoring a checkpoint calls this for each slot of an OptimizerV2."""
+        self._bound.adapter.refuse_legacy_slots()
+
+    def _distributed_apply_gradients_fn(self, distribution, grads_and_vars, **native):
+        """Runs the engine's step on all pairs. The base class calls this across replicas."""
+        return self._bound.adapter.take_pairs(list(grads_and_vars))
+
+    def _apply_weight_decay(self, variables):
+        """Does nothing: the engine decays each variable right before its update, and only at updates."""
 
     def _clip_gradients(self, grads):
+        return self._bound.adapter.clipped(grads)
+
+    def _update_model_variables_moving_average(self, var_list):
+        self._bound.adapter.move_averages(var_list)
+
+    def _overwrite_model_variables_with_average_value(self, var_list):
+        self._bound.adapter.assign_averages(var_list)
+
+
+class UpdateStepAdapter(NewStyleAdapter):
+    target = "update_step"
+    works_on = "tf.keras of TF 2.11 to 2.15, tf_keras"
+    native_class = UpdateStepOptimizer
+    unsupported = (
+        GRAPHS,
+        Unsupported("ref variables", VariableError, "{optimizer} trains resource variables (tf.Variable); got {got!r}"),
+        PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
+        Unsupported("DTensor meshes", UnsupportedError, "{optimizer} does not run on a DTensor mesh"),
+    )
+    takes_gradients = True
+
+    # Construction and config.
+
+    @classmethod
+    def entries(cls, base):
+        return ("apply_gradients",)
+
+    @classmethod
+    def schedules(cls, base):
+        return module_of(base).learning_rate_schedule
+
+    @classmethod
+    def native_keywords(cls, config):
+        return {name: config[name] for name in config if name != "is_legacy_optimizer"}  # for their own loaders
+
+    def make_backend(self):
+        import tensorflow
+
+        return TensorFlowBackend(tensorflow)
+
+    def start_native(self, name, native):
+        if native.get("mesh") is not None:
+            raise hypers.refusal(self.bound, "DTensor meshes")
+        self.module = module_of(type(self.native).native_base)
+        self.base.__init__(prefix(name, self.bound.definition.base), weight_decay=None, **native)
+        self.take_schedule(self.given_rate())
+
+    def make_hyper(self, name, value):
+        with self.backend.tf.init_scope():
+            return self.backend.tf.Variable(value, name=name, dtype="float32", trainable=False)
+
+    def make_variable(self, name, shape, dtype, initial, variable=None):
+        tf = self.backend.tf
+        full_name = "{}/{}".format(name, variable._shared_name) if variable is not None else name
+        colocate = tf.distribute.get_strategy().extended.colocate_vars_with
+        with tf.init_scope(), colocate(self.native.iterations if variable is None else variable):
+            value = self.start_value(initial, shape, dtype, variable)
+            made = tf.Variable(value, name=full_name, dtype=dtype, trainable=False)
+        self.native._variables.append(made)
+        return self.native._variables[-1]
+
+    def get_config(self):
+        return self.native_config()
+
+    def check_eager(self):
+        if not self.backend.tf.executing_eagerly_outside_functions():
+            raise hypers.refusal(self.bound, "graphs of TF 1")
+
+    # Hypers.
+
+    def counter_of_schedules(self):
+        return self.native.iterations
+
+    def take_schedule(self, schedule):
+        self.native._learning_rate = self.native._build_learning_rate(schedule)
+
+    def native_rate(self):
+        many = hypers.many_rates(self.bound, "learning_rate")
+        if many:
+            raise AttributeError(many)
+        return self.base.learning_rate
+
+    # Counters and scalars.
+
+    def counter(self, name):
+        return self.native.iterations if name == "updates" else self.scalar(name)
+
+    def calls_per_update(self):
+        return 1
+
+    # Variables and slots.
+
+    def unwrap(self, variable):
+        return variable
+
+    def is_built(self):
+        return vars(self.native).get("_built", False)
+
+    # State.
+
+    def check_variable(self, variable):
+        if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
+            what = "partitioned variables" if in_parts(variable) else "ref variables"
+            raise hypers.refusal(self.bound, what, got=variable)
+
+    def not_carried(self):
+        return self.why_averages_stay()
+
+    def refuse_legacy_slots(self):
+        raise SlotError(
+            "the checkpoint was written by a legacy optimizer, whose slots {} cannot take; bind the definition to the "
+            "module's .optimizers.legacy to restore it".format(self.bound.owner)
+        )
+
+    # The step.
+
+    def scale_loss(self, loss):
+        return scaled(self.bound, loss)
+
+    def update(self, variable, function, grad):
+        return update_everywhere(self.backend, variable, function, grad)
+
+    def constrain(self, variable, write):
+        # Without skipped steps, `apply_gradients` applies constraints after the step, as the base class does.
+        return self.backend.constrain(variable, write) if skips(self.bound.definition) else write
+
+    def take_flush(self, variables):
+        return Flush(self.bound, variables).run()
+
+    def apply_gradients(self, grads_and_vars, name, skip_gradients_aggregation, native):
+        pairs = as_pairs(grads_and_vars)
+        if not pairs:  # a model with nothing to train
+            return self.native.iterations
+        with forgetting_failures(self.bound):
+            pairs = self.check_step(pairs)
+            if native.get("experimental_aggregate_gradients", not skip_gradients_aggregation):
+                pairs = self.native.aggregate_gradients(pairs)
+            return self._apply(pairs, name)
+
+    def _apply(self, pairs, name):
+        tf, native = self.module.tf, self.native
+        native._compute_current_learning_rate()
+        with tf.name_scope(name or native.name):
+            with self.backend.at_once(), tf.init_scope():
+                native.build([variable for _, variable in pairs])
+            grads, variables = zip(*self.module.optimizer_utils.filter_empty_gradients(pairs))
+            result = native._internal_apply_gradients(list(zip(native._clip_gradients(grads), variables)))
+            for variable in variables if not skips(self.bound.definition) else ():  # after averages, as in stock
+                self.backend.constrain(variable, result)
+        return result
+
+    def minimize(self, loss, args, kwargs):
+        return run_stages(self.bound, self.base.minimize, loss, *args, **kwargs)
+
+    def compute_gradients(self, loss, var_list, tape):
+        with tape if tape is not None else self.backend.after(()):
+            loss = self.native.scale_loss(loss)
+        if self.bound.gradients is not None:
+            return by_hand(self.bound, loss, var_list() if callable(var_list) else var_list)
+        return self.base.compute_gradients(loss, var_list, tape)
+
+    def take_pairs(self, pairs):
+        """Runs the engine's step on all pairs, which `apply_gradients` checked."""
+        self.bound.take_step(pairs, checked=False)
+        if self.native.use_ema:
+            self._average([variable for _, variable in pairs])
+        return self.native.iterations
+
+    def _average(self, variables):
+        native = self.native
+        native._update_model_variables_moving_average(variables)
+        if native.ema_overwrite_frequency:
+            self.backend.tf.cond(
+                native.iterations % native.ema_overwrite_frequency == 0,
+                lambda: native._overwrite_model_variables_with_average_value(variables),
+                lambda: None,
+            )
+
+    # TF 2.11 finds averages by position, and mixes up variables that come in another order. The next methods find them
+    # by variable.
+
+    def _average_of(self, variable):
+        native = self.native
+        return native._model_variables_moving_average[native._index_dict[native._var_key(variable)]]
+
+    def move_averages(self, variables):
+        momentum = self.native.ema_momentum
+
+        def move(average, value):
+            average.assign(momentum * average + (1 - momentum) * value)
+
+        for variable in variables:
+            average = self._average_of(variable)
+            self.native._distribution_strategy.extended.update(average, move, args=(variable,), group=False)
+
+    def assign_averages(self, variables):
+        for variable in variables:
+            self.native._distribution_strategy.extended.update(
+                variable, lambda to, average: to.assign(average), args=(self._average_of(variable),)
+            )
+
+    def update_one(self, gradient, variable):
+        if not self.is_built():
+            raise VariableError("call build(trainable_variables) of {} first".format(self.bound.owner))
+        with forgetting_failures(self.bound):
+            self.bound.take_step(self.check_step([(gradient, variable)]), count=False)
+
+    def clipped(self, grads):
         # The base class clips equal rows of a sparse gradient one by one, so they are summed first.
-        if self.clipnorm or self.global_clipnorm or self.clipvalue:
+        native = self.native
+        if native.clipnorm or native.global_clipnorm or native.clipvalue:
             grads = [without_duplicates(self.backend, grad) for grad in grads]
-        return super(UpdateStepTarget, self)._clip_gradients(grads)
+        return self.base._clip_gradients(grads)

@@ -55,6 +55,11 @@ class Run(object):
         with self.inside():
             self._step = self.world.stepper(self.optimizer, variables, kinds)
 
+    @property
+    def bound(self):
+        """The `Bound` of the optimizer: all that belongs to it, and its adapter."""
+        return self.optimizer._bound
+
     def inside(self):
         """Returns a context in which the graph and the session of the run, if it has any, are the default ones."""
         return self.world.inside()

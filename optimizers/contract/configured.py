@@ -21,7 +21,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
     hints = {}  # type: dict[str, str]  # {unknown argument: what to give instead}
 
     def __init__(self, *args, **kwargs):
-        self.__dict__["_values"] = self._checked(args, kwargs)
+        object.__setattr__(self, "_values", self._checked(args, kwargs))
         self._check()
 
     def _check(self):

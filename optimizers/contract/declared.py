@@ -15,13 +15,11 @@ _TAKES_ANY = 0x04  # the flag of a function that has *args
 class Declared(type):
     """Metaclass that collects declarations in order, and refuses names that would hide another attribute."""
 
-    # Names that native optimizers and definitions use themselves, so no hyper, option or slot may have them. `lr` is an
-    # alias of learning_rate on every Keras. The others are attributes that callbacks and checkpoints read.
+    # Names that rules, configs and counters use themselves, so no declaration may have them. `lr` is an alias of
+    # learning_rate on every Keras. A native class refuses more for a hyper: its own members.
     reserved = frozenset(
-        "definition module schedule everstep inner name lr decay clipnorm clipvalue global_clipnorm use_locking "
-        "iterations updates pending t grad var ops slots slot hyper hypers scalars weights variables get_slot "
-        "get_slot_names get_weights set_weights get_updates get_gradients minimize compute_gradients apply_gradients "
-        "touched row_number place_in_row".split()
+        "definition module schedule everstep inner name lr decay updates pending t grad var ops slots slot hyper "
+        "hypers scalars touched row_number place_in_row".split()
     )
     declarations = {}  # type: dict[str, Declaration]
     declared_order = ()  # type: tuple[str, ...]

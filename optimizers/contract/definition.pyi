@@ -3,9 +3,9 @@
 # __getattr__ here, so that a forgotten `.bind` is an error of the type checker too.
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.optimizers.contract.configured import Configured
 from everstep.optimizers.contract.declarations import Option
-from everstep.optimizers.contract.types import NativeOptimizer
 
 class Variable(NamedTuple):
     name: str

@@ -2,12 +2,3 @@
 from __future__ import absolute_import, division, print_function
 
 HyperValue = object  # a number, a scalar tensor, a callable or an everstep.Schedule
-
-
-class NativeOptimizer(object):
-    """An optimizer of some framework that runs an everstep definition: the class of all that `bind` returns.
-
-    >>> import numpy, everstep
-    >>> isinstance(everstep.optimizers.Adam().bind(numpy), everstep.NativeOptimizer)
-    True
-    """

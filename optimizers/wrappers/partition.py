@@ -83,8 +83,8 @@ class Partition(Composite):
             branches[name] = is_child.check(type(self).__name__, kwargs.pop(name))
             branches[name] = branches[name].replace(**settings) if settings else branches[name]
         chosen = kwargs.get("chosen")
-        self.__dict__["_branches"] = branches
-        self.__dict__["_active"] = branches if chosen is None else {chosen: branches[chosen]}
+        object.__setattr__(self, "_branches", branches)
+        object.__setattr__(self, "_active", branches if chosen is None else {chosen: branches[chosen]})
         values = super(Partition, self)._checked(args, kwargs)
         try:
             values["rules"] = tuple(sorted((str(name), rule) for name, rule in values["rules"]))

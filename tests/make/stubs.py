@@ -3,7 +3,7 @@
     python tests/make/stubs.py            # `--check` only says which files are old
 
 Type checkers and editors read the stubs: a constructor that is made from declarations cannot be read from the code.
-One stub has all optimizers, one all wrappers; their modules have none. Four stubs of the contract are written by hand,
+One stub has all optimizers, one all wrappers; their modules have none. Some stubs are written by hand,
 because a checker sees more in them than a declaration says.
 """
 import inspect
@@ -21,6 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = {"everstep.optimizers": "optimizers", "everstep.compat": "compat", "everstep": "api"}
 HEAD = "# Generated: do not edit. Edit the declarations, then run python tests/make/stubs.py\n"
 BY_HAND = {"everstep.optimizers.contract." + name for name in ("configured", "declarations", "definition", "types")}
+BY_HAND.add("everstep.compat.targets.native")
 PACKAGES = ("everstep.optimizers.wrappers", "everstep.optimizers")
 MADE_TO_SUBCLASS = {Composite, everstep.Wrapper, everstep.Schedule}  # whose constructors take what a subclass declares
 TYPING = {name: "typing" for name in ("Any", "Literal")}

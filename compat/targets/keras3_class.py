@@ -1,0 +1,82 @@
+"""The native class of `keras3`: the methods of an optimizer of Keras 3 that differ, one line each to the adapter."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.targets.construction import from_config
+from everstep.compat.targets.native import NativeOptimizer
+
+
+class Keras3Optimizer(NativeOptimizer):
+    def build(self, variables):
+        """Creates the slots of all variables to train. The first step calls it if nobody did before.
+
+        Args:
+            variables: all variables that this optimizer will train.
+
+        Raises:
+            SlotError: a state that was loaded before belongs to another optimizer or other variables. Each step raises
+                the same error until another state is loaded.
+        """
+        self._bound.adapter.build(variables)
+
+    def set_weights(self, weights):
+        """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
+
+        Before `build`, keeps them for it: the loader of HDF5 files calls this first.
+
+        Raises:
+            SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
+                log a line and continue with a fresh optimizer.
+        """
+        self._bound.adapter.set_weights(weights)
+
+    def load_own_variables(self, store):
+        """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.
+
+        Raises:
+            SlotError: the state belongs to another optimizer or other variables. Nothing changes.
+        """
+        self._bound.adapter.load(store)
+
+    def apply_gradients(self, grads_and_vars):
+        """Runs one step. everstep.compat.targets.new_style explains a second call in the same step.
+
+        Raises:
+            UnsupportedError: in a graph of TF 1.
+            VariableError: not a Keras variable, or not one that the optimizer was built on.
+            GradientError: no pair has a gradient, or one does not fit its variable.
+        """
+        return self._bound.adapter.apply_gradients(grads_and_vars)
+
+    def apply(self, grads, trainable_variables=None):
+        """Runs one step, as `apply_gradients`. Default variables: those that the optimizer was built on."""
+        self._bound.adapter.apply(grads, trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
+        self._bound.adapter.update_one(gradient, variable)
+
+    def get_config(self):
+        """The native config. A name that stock has too is written as `everstep>NAME`.
+
+        The HDF5 loader takes an optimizer whose class it does not know for the stock one of that name.
+        """
+        return self._bound.adapter.get_config()
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return from_config(cls, config, custom_objects)
+
+    def _apply_weight_decay(self, variables):
+        """Does nothing: the engine decays each variable right before its update, and only at updates."""
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        self._bound.adapter.backend_apply(grads, trainable_variables)
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        self._bound.adapter.framework.update_step(grads, trainable_variables, learning_rate)
+
+    def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
+        self._bound.adapter.distributed_update(distribution, grads_and_vars)
+
+    def _clip_gradients(self, grads):
+        return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates

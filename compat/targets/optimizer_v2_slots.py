@@ -1,0 +1,37 @@
+"""The slots of an OptimizerV2. Its own method gives all of them the shape and dtype of their variable."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.engine.step import engine_slots
+from everstep.optimizers.contract import VARIABLE, flat
+
+# Stock classes that do not store slots as definitions declare them, one after the other. The stock table has the order
+# of all; a test compares them.
+STOCK_ORDERS = {
+    "RMSprop": [["mean_square"], ["velocity"], ["mean_grad"]],
+    "Ftrl": [["accumulator", "linear"]],
+}
+
+
+def is_plain(bound, variable, name):
+    """Returns True if a slot declares neither shape nor dtype, and so has those of its variable."""
+    rule = bound.rule(variable)
+    if name in engine_slots(bound.backend, rule, bound.record(variable)):
+        return False
+    _, declaration = flat(rule, "slot")[name]
+    return declaration.shape is None and declaration.dtype is None
+
+
+def make_slot(bound, variable, name):
+    """Returns a new variable for a slot, beside its variable."""
+    backend, (initial, shape, dtype) = bound.backend, bound.slot_declaration(variable, name)
+    whole = backend.distributed(variable)  # TF 2.0 creates nothing beside a replica's copy
+
+    def value():
+        if initial is not VARIABLE:
+            return backend.filled(shape, initial, dtype, variable)
+        return backend.start_value(variable, dtype)
+
+    full_name = "{}/{}".format(variable._shared_name, name)
+    colocate = backend.tf.distribute.get_strategy().extended.colocate_vars_with
+    with backend.scope_of(variable), colocate(whole):
+        return backend.tf.Variable(value, name=full_name, dtype=dtype, trainable=False, use_resource=True)
