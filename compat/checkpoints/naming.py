@@ -102,7 +102,8 @@ def by_names_of_slots(weights, shapes, hints):
         known.setdefault(weight.name.partition("#")[0].replace("/", "_"), []).append(weight)
     found = []
     for shape, texts in zip(shapes, hints):
-        fitting = known.get(_longest(known, [text.replace("/", "_") for text in texts]), ())
+        called = {_longest(known, text.replace("/", "_")) for text in texts}.difference([""])
+        fitting = known[called.pop()] if len(called) == 1 else ()
         found.append([weight.name for weight in fitting if weight.handle.shape == shape])
     if not all(found) or len(set(map(tuple, found))) < len(found) and all(len(names) == 1 for names in found):
         raise StateError("its slots are called {}, after none of the model's weights {}".format(
@@ -111,14 +112,13 @@ def by_names_of_slots(weights, shapes, hints):
     return [names[0] for names in found] if all(len(names) == 1 for names in found) else None
 
 
-def _longest(known, texts):
-    """Returns the longest known name that is in all texts as whole words. Words end at `_`."""
-    words, found = texts[0].split("_"), ""
+def _longest(known, text):
+    """Returns the longest known name that is in a text as whole words, which end at `_`; "" if there is none."""
+    words, found = text.split("_"), ""
     for start in range(len(words)):
         for end in range(start + 1, len(words) + 1):
             name = "_".join(words[start:end])
-            if len(name) > len(found) and name in known and not [
-                    text for text in texts if "_%s_" % name not in "_%s_" % text]:
+            if len(name) > len(found) and name in known:
                 found = name
     return found
 
