@@ -373,7 +373,7 @@ def test_a_wrong_gradient_after_right_ones(wrong):
 
 
 def torch_lists():
-    return Adam().bind(keras).backend.lists
+    return harness.bound(Adam().bind(keras)).backend.lists
 
 
 @on_torch
@@ -402,7 +402,7 @@ def test_tensors_that_are_updated_in_place_are_contiguous_and_apart():
 @on_jax
 def test_a_jitted_step_rounds_to_16_bits():
     """XLA of JAX 0.4.30 drops a cast to 16 bits and back. Newer ones do not."""
-    backend = Adam().bind(keras).backend
+    backend = harness.bound(Adam().bind(keras)).backend
     for dtype in ("bfloat16", "float16"):
         traced = jax.make_jaxpr(functools.partial(backend.cast, dtype=dtype))(np.ones(2, "float32"))
         assert "reduce_precision" in str(traced)

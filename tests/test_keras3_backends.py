@@ -271,7 +271,7 @@ def test_a_jitted_cast_to_16_bits_rounds_as_numpy(dtype):
     near = [np.nextafter(halfway, np.float32(limit)) for limit in (-np.inf, np.inf)]
     values = np.concatenate([numbers, halfway] + near)
     values = values[(abs(values) >= 2.0**-126) | (values == 0)]  # processors may flush what is smaller
-    backend = SGD().bind(keras).backend
+    backend = harness.bound(SGD().bind(keras)).backend
     there_and_back = jax.jit(lambda x: backend.cast(backend.cast(x, dtype), "float32") * 1.0)(values)
     np.testing.assert_array_equal(there_and_back, values.astype(kind).astype("float32"))
 
