@@ -7,6 +7,8 @@ from __future__ import absolute_import, division, print_function
 import operator
 from collections import namedtuple
 
+import numpy as np
+
 from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.lowering import Lowerings
@@ -126,8 +128,9 @@ class Bound(object):
 
     @property
     def steps(self):
-        """The counter of all steps, including those that do not update."""
-        return self.adapter.counter("steps" if skips(self.definition) else "updates")
+        """The counter of all steps, including those that do not update; their number where arrays are trained."""
+        counter = self.adapter.counter("steps" if skips(self.definition) else "updates")
+        return int(counter) if isinstance(counter, np.ndarray) else counter
 
     # Variables and slots.
 
