@@ -148,7 +148,7 @@ def replicas():
 
 def waited_for(tf, strategy):
     """Returns how many of the operations of replicas run before what the backend puts after them."""
-    backend, found = everstep.optimizers.SGD().bind(tf.compat.v1.train).backend, []
+    backend, found = everstep.optimizers.SGD().bind(tf.compat.v1.train)._bound.backend, []
     run = getattr(strategy, "run", None) or strategy.experimental_run_v2
 
     @tf.function
@@ -164,7 +164,7 @@ def waited_for(tf, strategy):
 
 def sum_in_a_replica(tf, strategy):
     """Returns the sum of 1 over two replicas. Strategies that compile for several GPUs never leave their replicas."""
-    backend = everstep.optimizers.SGD().bind(tf.compat.v1.train).backend
+    backend = everstep.optimizers.SGD().bind(tf.compat.v1.train)._bound.backend
     run = getattr(strategy, "run", None) or strategy.experimental_run_v2
     sums = tf.function(lambda: run(lambda: backend.added_up(strategy, [(tf.ones([]), None)])[0][0]))()
     return float(min(map(float, strategy.experimental_local_results(sums))))

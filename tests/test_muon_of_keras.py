@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 import everstep
+import harness
 
 try:
     import keras
@@ -76,7 +77,7 @@ class Ours(object):
         hyper = SimpleNamespace(**{name: getattr(rule, name) for name in rule.argument_names()})
         slots = SimpleNamespace(m=x * 0)
         with mock.patch.object(type(rule), "_orthogonal", lambda self, ops, grad, shape: grad):
-            return rule.update(SimpleNamespace(**self.bound.backend.ops), x, x * 0, slots, hyper, 1)[0]
+            return rule.update(SimpleNamespace(**harness.bound(self.bound).backend.ops), x, x * 0, slots, hyper, 1)[0]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -390,7 +390,7 @@ def in_stocks_order():
         yield entry.make(options.get(entry.native, {})), entry.blocks
 
 
-@pytest.mark.parametrize("definition, blocks", in_stocks_order(), ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("definition, blocks", list(in_stocks_order()), ids=lambda value: type(value).__name__)
 def test_weights_have_the_order_of_the_stock_table(definition, blocks):
     optimizer, weights = definition.bind(MODULE), [variable([1.0, 2.0], name=name) for name in ("one", "two")]
     stepper(optimizer, [(constant([1.0, 1.0]), each) for each in weights])()

@@ -167,7 +167,7 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
                                for role, names in SLOTS[options[0].replace("Optimizer", "")]]
                     spelled = [(role, names[0]) for role, names in spelled if names]
                 else:
-                    spelled = [(n, n) for n in optimizer.slot_names(var_parts[0])]
+                    spelled = [(n, n) for n in optimizer._bound.slot_names(var_parts[0])]
                 values = {role: [optimizer.get_slot(part, n) for part in var_parts] for role, n in spelled}
                 slots[name] = wholes(session, values)
             path = fixtures.path(case + ".ckpt") + ("-1" if object_based else "")
@@ -203,7 +203,7 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
 def roles_of(optimizer, stock, api, variables, value):
     """Returns [{role: slot}], in the order of the variables."""
     if stock is None:
-        return [{name: value(optimizer.get_slot(v, name)) for name in optimizer.slot_names(v)} for v in variables]
+        return [{name: value(optimizer.get_slot(v, name)) for name in optimizer._bound.slot_names(v)} for v in variables]
     roles = [{} for _ in variables]
     if api == "get_updates":
         arrays = [value(weight) for weight in optimizer.weights]
