@@ -26,7 +26,7 @@ IS_3 = getattr(keras, "__version__", "").startswith("3.")
 HERE = keras if IS_3 or tensorflow is None else tensorflow.keras
 VERSION = tuple(map(int, getattr(tensorflow, "__version__", "0.0").split(".")[:2]))
 # Keras 3 takes the optimizer out of a model's config when it writes .h5, so that later .keras files lack it. Its .h5
-# files had bare names of weights before it took their paths, and it cannot write two of one name: "name already exists".
+# files had bare names of weights before they had paths, and could not have two of one name: "name already exists".
 BARE = IS_3 and tuple(map(int, keras.__version__.split(".")[:2])) < (3, 4)
 ENDS = ["keras", "weights.h5"] * (IS_3 or VERSION >= (2, 12)) + ["h5"] * (not BARE)
 pytestmark = pytest.mark.skipif(HERE is None, reason="no Keras is installed")

@@ -203,7 +203,8 @@ def write_train(fixtures, tf, cases, version="V2", object_based=False):
 def roles_of(optimizer, stock, api, variables, value):
     """Returns [{role: slot}], in the order of the variables."""
     if stock is None:
-        return [{name: value(optimizer.get_slot(v, name)) for name in optimizer._bound.slot_names(v)} for v in variables]
+        return [{name: value(optimizer.get_slot(v, name)) for name in optimizer._bound.slot_names(v)}
+                for v in variables]
     roles = [{} for _ in variables]
     if api == "get_updates":
         arrays = [value(weight) for weight in optimizer.weights]
