@@ -276,7 +276,7 @@ def train_worker(task, cluster, sync, steps):
                 hooks.append(optimizer.make_session_run_hook(number == 0))
             count = None if operations else counter
             operations.append(optimizer.apply_gradients([(tf.ones(3), weights), (rows, table)], global_step=count))
-            states.append([bound.counter("updates"), weights, table])
+            states.append([bound._bound.adapter.counter("updates"), weights, table])
     config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:{}".format(number)])
     with tf.train.MonitoredTrainingSession(tf_server.target, number == 0, hooks=hooks, config=config) as session:
         print(json.dumps("ready"))

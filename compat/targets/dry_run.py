@@ -1,6 +1,7 @@
 """Runs a new definition on small NumPy arrays, so that a mistake in its rule raises at construction."""
 from __future__ import absolute_import, division, print_function
 
+import sys
 import threading
 
 import numpy as np
@@ -40,8 +41,10 @@ def check_rule(definition):
 
 def _is_known(definition):
     """Returns whether all in a definition is everstep's own, whose tests run each rule with each option."""
-    if definition.sparse == "catch_up" or not all(
-            type(node.definition).__module__.startswith(_OURS) for node in walk(tree(definition))):
+    classes = {type(node.definition) for node in walk(tree(definition))}
+    # A class that `type` made has the module of the metaclass, and is not in it.
+    if definition.sparse == "catch_up" or not all(each.__module__.startswith(_OURS) and getattr(
+            sys.modules[each.__module__], each.__name__, None) is each for each in classes):
         return False
     return not any(isinstance(owner._values[declared.name], Schedule)
                    for owner, declared in flat(definition, "hyper").values())
