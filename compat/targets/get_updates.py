@@ -271,7 +271,8 @@ class GetUpdatesAdapter(Adapter):
             for name in bound.slot_names(variable):
                 if name not in slots:
                     slots[name] = self._make_slot(variable, name)
-        self.native.weights = list(self._own.values()) + [bound.slot(*each) for each in bound.stored_slots(variables)]
+        weights = list(self._own.values()) + [bound.slot(*each) for each in bound.stored_slots(variables)]
+        self.base.__setattr__("weights", weights)  # an option may have this name
         return []
 
     def _make_slot(self, variable, name):
