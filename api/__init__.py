@@ -131,9 +131,13 @@ def register(module):
 
 
 def _native_classes(module):
-    api = find(module)
-    internal = Composite, Wrapper, Undecayed
-    return [api.native_class(each) for each in Definition.registered() if each not in internal]
+    api, classes = find(module), []
+    for each in Definition.registered():
+        try:
+            classes += [api.native_class(each)] if each not in (Composite, Wrapper, Undecayed) else []
+        except errors.DefinitionError:  # this API refuses the name of a hyper, so that it has no files of it
+            continue
+    return classes
 
 
 __all__ = [

@@ -86,6 +86,7 @@ def test_every_name_works_or_is_refused(way, kind):
 def test_a_class_is_refused_before_there_is_an_optimizer():
     with pytest.raises(DefinitionError, match="Named cannot have a hyper 'flush' on arrays.*such as Named_flush"):
         definition_class("hyper", "flush").native_class(np)
+    assert everstep.custom_objects(np)["Adam"] is everstep.optimizers.Adam.native_class(np)  # it hinders no other one
 
 
 @pytest.mark.parametrize("way", WAYS, ids=harness.way_name)
