@@ -112,10 +112,15 @@ def people():
         return [People(archive, name) for name in sorted({each.split("/")[0] for each in archive.namelist()})]
 
 
+def name_of(value):
+    """Returns the name of a case; of pytest's placeholder too, where a list of cases is empty."""
+    return getattr(value, "name", str(value))
+
+
 ALL = people()
 HERE = [file for file in ALL if (h5py if file.is_hdf5 else tensorflow) is not None]
 READ = [(file, number) for file in HERE if not file.refused for number in range(len(file.optimizers))]
-cases = pytest.mark.parametrize("file, number", READ, ids=lambda value: getattr(value, "name", str(value)))
+cases = pytest.mark.parametrize("file, number", READ, ids=name_of)
 
 
 def test_there_are_enough_files():
@@ -181,7 +186,7 @@ def counts(state, truth):
 
 @pytest.mark.parametrize("file, number", [(file, number) for file in ALL if not file.refused
                                           for number in range(len(file.optimizers))],
-                         ids=lambda value: getattr(value, "name", str(value)))
+                         ids=name_of)
 def test_the_truth_holds_together(file, number):
     """Slots, gradients and weights of the truth are of one step of the stock optimizer. No file is read."""
     truth = file.optimizers[number]
@@ -257,7 +262,7 @@ def test_goes_on_with_keras_3(file, number, tmp_path):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) > 1], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) > 1], ids=name_of)
 def test_several_optimizers_are_a_partition(file, tmp_path):
     """Each branch has the slots and the count of its optimizer."""
     how = [file.how(number) for number in range(len(file.optimizers))]
@@ -290,13 +295,13 @@ def refused(path, words, **how):
     assert [word for word in words if word not in str(info.value)] == [], info.value
 
 
-@pytest.mark.parametrize("file", [file for file in HERE if file.refused], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [file for file in HERE if file.refused], ids=name_of)
 def test_is_refused(file, tmp_path):
     refused(file.extract(tmp_path), file.refused, **file.how(0))
 
 
 @pytest.mark.parametrize("file", [file for file in HERE if "updates" in file.optimizers[0]["how"]],
-                         ids=lambda file: file.name)
+                         ids=name_of)
 def test_a_count_that_the_file_has_not_is_asked_for(file, tmp_path):
     how = file.how(0)
     del how["updates"]
@@ -304,12 +309,12 @@ def test_a_count_that_the_file_has_not_is_asked_for(file, tmp_path):
 
 
 @pytest.mark.parametrize("file", [file for file in HERE if OPEN.get(file.name) in (TRAINED, BY_PLACE)],
-                         ids=lambda file: file.name)
+                         ids=name_of)
 def test_variables_that_the_file_leaves_open_are_asked_for(file, tmp_path):
     refused(file.extract(tmp_path), ["variables="], **file.optimizers[0]["how"])
 
 
-@pytest.mark.parametrize("file", [file for file in HERE if "?" in file.facts["path"]], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [file for file in HERE if "?" in file.facts["path"]], ids=name_of)
 def test_one_shard_stands_for_all(file, tmp_path):
     path, truth = file.extract(tmp_path), file.optimizers[0]
     count = int(path[-5:])
@@ -320,7 +325,7 @@ def test_one_shard_stands_for_all(file, tmp_path):
 
 @pytest.mark.parametrize("file", [file for file in HERE if len(file.optimizers) == 1 and not file.refused
                                   and file.optimizers[0]["class"].endswith("Optimizer")
-                                  and file.optimizers[0]["variables"][0]["slots"]], ids=lambda file: file.name)
+                                  and file.optimizers[0]["variables"][0]["slots"]], ids=name_of)
 def test_a_rule_without_slots_does_not_take_the_file_of_another(file, tmp_path):
     name = file.optimizers[0]["class"].replace("Optimizer", "")
     refused(file.extract(tmp_path), [name], optimizer="GradientDescentOptimizer(learning_rate=0.1)")
