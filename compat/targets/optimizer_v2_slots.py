@@ -32,6 +32,5 @@ def make_slot(bound, variable, name):
         return backend.start_value(variable, dtype)
 
     full_name = "{}/{}".format(variable._shared_name, name)
-    colocate = backend.tf.distribute.get_strategy().extended.colocate_vars_with
-    with backend.scope_of(variable), colocate(whole):
+    with backend.scope_of(variable), backend.tf.distribute.get_strategy().extended.colocate_vars_with(whole):
         return backend.tf.Variable(value, name=full_name, dtype=dtype, trainable=False, use_resource=True)
