@@ -206,10 +206,13 @@ class Keras2(Api):
         return self.INPUTS
 
     def variable(self, value, dtype="float32", **more):
-        return self.K.variable(np.asarray(value, dtype), dtype=dtype, **more)
+        return self.K.variable(self._array(value, dtype), dtype=dtype, **more)
 
     def tensor(self, value, dtype="float32"):
-        return self.tf.constant(np.asarray(value, dtype))
+        return self.tf.constant(self._array(value, dtype))
+
+    def _array(self, value, dtype):
+        return np.asarray(value, self.tf.as_dtype(dtype).as_numpy_dtype)  # JAX brings another bfloat16
 
     def slices(self, values, rows, shape):
         return self.tf.IndexedSlices(self.tensor(values), self.tf.constant(rows), self.tf.constant(shape))
