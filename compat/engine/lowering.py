@@ -244,7 +244,7 @@ class Lowerings(object):
 
     def _write(self, view, natives):
         """Writes the whole new values of a variable and its slots. Returns operations."""
-        done = [self.host.adapter.constrain(view.variable, self.host.backend.write(view.variable, natives[VAR]))]
+        done = [view.step.constrain(view.variable, self.host.backend.write(view.variable, natives[VAR]))]
         for name, native in natives.items():
             if name != VAR:
                 done.append(self.host.backend.write(self.host.slot(view.variable, name), native))
@@ -289,7 +289,7 @@ class Lowerings(object):
             if not by_values:
                 slots = [self.host.slot(view.variable, name) for name in names]
                 done = self._functions[key](view.variable, slots, view.lower(view.grad), outside)
-                return [self.host.adapter.constrain(view.variable, done)]
+                return [view.step.constrain(view.variable, done)]
             stored = [view.lower(view.slot_values[name]) for name in names]
             results = self._functions[key]([view.lower(view.grad), view.lower(view.var)] + stored + outside)
         with backend.after(results):
@@ -334,7 +334,7 @@ class Lowerings(object):
             with backend.after(list(natives.values())):
                 waiting = [backend.write_part(stored[name], native, chunk) for name, native in natives.items()]
             done.extend(waiting)
-        return [self.host.adapter.constrain(view.variable, backend.group(done))]
+        return [view.step.constrain(view.variable, backend.group(done))]
 
     def _in_session(self, view, traced, collected):
         """Returns the program of an update that runs in a session, on a whole variable; else None.
@@ -397,7 +397,7 @@ class Lowerings(object):
             )
         with backend.after(list(natives.values()) + done):
             write = backend.write if traced.assigned else backend.subtract
-            done.append(self.host.adapter.constrain(view.variable, write(view.variable, natives.pop(VAR), **options)))
+            done.append(view.step.constrain(view.variable, write(view.variable, natives.pop(VAR), **options)))
             done.extend(backend.write(self.host.slot(view.variable, name), value) for name, value in natives.items())
         return done
 

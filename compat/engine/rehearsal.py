@@ -84,6 +84,10 @@ class Rehearsal(object):
     def _collect(view):
         return view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
 
+    def totals(self, variable, is_sparse):
+        """Returns the names of the sums over all variables that the variable's rule measures."""
+        return self._measure(self._view(variable, is_sparse)) if defines(self.definition, "measure") else []
+
     def _measure(self, view):
         with running_rule():
             measured = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
@@ -93,6 +97,7 @@ class Rehearsal(object):
             result_shape(view.as_value(value.value if isinstance(value, total) else value))
         self.sums[self.host.whole_key(view.variable)] = sums
         view.scope.learn(totals)
+        return sorted(totals)
 
     @staticmethod
     def _check(view, values):

@@ -97,6 +97,7 @@ class Step(object):
         self.known = {}  # {name: native value} of measured totals and advanced scalars, for every scope
         self.measured = []  # the native sums; writes must wait for their reads
         self.sums = {}  # {whole variable's key: {name: sum measured for that variable}}
+        self.gate, self.scalars, self.rejected = [], {}, {}  # see `begin`
 
     def scope(self, dtype):
         if dtype not in self.scopes:
@@ -116,38 +117,45 @@ class Step(object):
 
         `count` is False for single variables that a wrapper optimizer hands over: counters and scalars do not move.
         """
-        backend, shared = self.backend, self.scope("float32")
         if not count and (self.skips or flat(self.definition, "scalar")):
             raise UnsupportedError(
                 "{} has values that change once a call, so it cannot run inside an optimizer that hands it one "
                 "variable at a time; call its apply_gradients".format(self.definition._short())
             )
-        gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
+        self.begin()
+        done = self.update_all()
+        return done + (self.end(done) if count else [])
+
+    def begin(self):
+        """Computes what all variables share: sums, whether the step updates, new scalars, and what updates wait for."""
+        backend, shared = self.backend, self.scope("float32")
+        self.gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         # If only updates need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(shared), "bool") if early else None
-        self.measured = self._measure(should_update)
-        gate.extend(self.measured)
+        self.gate.extend(self.measure(should_update))
         if self.skips:
             if should_update is None:
                 should_update = backend.cast(self._should_update(shared), "bool")
             if self.arrived and defines(self.definition, "should_accept"):
                 self.accepted = backend.cast(self._asked(shared, "should_accept"), "bool")
                 should_update = backend.ops["logical_and"](self.accepted, should_update)
-            self.predicate = backend.wait(should_update, gate)
-        rejected = self._rejected(shared)
-        scalars = self._advance(shared)
+            self.predicate = backend.wait(should_update, self.gate)
+        self.rejected = self._rejected(shared)
+        self.scalars = self._advance(shared)
         if backend.without_strategy():
-            gate.extend(even_rows(self.host, self.pairs, gate))
-        operations = []
+            self.gate.extend(even_rows(self.host, self.pairs, self.gate))
+
+    def update_all(self):
+        """Updates the variables. Returns operations."""
         groups, single_pairs = self.lowerings.groups(self)
-        for run_group in groups:
-            operations.extend(run_group(gate))
-        operations.extend(self._update_variables(single_pairs, gate))
-        with backend.after(operations):
-            if count:
-                operations.extend(self._write_scalars(scalars, rejected) + list(self._count()))
-        return operations
+        operations = [each for run_group in groups for each in run_group(self.gate)]
+        return operations + self._update_variables(single_pairs, self.gate)
+
+    def end(self, operations):
+        """Moves scalars and counters, after the operations that update the variables. Returns operations."""
+        with self.backend.after(operations):
+            return self._write_scalars(self.scalars, self.rejected) + list(self._count())
 
     @staticmethod
     def count_update(host):
@@ -167,12 +175,12 @@ class Step(object):
         with running_rule():
             return shared.native(getattr(self.definition, verb)(shared.tracer, shared.names(self.definition)))
 
-    def _learn(self, natives):
+    def learn(self, natives):
         self.known.update(natives)
         for scope in self.scopes.values():
             scope.learn(natives)
 
-    def _measure(self, should_update=None):
+    def measure(self, should_update=None):
         """Measures the sums, if `should_update` holds or is None. Returns them: writes must wait for their reads."""
         if not defines(self.definition, "measure"):
             return []
@@ -201,7 +209,8 @@ class Step(object):
         for (whole, name), native in sums.items():
             if whole is not None:
                 self.sums[whole][name] = native
-        self._learn({name: native for (whole, name), native in sums.items() if whole is None})
+        self.learn({name: native for (whole, name), native in sums.items() if whole is None})
+        self.measured = natives
         return natives
 
     def _sums(self, requests, dtypes):
@@ -220,7 +229,7 @@ class Step(object):
         with running_rule():
             scalars = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
         natives = self._scalar_natives(shared, scalars, "advance")
-        self._learn(natives)
+        self.learn(natives)
         return natives
 
     def _rejected(self, shared):
@@ -281,11 +290,11 @@ class Step(object):
             return self._branch([one], gate + one.written) if in_branch else one.finish(gate + one.written)
 
         for grad, variable in pairs:
-            operations.extend(self.host.adapter.update(variable, update, grad))
-        return self._branch(prepared, gate + operations, self.host.adapter.update) if branches and free else operations
+            operations.extend(self.place(variable, update, grad))
+        return self._branch(prepared, gate + operations, self.place) if branches and free else operations
 
     def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
-        """Finishes updates if the step updates, else writes what they collected. `place`: see `host.adapter.update`."""
+        """Finishes updates if the step updates, else writes what they collected."""
         def each(verb):
             operations = []
             for one in prepared:
@@ -297,6 +306,14 @@ class Step(object):
         predicate = self.backend.wait(self.predicate, earlier)
         written = [native for one in prepared for native in self._written(one.view.variable)]
         return self.backend.branch(predicate, lambda: each("finish"), lambda: each("hold"), written)
+
+    def place(self, variable, function, grad):
+        """Calls `function(variable, grad)` where the variable lives. Returns operations."""
+        return self.host.adapter.update(variable, function, grad)
+
+    def constrain(self, variable, write):
+        """Returns the operation `write`, followed by the variable's constraint."""
+        return self.host.adapter.constrain(variable, write)
 
     def is_masked(self, variable):
         """Returns whether a step without an update writes the old values: no branch can write such a variable."""
@@ -384,7 +401,7 @@ class Step(object):
                 write = backend.write(view.variable, change[0], view.rows)
         else:
             write = done[0] if len(ready) == 1 else backend.group(ready)
-        return [self.host.adapter.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+        return [self.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
 
     def _finish(self, view, traced, collected, earlier, predicate=None):
         """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
@@ -415,7 +432,7 @@ class Step(object):
         ready = earlier + [change] + list(natives.values())
         with backend.after(ready):
             write = (backend.write if assigned else backend.subtract)(view.variable, change, view.rows)
-        done = [self.host.adapter.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+        done = [self.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
         if view.missed:
             recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
             done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))

@@ -9,10 +9,11 @@ from collections import namedtuple
 
 import numpy as np
 
+from everstep.compat.engine.by_hooks import HookedStep
 from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.lowering import Lowerings
-from everstep.compat.engine.pairs import check_pairs
+from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
@@ -66,6 +67,7 @@ class Bound(object):
         takes_stages: True if the caller takes all gradients of a batch, for definitions that need several.
         has_scaled: True once a loss was scaled.
         has_called_gradients: True once `gradients` was called.
+        hooked_step: the running `HookedStep`, or None.
         has_checked: True once the variables of the first step were checked.
         tensors_read: (graph, {name: tensor}), those that attributes of stock gave.
     """
@@ -75,6 +77,7 @@ class Bound(object):
     started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = False
     made = ()  # type: tuple[Any, ...]
     tensors_read = None, {}  # type: Any
+    hooked_step = None  # type: Any
 
     def __init__(self, native, base, args, kwargs):
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
@@ -281,17 +284,34 @@ class Bound(object):
 
     # The step.
 
-    def take_step(self, pairs, count=True, before=(), checked=True):
+    def take_step(self, pairs, count=True, before=(), checked=True, hooks=None):
         """Runs one step on (gradient, variable) pairs; returns operations.
 
         Args:
             count: False for single variables that a wrapper optimizer hands over.
             before: tensors to compute before anything is written.
             checked: True if the pairs have yet to be checked.
+            hooks: a `Hooks`, of the hooks that the user's class replaces, or None.
         """
         pairs = check_pairs(self.backend, pairs, self.adapter.casts_gradients) if checked else pairs
-        eager = count and self.backend.keeps_functions() and not self.is_averaged
-        return self.eager_steps.run(pairs) if eager else Step(self, pairs, before).run(count)
+        eager = not hooks and count and self.backend.keeps_functions() and not self.is_averaged
+        return self.eager_steps.run(pairs) if eager else self.new_step(pairs, before, hooks).run(count)
+
+    def new_step(self, pairs, before=(), hooks=None):
+        """Returns a step on checked pairs, to be run. The arguments are those of `take_step`."""
+        return HookedStep(self, pairs, hooks, before) if hooks else Step(self, pairs, before)
+
+    def update_one(self, grad, variable, hypers=()):
+        """Updates one variable, for a hook that was replaced or an optimizer that wraps this one; returns operations.
+
+        Args:
+            hypers: `{name: value}` of the hypers that the hook was given.
+        """
+        pairs = check_pairs(self.backend, [(grad, variable)], self.adapter.casts_gradients)
+        [pair] = check_rows(self.backend, pairs)
+        if self.hooked_step is not None:
+            return self.hooked_step.update_one(pair, hypers)
+        return Step(self, [pair], hypers=hypers).run(count=False)
 
     def check_first(self, variables):
         """Checks the definition against the variables of the first step, before any slot is created."""

@@ -37,12 +37,13 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.engine.other_steps import Flush
-from everstep.compat.engine.pairs import as_list, as_pairs, check_rows
-from everstep.compat.engine.step import Step, skips
+from everstep.compat.engine.pairs import as_list, as_pairs
+from everstep.compat.engine.step import skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member, prefix
+from everstep.compat.targets.hooks import replaced, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
 from everstep.compat.targets.losses import scaled
@@ -258,12 +259,23 @@ class Keras3Adapter(NewStyleAdapter):
                     len(grads), len(variables), "" if self.is_built() else "; call build(trainable_variables) first"
                 )
             )
+        self._check_hooks()
         with forgetting_failures(self.bound):
             grads = [grad for grad, _ in self.check_step(list(zip(grads, variables)))]
-            native.build(variables)  # may load the counters of a file
+            if not self.is_built():
+                native.build(variables)  # may load the counters of a file
             # The base class counts the step itself, which must wait for gradients that may fail.
             with self.backend.after([self.backend.barrier(grads)] if self.backend.without_strategy() else ()):
                 self.framework.apply(grads, variables)
+
+    def _check_hooks(self):
+        """Raises UnsupportedError if the user's class replaces a method that stock updates call, and ours do not."""
+        found = replaced(self.native, ["assign", "assign_add", "assign_sub"])
+        if found:
+            raise UnsupportedError(
+                "{} replaces {}, but updates of everstep write variables by themselves. Replace update_step, or write "
+                "a wrapper around the definition".format(self.bound.owner, found[0])
+            )
 
     def backend_apply(self, grads, variables):
         native = self.native
@@ -282,22 +294,38 @@ class Keras3Adapter(NewStyleAdapter):
         increment = self.keras.BaseOptimizer._backend_increment_gradient_accumulators
         return "acc_grads" in increment.__code__.co_varnames[: increment.__code__.co_argcount]
 
-    def distributed_update(self, distribution, pairs):
-        self.take_pairs(self.framework.added_up(distribution, pairs))
+    def clips_by_hook(self):
+        """Returns whether the user's class has its own clipping, around ours."""
+        return bool(replaced(self.native, ["_clip_gradients"]))
 
-    def take_pairs(self, pairs):
+    def clip_in_hook(self, grads):
+        return self.framework.clipped(grads) if self.clips_by_hook() else grads
+
+    def distributed_update(self, distribution, pairs, learning_rate):
+        self.take_pairs(self.framework.added_up(distribution, pairs), learning_rate)
+
+    def take_pairs(self, pairs, learning_rate):
         """Runs the engine's step on all pairs, which `apply` checked."""
-        if not skips(self.bound.definition):
-            self.bound.take_step(list(pairs), checked=False)
+        bound, native, self._rate_of_step = self.bound, self.native, learning_rate
+        hooks = through(native, ["update_step"], lambda v, grad: [native.update_step(grad, v, learning_rate)])
+        if not skips(bound.definition):
+            bound.take_step(list(pairs), checked=False, hooks=hooks)
             return
-        step = Step(self.bound, list(pairs))
+        step = bound.new_step(list(pairs), hooks=hooks)
         step.run()
         self.applied = step.predicate
 
-    def update_one(self, gradient, variable):
+    def update_one(self, gradient, variable, learning_rate):
+        hypers, is_hooked = {}, self.bound.hooked_step is not None
+        if "learning_rate" in self.bound.hyper_declarations():
+            hypers["learning_rate"] = learning_rate
+        elif is_hooked and learning_rate is not self._rate_of_step:
+            raise UnsupportedError(
+                "update_step of {} was given another learning rate than the step has, but {} has no hyper of that "
+                "name, or several; set the definition's own hypers".format(self.bound.owner, self.bound.definition)
+            )
         with self.backend.computing():
-            pairs = check_rows(self.backend, [(gradient, self.unwrap(variable))])
-            self.bound.take_step(pairs, count=False)
+            self.bound.update_one(gradient, self.unwrap(variable), hypers)
 
 
 class _Scale(float):

@@ -52,8 +52,17 @@ class Keras3Optimizer(NativeOptimizer):
         self._bound.adapter.apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        """Updates one variable and counts nothing: for wrapper optimizers that loop over variables themselves."""
-        self._bound.adapter.update_one(gradient, variable)
+        """Updates one variable and counts nothing: for subclasses that replace it, and optimizers that wrap this one.
+
+        Args:
+            gradient: the gradient, dense or sparse.
+            variable: a variable that the optimizer was built on.
+            learning_rate: what the definition's hyper `learning_rate` is in this update.
+
+        Raises:
+            UnsupportedError: another rate than the step's, for a definition that has no learning rate, or several.
+        """
+        self._bound.adapter.update_one(gradient, variable, learning_rate)
 
     def get_config(self):
         """The native config. A name that stock has too is written as `everstep>NAME`.
@@ -67,7 +76,8 @@ class Keras3Optimizer(NativeOptimizer):
         return from_config(cls, config, custom_objects)
 
     def _apply_weight_decay(self, variables):
-        """Does nothing: the engine decays each variable right before its update, and only at updates."""
+        """Does nothing unless replaced: the engine decays each variable right before its update, only at updates."""
+        self._bound.adapter.apply_weight_decay(variables)
 
     def _backend_apply_gradients(self, grads, trainable_variables):
         self._bound.adapter.backend_apply(grads, trainable_variables)
@@ -76,7 +86,8 @@ class Keras3Optimizer(NativeOptimizer):
         self._bound.adapter.framework.update_step(grads, trainable_variables, learning_rate)
 
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
-        self._bound.adapter.distributed_update(distribution, grads_and_vars)
+        self._bound.adapter.distributed_update(distribution, grads_and_vars, learning_rate)
 
     def _clip_gradients(self, grads):
-        return grads  # `_backend_update_step` clips instead: Keras 3.0 would clip before it accumulates
+        """Clips only if replaced. Else `_backend_update_step` clips: Keras 3.0 would clip before it accumulates."""
+        return self._bound.adapter.clip_in_hook(grads)

@@ -72,7 +72,8 @@ class OnTensorFlow(object):
 
     def update_step(self, grads, variables, learning_rate):
         # Calls `_distributed_tf_update_step` across replicas.
-        self.adapter.base._backend_update_step(self._clipped(grads), variables, learning_rate)
+        grads = grads if self.adapter.clips_by_hook() else self.clipped(grads)
+        self.adapter.base._backend_update_step(grads, variables, learning_rate)
 
     def added_up(self, distribution, pairs):
         """Returns pairs whose gradients are summed over replicas.
@@ -84,7 +85,7 @@ class OnTensorFlow(object):
             return pairs
         return self.backend.added_up(distribution, pairs)
 
-    def _clipped(self, grads):
+    def clipped(self, grads):
         # The base class clips equal rows one by one, and some of its methods make the gradient dense.
         tf, native = self.backend.tf, self.adapter.native
         if native.clipnorm or native.global_clipnorm or native.clipvalue:
@@ -160,6 +161,9 @@ class OnArrays(object):
         return function(variable, grad)
 
     def update_step(self, grads, variables, learning_rate):
-        grads = self.adapter.base._clip_gradients(grads)
+        grads = grads if self.adapter.clips_by_hook() else self.clipped(grads)
         with self.backend.computing():
-            self.adapter.take_pairs(list(zip(grads, variables)))
+            self.adapter.take_pairs(list(zip(grads, variables)), learning_rate)
+
+    def clipped(self, grads):
+        return self.adapter.base._clip_gradients(grads)

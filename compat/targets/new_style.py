@@ -17,6 +17,7 @@ from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter, required
 from everstep.compat.targets.checking import check_grads, check_repeat
 from everstep.compat.targets.construction import Unsupported, config_of, member
+from everstep.compat.targets.hooks import replaced
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
@@ -399,7 +400,18 @@ class NewStyleAdapter(Adapter):
 
     def native_decay(self, variable):
         decay = vars(self.native).get("weight_decay")
-        return decay if decay and self.decays(self.bound.record(variable)) else None
+        if not decay or self.decays_by_hook() or not self.decays(self.bound.record(variable)):
+            return None
+        return decay
+
+    def decays_by_hook(self):
+        """Returns whether the user's class has its own weight decay, which runs before each step."""
+        return bool(replaced(self.native, ["_apply_weight_decay"]))
+
+    def apply_weight_decay(self, variables):
+        """Decays as the base class does if that hook is replaced. Else the engine decays, only at updates."""
+        if self.decays_by_hook():
+            self.base._apply_weight_decay(variables)
 
     def check_step(self, pairs):
         """Returns the (gradient, variable) pairs of a step, checked before anything is created or changed."""

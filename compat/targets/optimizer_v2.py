@@ -46,7 +46,7 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.other_steps import Flush
-from everstep.compat.engine.pairs import as_list, as_pairs, check_rows, with_gradients
+from everstep.compat.engine.pairs import as_list, as_pairs, with_gradients
 from everstep.compat.engine.step import counters
 from everstep.compat.targets import checking, hypers
 from everstep.compat.targets.adapter import Adapter
@@ -56,6 +56,7 @@ from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.optimizer_v2_class import V2Optimizer
+from everstep.compat.targets.optimizer_v2_hooks import hooks_of
 from everstep.compat.targets.optimizer_v2_hypers import hand_over, set_hyper
 from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS, is_plain, make_slot
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
@@ -397,7 +398,7 @@ class V2Adapter(Adapter):
     def minimize(self, loss, args, kwargs):
         return run_stages(self.bound, self.base.minimize, loss, *args, **kwargs)
 
-    def distributed_apply(self, distribution, grads_and_vars, name):
+    def distributed_apply(self, distribution, grads_and_vars, name, apply_state):
         pairs = list(grads_and_vars)
         if not hasattr(self.base, "_aggregate_gradients"):  # before TF 2.2 this method sums over replicas
             pairs = self.backend.added_up(distribution, pairs)
@@ -407,7 +408,8 @@ class V2Adapter(Adapter):
             pairs = [(grad, variable) for grad, (_, variable) in zip(clipped, pairs)]
         pairs = [(self.backend.mirrored(grad), variable) for grad, variable in pairs]
         with self.backend.tf.name_scope(name or self.native._name):
-            operations = self.bound.take_step(pairs, checked=not self._variables_of_call)  # `apply_gradients` checks
+            checked = not self._variables_of_call  # `apply_gradients` checks
+            operations = self.bound.take_step(pairs, checked=checked, hooks=hooks_of(self.bound, apply_state))
         return self.counter("updates") if self.backend.eager else self.backend.tf.group(*operations)
 
     # Clipping. TF 2.4 and newer clip in `apply_gradients`, after the sum over replicas. Before, some versions clip only
@@ -438,10 +440,3 @@ class V2Adapter(Adapter):
         if native.clipnorm is not None or native.clipvalue is not None or native.global_clipnorm is not None:
             grads_and_vars = [(without_duplicates(self.backend, grad), variable) for grad, variable in grads_and_vars]
         return self.base._transform_gradients(grads_and_vars)
-
-    def apply_one(self, grad, variable):
-        """Updates one variable. For optimizers that wrap this one, share its `iterations` and loop over variables."""
-        return self.backend.tf.group(*self.bound.take_step(check_rows(self.backend, [(grad, variable)]), count=False))
-
-    def apply_rows(self, grad, handle, indices):
-        return self.apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.targets.construction import from_config
 from everstep.compat.targets.native import NativeOptimizer
+from everstep.compat.targets.optimizer_v2_hooks import prepare_local, update_one, update_rows
 
 
 class V2Optimizer(NativeOptimizer):
@@ -84,7 +85,7 @@ class V2Optimizer(NativeOptimizer):
 
     def _distributed_apply(self, distribution, grads_and_vars, name=None, apply_state=None):
         """Runs the engine's step on all pairs. The base class calls this across replicas."""
-        return self._bound.adapter.distributed_apply(distribution, grads_and_vars, name)
+        return self._bound.adapter.distributed_apply(distribution, grads_and_vars, name, apply_state)
 
     def _clip_gradients(self, grads):
         return grads  # TF 2.2 and 2.3 call this; see `compat/targets/optimizer_v2.py`
@@ -96,13 +97,11 @@ class V2Optimizer(NativeOptimizer):
         return self._bound.adapter.transform_gradients(grads_and_vars)
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
-        """Does nothing: the engine computes learning rates itself, once for each dtype."""
+        """Fills `apply_state`, as stock does, where hooks are replaced. Else the engine computes rates itself."""
+        prepare_local(self._bound, var_device, var_dtype, apply_state)
 
     def _resource_apply_dense(self, grad, handle, apply_state=None):
-        return self._bound.adapter.apply_one(grad, handle)
+        return update_one(self._bound, grad, handle, apply_state)
 
     def _resource_apply_sparse(self, grad, handle, indices, apply_state=None):
-        return self._bound.adapter.apply_rows(grad, handle, indices)
-
-    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices, **native):
-        return self._bound.adapter.apply_rows(grad, handle, indices)
+        return update_rows(self._bound, grad, handle, indices, apply_state)

@@ -32,8 +32,8 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.other_steps import Flush
-from everstep.compat.engine.pairs import as_pairs, check_rows, with_gradients
-from everstep.compat.engine.step import Step, counters, skips
+from everstep.compat.engine.pairs import as_pairs, with_gradients
+from everstep.compat.engine.step import counters, skips
 from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter
@@ -52,7 +52,8 @@ from everstep.compat.targets.global_step import check_global_step, count_step
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stock_members import private_hypers
-from everstep.compat.targets.tf_train_class import HOOKS, TrainOptimizer
+from everstep.compat.targets.tf_train_class import TrainOptimizer
+from everstep.compat.targets.tf_train_hooks import hooks_of
 from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat
 
@@ -108,9 +109,9 @@ class TrainAdapter(Adapter):
         self.use(TensorFlowBackend(tensorflow, use_locking))
         # Counters and scalars by (name, graph). Only for TF 1.4 and 1.5, whose base class keeps no variables but slots.
         self._counts = {}
-        self._keeps_count = self._needs_count()
+        self.keeps_count = self._needs_count()
         # A counter that does not exist is not incremented.
-        self.moved_natively = () if self._keeps_count else ("updates",)
+        self.moved_natively = () if self.keeps_count else ("updates",)
         self.name = prefix(name, self.bound.definition.base)
         self.base.__init__(use_locking, self.name, **native)
 
@@ -142,7 +143,7 @@ class TrainAdapter(Adapter):
         return {name: variable for name, variable in variables if variable is not None}
 
     def counted_elsewhere(self):
-        return None if self._keeps_count or self.backend.eager else self.backend.tf.train.get_global_step()
+        return None if self.keeps_count or self.backend.eager else self.backend.tf.train.get_global_step()
 
     def calls_per_update(self):
         return 1
@@ -233,7 +234,7 @@ class TrainAdapter(Adapter):
 
     def _make_own(self, var_list):
         beside = min(var_list, key=lambda variable: variable.name)
-        for name in counters(self.bound.definition) if self._keeps_count else ():
+        for name in counters(self.bound.definition) if self.keeps_count else ():
             self._make_variable(name, np.array(0, np.int64), beside)
         for name, (_, declaration) in flat(self.bound.definition, "scalar").items():
             self._make_variable(name, np.array(declaration.init, np.float32), beside)
@@ -275,7 +276,7 @@ class TrainAdapter(Adapter):
     def make_state(self, variables):
         if self.backend.eager:
             self.native._create_slots(variables)
-        elif self._keeps_count and not self.own_variables():
+        elif self.keeps_count and not self.own_variables():
             raise StateError(
                 "{} has no slots in this graph yet; call minimize or apply_gradients before everstep.restore".format(
                     self.bound.owner
@@ -361,8 +362,6 @@ class TrainAdapter(Adapter):
         with forgetting_failures(self.bound):
             check_operation_name(self.bound, name)
             pairs = self._check(grads_and_vars, global_step)
-            if self._hooks_are_replaced():
-                return self.base.apply_gradients(pairs, global_step, name)
             return self._apply(pairs, global_step, name)
 
     def _check(self, grads_and_vars, global_step):
@@ -399,39 +398,24 @@ class TrainAdapter(Adapter):
                 "use_resource=True".format(variable.name)
             )
 
-    def _hooks_are_replaced(self):
-        """Returns True if a subclass or wrapper replaced hooks: then the base class must call them one by one."""
-        owners = [base for base in type(self.native).__mro__ if not set(HOOKS).isdisjoint(vars(base))]
-        return owners[0] is not TrainOptimizer or not set(HOOKS).isdisjoint(vars(self.native))
-
     def _apply(self, pairs, global_step, name):
         tf = self.backend.tf
         with self.backend.outside():
             self.native._create_slots([variable for _, variable in pairs])
-        self.native._prepare()
         with tf.name_scope(name or self.name) as scope:
-            operations = self.bound.take_step([(grad, self.unwrap(v)) for grad, v in pairs], checked=False)
+            self.native._prepare()
+            natives = [(grad, self.unwrap(variable)) for grad, variable in pairs]
+            hooks = hooks_of(self.bound, scope if global_step is None else "update")
+            operations = self.bound.take_step(natives, checked=False, hooks=hooks)
             if global_step is not None:
                 operations = [count_step(self, global_step, operations)]
             if self.backend.eager:
                 return None
-            train_op = tf.group(*operations, name=scope)
+            train_op = operations[-1] if hooks and global_step is None else tf.group(*operations, name=scope)
         collection = tf.get_collection_ref(tf.GraphKeys.TRAIN_OP)
         if train_op not in collection:
             collection.append(train_op)
         return train_op
-
-    def apply_one(self, grad, variable):
-        """Updates one variable. For optimizers that wrap this one and loop over variables; they call `_finish` last."""
-        return self.backend.tf.group(*self.bound.take_step(check_rows(self.backend, [(grad, variable)]), count=False))
-
-    def apply_rows(self, grad, handle, indices):
-        return self.apply_one(self.backend.tf.IndexedSlices(grad, indices), handle)
-
-    def finish(self, update_ops, name_scope):
-        with self.backend.after(update_ops):
-            counted = Step.count_update(self.bound) if self._keeps_count else self.backend.tf.no_op()
-        return self.backend.tf.group(*(list(update_ops) + [counted]), name=name_scope)
 
     # TF 1.4 lacks `variables`.
 

@@ -1,11 +1,8 @@
 """The native class of `tf_train`: the methods of a tf.train.Optimizer that differ, one line each to the adapter."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.compat.targets import tf_train_hooks
 from everstep.compat.targets.native import NativeOptimizer
-
-# The hooks by which the base class updates one variable.
-HOOKS = "_apply_dense _resource_apply_dense _apply_sparse _apply_sparse_duplicate_indices".split()
-HOOKS += "_resource_apply_sparse _resource_apply_sparse_duplicate_indices".split()
 
 
 class TrainOptimizer(NativeOptimizer):
@@ -48,22 +45,16 @@ class TrainOptimizer(NativeOptimizer):
         return self._bound.adapter.non_slot_variables()
 
     def _apply_dense(self, grad, variable):
-        return self._bound.adapter.apply_one(grad, variable)
+        return tf_train_hooks.update_one(self._bound, grad, variable)
 
     def _resource_apply_dense(self, grad, handle):
-        return self._bound.adapter.apply_one(grad, handle)
+        return tf_train_hooks.update_one(self._bound, grad, handle)
 
     def _apply_sparse(self, grad, variable):
-        return self._bound.adapter.apply_one(grad, variable)
-
-    def _apply_sparse_duplicate_indices(self, grad, variable):
-        return self._bound.adapter.apply_one(grad, variable)
+        return tf_train_hooks.update_one(self._bound, grad, variable)
 
     def _resource_apply_sparse(self, grad, handle, indices):
-        return self._bound.adapter.apply_rows(grad, handle, indices)
-
-    def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices):
-        return self._bound.adapter.apply_rows(grad, handle, indices)
+        return tf_train_hooks.update_rows(self._bound, grad, handle, indices)
 
     def _finish(self, update_ops, name_scope):
-        return self._bound.adapter.finish(update_ops, name_scope)
+        return tf_train_hooks.finish(self._bound, update_ops, name_scope)

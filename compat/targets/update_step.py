@@ -37,12 +37,15 @@ from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, from_config, in_parts, prefix
+from everstep.compat.targets.hooks import replaced, through
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import SlotError, UnsupportedError, VariableError
+
+HOOKS = ("update_step", "_update_step")  # they update one variable
 
 
 class UpdateStepOptimizer(NativeOptimizer):
@@ -127,7 +130,8 @@ class UpdateStepOptimizer(NativeOptimizer):
         return self._bound.adapter.take_pairs(list(grads_and_vars))
 
     def _apply_weight_decay(self, variables):
-        """Does nothing: the engine decays each variable right before its update, and only at updates."""
+        """Does nothing unless replaced: the engine decays each variable right before its update, only at updates."""
+        self._bound.adapter.apply_weight_decay(variables)
 
     def _clip_gradients(self, grads):
         return self._bound.adapter.clipped(grads)
@@ -276,7 +280,11 @@ class UpdateStepAdapter(NewStyleAdapter):
             with self.backend.at_once(), tf.init_scope():
                 native.build([variable for _, variable in pairs])
             grads, variables = zip(*self.module.optimizer_utils.filter_empty_gradients(pairs))
-            result = native._internal_apply_gradients(list(zip(native._clip_gradients(grads), variables)))
+            grads = native._clip_gradients(grads)
+            if replaced(native, ["_deduplicate_sparse_grad"]):  # the engine sums equal rows itself
+                grads = native._deduplicate_sparse_grad(grads)
+            native._apply_weight_decay(variables)
+            result = native._internal_apply_gradients(list(zip(grads, variables)))
             for variable in variables if not skips(self.bound.definition) else ():  # after averages, as in stock
                 self.backend.constrain(variable, result)
         return result
@@ -293,8 +301,10 @@ class UpdateStepAdapter(NewStyleAdapter):
 
     def take_pairs(self, pairs):
         """Runs the engine's step on all pairs, which `apply_gradients` checked."""
-        self.bound.take_step(pairs, checked=False)
-        if self.native.use_ema:
+        native = self.native
+        hooks = through(native, HOOKS, lambda variable, grad: [native._update_step(grad, variable)])
+        self.bound.take_step(pairs, checked=False, hooks=hooks)
+        if native.use_ema:
             self._average([variable for _, variable in pairs])
         return self.native.iterations
 
@@ -335,7 +345,9 @@ class UpdateStepAdapter(NewStyleAdapter):
         if not self.is_built():
             raise VariableError("call build(trainable_variables) of {} first".format(self.bound.owner))
         with forgetting_failures(self.bound):
-            self.bound.take_step(self.check_step([(gradient, variable)]), count=False)
+            if self.bound.hooked_step is None:
+                [(gradient, variable)] = self.check_step([(gradient, variable)])
+            self.bound.update_one(gradient, variable)
 
     def clipped(self, grads):
         # The base class clips equal rows of a sparse gradient one by one, so they are summed first.

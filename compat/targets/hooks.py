@@ -1,0 +1,20 @@
+"""Hooks: methods of a native API that its base class calls, one by one, and that a user's class may replace."""
+from __future__ import absolute_import, division, print_function
+
+from everstep.compat.engine.by_hooks import Hooks
+
+
+def replaced(native, names):
+    """Returns those of the hooks that the optimizer itself, a subclass of its class or a mixin replaces, in order."""
+    found = set(vars(native))
+    for each in type(native).__mro__:
+        if "native_base" in vars(each):  # the class that everstep made; below it nobody replaces a hook of ours
+            break
+        found.update(vars(each))
+    return [name for name in names if name in found]
+
+
+def through(native, names, update, finish=None):
+    """Returns the `Hooks` by which a step runs; None if none of them is replaced."""
+    found = replaced(native, names)
+    return Hooks(found, update, finish) if found else None

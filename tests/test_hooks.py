@@ -1,0 +1,241 @@
+"""Hooks that a user's class replaces are called as stock calls them, and what they do counts: beside the stock class.
+
+A hook is a method that the base class of an API calls, and that people replace: to decay weights, to add noise, to
+change gradients or to count. A subclass, a mixin and the object itself can replace it.
+"""
+from __future__ import absolute_import, division, print_function
+
+import functools
+import types
+
+import numpy as np
+import pytest
+
+import everstep
+import harness
+import stock
+from crafted_files import tensorflow
+from everstep.errors import UnsupportedError
+from everstep.optimizers import LAMB, SGD, Adafactor, Adam, Nadam
+from runs import ONE_EACH
+
+# The hooks of each API in the order in which a step calls them.
+PER_VARIABLE = {
+    "tf_train": "_apply_dense _apply_sparse _resource_apply_dense _resource_apply_sparse".split(),
+    "optimizer_v2": "_resource_apply_dense _resource_apply_sparse".split(),
+    "update_step": ["update_step"], "keras3": ["update_step"], "get_updates": [],
+}
+OTHERS = {
+    "tf_train": "minimize compute_gradients apply_gradients _create_slots _prepare _apply_sparse_duplicate_indices "
+                "_resource_apply_sparse_duplicate_indices _finish",
+    "optimizer_v2": "minimize _compute_gradients get_updates get_gradients apply_gradients _create_slots _prepare "
+                    "_prepare_local _transform_unaggregated_gradients _aggregate_gradients _transform_gradients "
+                    "_distributed_apply _resource_apply_sparse_duplicate_indices _transform_loss _get_gradients",
+    "update_step": "minimize compute_gradients apply_gradients build aggregate_gradients _clip_gradients "
+                   "_deduplicate_sparse_grad _apply_weight_decay _internal_apply_gradients _update_step "
+                   "_compute_current_learning_rate",
+    "keras3": "apply_gradients apply build _filter_empty_gradients _clip_gradients _apply_weight_decay "
+              "_backend_apply_gradients _backend_update_step",
+    "get_updates": "get_updates get_gradients",
+}
+WAYS = [way for way in harness.framework_ways() if way.stock is not None]
+FORMS = ("subclass", "mixin", "instance")
+START = {"kernel": np.linspace(-1, 1, 6).reshape(3, 2).astype("float32"), "bias": np.array([0.5, -2], "float32")}
+GRADS = [np.full((3, 2), 0.3, "float32"), np.array([0.1, -0.2], "float32")]
+ROWS = [(np.array([[0.5, 1.0], [0.25, 0.0]], "float32"), np.array([2, 0])), GRADS[1]]
+
+
+def natives(way):
+    """Returns {"stock" and "everstep": (class, a function of a class that makes the optimizer)}."""
+    stock_class = stock.stock_class(way, "MomentumOptimizer" if way.target == "tf_train" else "SGD")
+    name = {} if way.target == "get_updates" else {"name": "trained"}  # stock there has none
+    from_stock = stock.migrate(stock_class(0.1, momentum=0.9))
+    if way.name.startswith("keras3 torch"):  # stock itself is replaced by a class with other hooks; a subclass is not
+        stock_class = type(str("SGD"), (stock_class,), {})
+    return {
+        "stock": (stock_class, lambda cls: cls(0.1, momentum=0.9, **name)),
+        "everstep": (type(from_stock.bind(way.module)), lambda cls: cls.from_definition(from_stock, **name)),
+    }
+
+
+def replaced(native, hooks, form, around):
+    """Returns an optimizer whose hooks are replaced.
+
+    Args:
+        native: its class, and a function that makes one of a class.
+        hooks: their names. Those that the class does not have are left out.
+        form: one of FORMS.
+        around: a function of (hook, the method that it replaces, its arguments, its keywords).
+    """
+    cls, make = native
+    hooks = [name for name in hooks if hasattr(cls, name)]
+    if form == "instance":
+        optimizer = make(cls)
+        for name in hooks:
+            method = _method(name, lambda self, name: functools.partial(getattr(type(self), name), self), around)
+            setattr(optimizer, name, types.MethodType(method, optimizer))
+        return optimizer
+    owners = []
+    body = {name: _method(name, lambda self, name: getattr(super(owners[0], self), name), around) for name in hooks}
+    owners.append(type(str("Replaced"), (cls if form == "subclass" else object,), body))
+    return make(owners[0] if form == "subclass" else type(str("Mixed"), (owners[0], cls), {}))
+
+
+def _method(name, above, around):
+    """Returns a method that calls `around`. The base class asks some whether they take `apply_state`."""
+
+    def dense(self, grad, var, apply_state=None):
+        return plain(self, grad, var, **_given(apply_state))
+
+    def sparse(self, grad, var, indices, apply_state=None):
+        return plain(self, grad, var, indices, **_given(apply_state))
+
+    def plain(self, *args, **keywords):
+        return around(name, above(self, name), args, keywords)
+
+    return {"_resource_apply_dense": dense, "_resource_apply_sparse": sparse}.get(name, plain)
+
+
+def _given(apply_state):
+    return {} if apply_state is None else {"apply_state": apply_state}
+
+
+def shown(value):
+    """Returns what two calls of a hook can be compared by."""
+    if isinstance(value, (list, tuple)):
+        return [shown(each) for each in value]
+    if isinstance(value, dict):  # apply_state; stock has more in it, each class its own
+        return {str(key): "lr_t" in each for key, each in value.items()}
+    if hasattr(value, "shape"):
+        return "array", str(value.shape), str(value.dtype).replace("_ref", "")
+    if hasattr(value, "dense_shape"):
+        return "rows", shown(value.values), shown(value.indices)
+    return type(value).__name__, value if isinstance(value, (str, int, float)) else None
+
+
+def steps(way, optimizer, grads, count=2):
+    """Returns the weights after some steps."""
+    with way.world(way.module) as world:
+        variables = [world.variable(START[name], name=name) for name in ("kernel", "bias")]
+        optimizer = optimizer()
+        for _ in range(count):
+            world.step(optimizer, list(zip(grads, variables)))
+        return [world.read(variable) for variable in variables]
+
+
+def grads_for(way):
+    return ROWS if way.sparse else GRADS
+
+
+def logged(native, hooks, form, log):
+    """Returns a function that makes an optimizer whose hooks note their calls in a list, and go on."""
+
+    def noted(name, method, args, keywords):
+        log.append((name, shown(args), {key: shown(value) for key, value in keywords.items()}))
+        return method(*args, **keywords)
+
+    return lambda: replaced(native, hooks, form, noted)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@harness.ways_where(WAYS.__contains__)
+def test_hooks_are_called_as_by_stock(way, form):
+    """Each by as many calls, with arguments of the same kinds, in the same order."""
+    hooks, logs = PER_VARIABLE[way.target] + OTHERS[way.target].split(), {"stock": [], "everstep": []}
+    for who, native in natives(way).items():
+        steps(way, logged(native, hooks, form, logs[who]), grads_for(way))
+    if " function" in way.name:  # TensorFlow traces stock twice where that makes variables
+        starts = {who: [place for place, call in enumerate(log) if call[0] == log[0][0]] for who, log in logs.items()}
+        logs = {who: log[starts[who][-1]:] for who, log in logs.items()}
+    assert logs["stock"] and "\n".join(map(str, logs["everstep"])) == "\n".join(map(str, logs["stock"]))
+
+
+def scaled(grad, factor):
+    is_sparse = hasattr(grad, "indices") and hasattr(grad, "dense_shape")
+    return type(grad)(grad.values * factor, grad.indices, grad.dense_shape) if is_sparse else grad * factor
+
+
+def decayed(var, done):
+    """Subtracts a tenth of a variable, after an operation; None if the update has run."""
+    if done is None:
+        return var.assign(var * 0.9)
+    with tensorflow.control_dependencies([done]):
+        return var.assign(var.read_value() * 0.9)
+
+
+def halved_then_decayed(name, method, args, keywords):
+    """As people's mixins do: another gradient, and a write after the update. Keras 3 also passes a rate."""
+    args = (scaled(args[0], 0.5),) + args[1:]
+    if name == "update_step" and len(args) == 3:
+        args = args[:2] + (args[2] * 0.5,)
+    return decayed(args[1], method(*args, **keywords))
+
+
+def frozen(name, method, args, keywords):
+    return method(scaled(args[0], 0.0), *args[1:], **keywords)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", [halved_then_decayed, frozen])
+@harness.ways_where(lambda way: way in WAYS and PER_VARIABLE[way.target])
+def test_what_a_hook_does_counts(way, around, form):
+    weights = {
+        who: steps(way, lambda native=native: replaced(native, PER_VARIABLE[way.target], form, around), grads_for(way))
+        for who, native in natives(way).items()
+    }
+    for actual, expected, name in zip(weights["everstep"], weights["stock"], ("kernel", "bias")):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
+        assert np.array_equal(expected, START[name]) == (around is frozen)
+
+
+def is_kernel(variable):
+    return len(variable.shape) == 2
+
+
+# Definitions with state of each kind; those that need all gradients of a step refuse.
+DEFINITIONS = {
+    "Adam": Adam(0.1), "catch_up": Adam(0.1, sparse="catch_up", dense_ok=True), "Nadam": Nadam(0.1),
+    "LAMB": LAMB(0.1), "Adafactor": Adafactor(0.1), "accumulate": everstep.accumulate(Adam(0.1), 2),
+    "accumulate(Nadam)": everstep.accumulate(Nadam(0.1), 2), "lookahead": everstep.lookahead(SGD(0.1), sync_period=2),
+    "clip": everstep.clip(Adam(0.1), norm=0.1),
+    "partition": everstep.partition({"large": (is_kernel, Nadam(0.1))}, default=SGD(0.1, momentum=0.9)),
+}
+NEED_ALL = {
+    "clip by global norm": (everstep.clip(Adam(0.1), global_norm=0.1), "over all variables"),
+    "loss scale": (everstep.loss_scale(Adam(0.1), 8.0), "looks at all gradients"),
+}
+HOOKED = [way for way in ONE_EACH if PER_VARIABLE.get(way.target)]
+
+
+def passed_on(name, method, args, keywords):
+    return method(*args, **keywords)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", sorted(DEFINITIONS))
+@harness.ways_where(HOOKED.__contains__)
+def test_a_hook_that_only_passes_on_changes_nothing(way, name):
+    definition = DEFINITIONS[name]
+    native = type(definition.bind(way.module)), lambda cls: cls.from_definition(definition)
+    hooked = steps(way, lambda: replaced(native, PER_VARIABLE[way.target], "subclass", passed_on), grads_for(way), 4)
+    plain = steps(way, lambda: definition.bind(way.module), grads_for(way), 4)
+    for actual, expected in zip(hooked, plain):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(NEED_ALL))
+@harness.ways_where(HOOKED.__contains__)
+def test_a_definition_that_needs_all_gradients_refuses_by_the_name_of_the_hook(way, name):
+    definition, why = NEED_ALL[name]
+    native, hooks = (type(definition.bind(way.module)), lambda cls: cls.from_definition(definition)), PER_VARIABLE
+    with way.world(way.module) as world:
+        variables = [world.variable(START[each], name=each) for each in ("kernel", "bias")]
+        optimizer = replaced(native, hooks[way.target], "subclass", passed_on)
+        if name == "loss scale":
+            if not harness.in_graphs(way):
+                harness.bound(optimizer).adapter.make_state(variables)
+            optimizer.scale_loss(world.tensor(1.0))
+        with pytest.raises(UnsupportedError, match="one variable at a time where .*replaces _?[a-z_]+, but .*" + why):
+            world.step(optimizer, list(zip(GRADS, variables)))
+        for variable, name in zip(variables, ("kernel", "bias")):
+            np.testing.assert_array_equal(world.read(variable), START[name])
