@@ -5,6 +5,7 @@ change gradients or to count. A subclass, a mixin and the object itself can repl
 """
 from __future__ import absolute_import, division, print_function
 
+import copy
 import functools
 import types
 
@@ -15,7 +16,7 @@ import everstep
 import harness
 import stock
 from crafted_files import tensorflow
-from everstep.errors import UnsupportedError
+from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam, Nadam
 from runs import ONE_EACH
 
@@ -45,10 +46,10 @@ GRADS = [np.full((3, 2), 0.3, "float32"), np.array([0.1, -0.2], "float32")]
 ROWS = [(np.array([[0.5, 1.0], [0.25, 0.0]], "float32"), np.array([2, 0])), GRADS[1]]
 
 
-def natives(way):
+def natives(way, **native):
     """Returns {"stock" and "everstep": (class, a function of a class that makes the optimizer)}."""
     stock_class = stock.stock_class(way, "MomentumOptimizer" if way.target == "tf_train" else "SGD")
-    name = {} if way.target == "get_updates" else {"name": "trained"}  # stock there has none
+    name = {} if way.target == "get_updates" else dict(native, name="trained")  # stock there has none
     from_stock = stock.migrate(stock_class(0.1, momentum=0.9))
     if way.name.startswith("keras3 torch"):  # stock itself is replaced by a class with other hooks; a subclass is not
         stock_class = type(str("SGD"), (stock_class,), {})
@@ -239,3 +240,139 @@ def test_a_definition_that_needs_all_gradients_refuses_by_the_name_of_the_hook(w
             world.step(optimizer, list(zip(GRADS, variables)))
         for variable, name in zip(variables, ("kernel", "bias")):
             np.testing.assert_array_equal(world.read(variable), START[name])
+
+
+# Hooks that are not of one variable: of the rate, of weight decay and of clipping.
+WHOLE = {
+    "optimizer_v2": ["_decayed_lr", "_prepare_local"], "update_step": ["_apply_weight_decay", "_clip_gradients"],
+    "keras3": ["_apply_weight_decay", "_clip_gradients"],
+}
+
+
+def half_as_much(name, method, args, keywords):
+    """Halves the rate or the gradients; decays once more."""
+    if name == "_prepare_local":
+        method(*args, **keywords)
+        coefficients = args[2][args[0], args[1]]
+        coefficients["lr_t"] = coefficients["lr_t"] * 0.5
+        return None
+    if name == "_apply_weight_decay":
+        method(*args, **keywords)
+        return method(*args, **keywords)
+    returned = method(*args, **keywords)
+    return [grad * 0.5 for grad in returned] if name == "_clip_gradients" else returned * 0.5
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@harness.ways_where(lambda way: way in WAYS and way.target in WHOLE)
+def test_what_other_hooks_do_counts(way, place):
+    hook, weights, native = WHOLE[way.target][place], {}, {}
+    if way.target != "optimizer_v2":
+        native = {"weight_decay": 0.5, "clipnorm": 0.25}
+    for who, (cls, make) in natives(way, **native).items():
+        if not hasattr(cls, hook):
+            pytest.skip("TF 1.14 has no {}".format(hook))
+        weights[who] = steps(way, functools.partial(replaced, (cls, make), [hook], "subclass", half_as_much), GRADS)
+    for actual, expected in zip(weights["everstep"], weights["stock"]):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    plain = steps(way, lambda: natives(way, **native)["everstep"][1](natives(way)["everstep"][0]), GRADS)
+    assert not np.allclose(weights["everstep"][0], plain[0], rtol=1e-3)  # the hook made a difference
+
+
+class OfTrain(object):
+    def _create_slots(self, var_list):
+        super(OfTrain, self)._create_slots(var_list)
+        for var in var_list:
+            self._zeros_slot(var, "seen", "seen")
+
+    def _apply_dense(self, grad, var):
+        with tensorflow.control_dependencies([self.get_slot(var, "seen").assign_add(grad)]):
+            return super(OfTrain, self)._apply_dense(self.get_slot(var, "seen").read_value(), var)
+
+    def _resource_apply_dense(self, grad, var):
+        with tensorflow.control_dependencies([self.get_slot(var, "seen").assign_add(grad)]):
+            return super(OfTrain, self)._resource_apply_dense(self.get_slot(var, "seen").read_value(), var)
+
+
+class OfV2(object):
+    def _create_slots(self, var_list):
+        super(OfV2, self)._create_slots(var_list)
+        for var in var_list:
+            self.add_slot(var, "seen")
+
+    def _resource_apply_dense(self, grad, var, *apply_state):
+        with tensorflow.control_dependencies([self.get_slot(var, "seen").assign_add(grad)]):
+            return super(OfV2, self)._resource_apply_dense(self.get_slot(var, "seen").read_value(), var, *apply_state)
+
+
+class OfKeras(object):
+    def build(self, variables):
+        super(OfKeras, self).build(variables)
+        if not hasattr(self, "seen"):
+            self.seen = []
+            for variable in variables:
+                add = self.add_variable_from_reference
+                self.seen.append(add(model_variable=variable, variable_name="seen") if hasattr(self, "_index_dict")
+                                 else add(variable, name="seen"))
+
+    def update_step(self, gradient, variable, *rate):
+        index = self._index_dict[self._var_key(variable)] if hasattr(self, "_index_dict") else None
+        seen = self.seen[self._get_variable_index(variable) if index is None else index]
+        seen.assign(seen + gradient)
+        super(OfKeras, self).update_step(seen + 0.0, variable, *rate)
+
+
+MIXINS = {"tf_train": OfTrain, "optimizer_v2": OfV2, "update_step": OfKeras, "keras3": OfKeras}
+
+
+@harness.ways_where(lambda way: way in HOOKED and way in WAYS)
+def test_slots_of_a_subclass_live_beside_ours(way):
+    """Trained, listed and saved as those of a stock subclass are."""
+    weights, shapes = {}, {}
+    for who, (cls, make) in natives(way).items():
+        with way.world(way.module) as world:
+            optimizer, variables = trained_with_own_slots(world, way, cls, make)
+            weights[who] = [world.read(variable) for variable in variables]
+            if way.target == "tf_train":
+                shapes[who] = len(optimizer.get_slot_names())
+            else:
+                kept = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+                shapes[who] = [tuple(map(int, variable.shape)) for variable in kept if len(variable.shape)]
+            if who == "everstep":
+                with pytest.raises(StateError, match="adds (slots|variables) of its own"):
+                    everstep.capture(optimizer, variables, session=world.session)
+    for actual, expected in zip(weights["everstep"], weights["stock"]):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    assert shapes["everstep"] == shapes["stock"]
+
+
+def trained_with_own_slots(world, way, cls, make):
+    variables = [world.variable(START[name], name=name) for name in ("kernel", "bias")]
+    optimizer = make(type(str("Own"), (MIXINS[way.target], cls), {}))
+    for _ in range(2):
+        world.step(optimizer, list(zip(GRADS, variables)))
+    return optimizer, variables
+
+
+@harness.ways_where(lambda way: way in HOOKED and not harness.in_graphs(way))
+def test_slots_of_a_subclass_are_copied_and_restored(way):
+    cls, make = natives(way)["everstep"]
+    with way.world(way.module) as world:
+        optimizer, variables = trained_with_own_slots(world, way, cls, make)
+        copied = copy.deepcopy(optimizer)
+        others, start = [copied], [world.read(variable) for variable in variables]
+        if way.target in ("update_step", "keras3"):
+            store, loaded = {}, make(type(copied))
+            optimizer.save_own_variables(store)
+            loaded.load_own_variables(store)  # before it has any slot
+            others.append(loaded)
+        ends = []
+        for each in [optimizer] + others:
+            for variable, value in zip(variables, start):
+                variable.assign(value)
+            world.step(each, list(zip(GRADS, variables)))
+            ends.append([world.read(variable) for variable in variables])
+        for end in ends[1:]:
+            for actual, expected in zip(end, ends[0]):
+                np.testing.assert_allclose(actual, expected, rtol=1e-6)
+        assert not np.array_equal(ends[0][0], start[0])

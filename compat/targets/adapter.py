@@ -166,6 +166,10 @@ class Adapter(object):
         """Returns the variable that holds a slot, or None."""
 
     @required
+    def other_slots(self, variable):
+        """Returns the names of the slots of a variable that the user's class adds."""
+
+    @required
     def get_slot(self, variable, name):
         """Returns the slot as the user sees it, or raises SlotError."""
 

@@ -188,6 +188,9 @@ class ArraysAdapter(Adapter):
     def find_slot(self, variable, name):
         return self.slots.get(self.bound.variable_key(variable), {}).get(name)
 
+    def other_slots(self, variable):
+        return []
+
     def get_slot(self, variable, name):
         self.check_variable(variable)
         return self.bound.require_slot(variable, name)

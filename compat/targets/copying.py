@@ -136,7 +136,7 @@ class ByRole(object):
         slots = []
         for variable in variables:
             arrays = OrderedDict()
-            for name in bound.slot_names(variable):
+            for name in bound.slot_names(variable) + bound.adapter.other_slots(variable):
                 slot = bound.adapter.find_slot(variable, name)
                 if slot is not None:
                     arrays[name] = _array(bound, slot)
@@ -179,6 +179,31 @@ class ByRole(object):
             for variable, (_, arrays) in zip(variables, slots):
                 found = [(adapter.find_slot(variable, name), array) for name, array in arrays.items()]
                 bound.backend.put([(adapter.unwrap(slot), array, True) for slot, array in found], None)
+
+
+class ByPosition(object):
+    """State that copies carry as stock does: the values of `variables`, in their order."""
+
+    @staticmethod
+    def taken(bound):
+        """Returns (the values of all variables there are, those that wait for the first step or None)."""
+        adapter = bound.adapter
+        values = bound.backend.values([adapter.unwrap(variable) for variable in bound.native._variables], None)
+        return values, values if bound.carried is None and adapter.is_built() else bound.carried
+
+    @staticmethod
+    def keep(bound, state):
+        """Keeps a state, or None, for the first step. Counters and hypers, which come first, get their values now."""
+        values, bound.carried = state or ((), None)
+        for variable, value in zip(bound.native._variables, values):
+            dtype = bound.backend.dtype(bound.adapter.unwrap(variable))
+            variable.assign(bound.backend.cast(bound.backend.tensor(value), dtype))
+
+    @staticmethod
+    def give(bound, variables):
+        """Gives variables the state that was kept for them. Raises SlotError if it does not fit."""
+        if bound.carried is not None:
+            bound.native.build(variables)
 
 
 def _array(bound, variable):

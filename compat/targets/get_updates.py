@@ -229,6 +229,9 @@ class GetUpdatesAdapter(Adapter):
     def find_slot(self, variable, name):
         return self._slots.get(self.bound.variable_key(variable), {}).get(name)
 
+    def other_slots(self, variable):
+        return []
+
     def get_slot(self, variable, name):
         return self.bound.require_slot(variable, name)
 

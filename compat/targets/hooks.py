@@ -18,3 +18,14 @@ def through(native, names, update, finish=None):
     """Returns the `Hooks` by which a step runs; None if none of them is replaced."""
     found = replaced(native, names)
     return Hooks(found, update, finish) if found else None
+
+
+def why_other_slots_stay(adapter):
+    """Returns why a State would lack slots that the user's class adds; None if there are none."""
+    names = sorted(set(name for variable in adapter.trained() for name in adapter.other_slots(variable)))
+    if not names:
+        return None
+    return (
+        "its class adds slots of its own ({}), and a state has those of the definition; save them with the API's own "
+        "files".format(", ".join(names))
+    )

@@ -217,7 +217,7 @@ class Keras3Adapter(NewStyleAdapter):
                 "it is in the middle of its {} gradient_accumulation_steps, and a state cannot hold their sums; train "
                 "until the next update first".format(steps)
             )
-        return self.why_averages_stay()
+        return self.why_others_stay()
 
     # The step.
 
@@ -263,7 +263,8 @@ class Keras3Adapter(NewStyleAdapter):
         with forgetting_failures(self.bound):
             grads = [grad for grad, _ in self.check_step(list(zip(grads, variables)))]
             if not self.is_built():
-                native.build(variables)  # may load the counters of a file
+                native.build(variables)
+                self.take_waiting()  # it may be the counters of a file
             # The base class counts the step itself, which must wait for gradients that may fail.
             with self.backend.after([self.backend.barrier(grads)] if self.backend.without_strategy() else ()):
                 self.framework.apply(grads, variables)

@@ -17,6 +17,7 @@ from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter, required
 from everstep.compat.targets.checking import check_grads, check_repeat
 from everstep.compat.targets.construction import Unsupported, config_of, member
+from everstep.compat.targets.copying import ByPosition
 from everstep.compat.targets.hooks import replaced
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds
@@ -34,31 +35,6 @@ GRAPHS = Unsupported(
 )
 SLOT_NAMES = member("get_slot_names", "checkpoints would mistake it for an OptimizerV2; `variables` have names")
 WEIGHTS = member("get_weights", "set_weights takes the values of `variables`")
-
-
-class ByPosition(object):
-    """State that copies carry as stock does: the values of `variables`, in their order."""
-
-    @staticmethod
-    def taken(bound):
-        """Returns (the values of all variables there are, those that wait for the first step or None)."""
-        adapter = bound.adapter
-        values = bound.backend.values([adapter.unwrap(variable) for variable in bound.native._variables], None)
-        return values, values if bound.carried is None and adapter.is_built() else bound.carried
-
-    @staticmethod
-    def keep(bound, state):
-        """Keeps a state, or None, for the first step. Counters and hypers, which come first, get their values now."""
-        values, bound.carried = state or ((), None)
-        for variable, value in zip(bound.native._variables, values):
-            dtype = bound.backend.dtype(bound.adapter.unwrap(variable))
-            variable.assign(bound.backend.cast(bound.backend.tensor(value), dtype))
-
-    @staticmethod
-    def give(bound, variables):
-        """Gives variables the state that was kept for them. Raises SlotError if it does not fit."""
-        if bound.carried is not None:
-            bound.native.build(variables)
 
 
 class NewStyleAdapter(Adapter):
@@ -82,6 +58,7 @@ class NewStyleAdapter(Adapter):
         self._own = OrderedDict()  # counters and scalars by name
         self._slots = {}  # by variable's key, then slot name
         self._trained = OrderedDict()  # the variables that it was built on, by key
+        self._made = None  # the number of variables after `build`; a subclass may add its own
         self.before_slots = 0  # the number of optimizer variables before `build`
         self._undecayed = ()  # of a pickle: the indices of variables without weight decay, in the order of the step
         self.use(self.make_backend())
@@ -252,6 +229,9 @@ class NewStyleAdapter(Adapter):
     def find_slot(self, variable, name):
         return self._slots.get(self.bound.variable_key(variable), {}).get(name)
 
+    def other_slots(self, variable):
+        return []
+
     def get_slot(self, variable, name):
         return self.bound.require_slot(variable, name)
 
@@ -262,7 +242,7 @@ class NewStyleAdapter(Adapter):
     def build_slots(self, variables):
         """Creates the slots of all variables to train."""
         if self.is_built():
-            self._take_waiting()
+            self.take_waiting()
             return
         self.check_eager()
         variables = as_list(variables, VariableError, "build takes a list of variables")
@@ -281,7 +261,10 @@ class NewStyleAdapter(Adapter):
                 slots[name] = self.make_variable(name, shape, dtype, initial, variable)
         if not self.is_built():  # Keras 3 has said so under another name
             native._built = True
-        self._take_waiting()
+        self._made = len(native._variables)
+        has_more = self.bound.carried is not None and len(self.bound.carried) > self._made
+        if not (has_more and replaced(native, ["build"])):  # such a subclass adds its own first
+            self.take_waiting()
 
     def start_value(self, initial, shape, dtype, variable):
         """Returns the first value of a slot or another variable of the optimizer."""
@@ -314,7 +297,8 @@ class NewStyleAdapter(Adapter):
         else:
             self.bound.carried = values
 
-    def _take_waiting(self):
+    def take_waiting(self):
+        """Gives the variables the state that waits for them."""
         if self.bound.carried is not None:
             with self.backend.outside():  # assigns once, not at each call of a function that is being traced
                 self._give(self.bound.carried)
@@ -354,8 +338,13 @@ class NewStyleAdapter(Adapter):
     def default_session(self, variables):
         return None
 
-    def why_averages_stay(self):
-        """Returns why a State would lack the base class's moving averages; None if there are none."""
+    def why_others_stay(self):
+        """Returns why a State would lack variables of the base class or of a subclass; None if there are none."""
+        if self._made is not None and len(self.native._variables) > self._made:
+            return (
+                "its class adds variables of its own, and a state has those of the definition; save them with the "
+                "API's own files"
+            )
         if self.native.use_ema:
             return (
                 "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train "
@@ -434,7 +423,7 @@ class NewStyleAdapter(Adapter):
                         bound.owner, ", ".join(self.variable_name(variable) for variable in unknown)
                     )
                 )
-            self._take_waiting()
+            self.take_waiting()
             bound.lowerings.checked = [variable for _, variable in pairs]
         return pairs
 

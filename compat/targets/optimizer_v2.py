@@ -52,6 +52,7 @@ from everstep.compat.targets import checking, hypers
 from everstep.compat.targets.adapter import Adapter
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, config_of, in_parts, prefix
 from everstep.compat.targets.copying import ByRole
+from everstep.compat.targets.hooks import why_other_slots_stay
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
@@ -241,6 +242,10 @@ class V2Adapter(Adapter):
     def find_slot(self, variable, name):
         return self.native._slots.get(self.module._var_key(variable), {}).get(name)
 
+    def other_slots(self, variable):
+        names = self.bound.slot_names(variable)
+        return [name for name in self.native._slots.get(self.module._var_key(variable), {}) if name not in names]
+
     def get_slot(self, variable, name):
         return self.bound.require_slot(variable, name)
 
@@ -257,22 +262,18 @@ class V2Adapter(Adapter):
         # A checkpoint restored first creates slots in another order.
         ordered = [self.counter("updates")] + list(self._own.values())
         ordered.extend(bound.slot(*each) for each in bound.stored_slots(list(self._trained.values()), STOCK_ORDERS))
-        ordered_ids = set(map(id, ordered))
-        native._weights = ordered + [weight for weight in native._weights if id(weight) not in ordered_ids]
+        ordered_ids, own = set(map(id, ordered)), iter(ordered)  # a subclass's own slots stay where they are
+        native._weights = [next(own) if id(weight) in ordered_ids else weight for weight in native._weights]
         self._ordered = len(native._weights)
         bound.made = tuple(variables)
 
-    def add_slot(self, variable, name):
+    def add_slot(self, variable, name, initializer, shape):
         native, key = self.native, self.module._var_key(variable)
-        slots, names = native._slots.setdefault(key, {}), self.bound.slot_names(variable)
+        if name not in self.bound.slot_names(variable):  # of a subclass
+            return self.base.add_slot(variable, name, initializer, *(() if shape is None else (shape,)))
+        slots = native._slots.setdefault(key, {})
         if name in slots:
             return slots[name]
-        if name not in names:
-            raise SlotError(
-                "{} has no slot {!r}; it has {}. A checkpoint that holds it was written by another optimizer: restore "
-                "tf.train.Checkpoint(model=model) without the optimizer, or load weights before the model is "
-                "compiled".format(self.bound.owner, name, ", ".join(names) or "none")
-            )
         with self._named():
             slots[name] = slot = make_slot(self.bound, variable, name)
         self.module.backend.track_variable(slot)
@@ -326,7 +327,7 @@ class V2Adapter(Adapter):
         return keras.get_session() if of_keras.issuperset(map(id, variables)) else None
 
     def not_carried(self):
-        return None
+        return why_other_slots_stay(self)
 
     # Copies.
 

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.targets.construction import from_config
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.optimizer_v2_hooks import prepare_local, update_one, update_rows
+from everstep.compat.targets.optimizer_v2_slots import check_restored
 
 
 class V2Optimizer(NativeOptimizer):
@@ -40,15 +41,17 @@ class V2Optimizer(NativeOptimizer):
         return self._bound.adapter.minimize(loss, args, kwargs)
 
     def add_slot(self, var, slot_name, initializer="zeros", shape=None):
-        """Creates a slot with the declared shape and dtype. The base class would use the variable's dtype.
+        """Creates a slot. One of the definition has the declared start value, shape and dtype.
 
-        Restoring a checkpoint calls this, too, and then sets the value. `initializer` and `shape` are ignored: the
-        slot's declaration decides.
-
-        Raises:
-            SlotError: the definition does not declare this slot.
+        Restoring a checkpoint calls this, too, and then sets the value. A slot that only a subclass has is made as by
+        stock.
         """
-        return self._bound.adapter.add_slot(var, slot_name)
+        return self._bound.adapter.add_slot(var, slot_name, initializer, shape)
+
+    def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
+        """Raises SlotError for a slot in a checkpoint that neither the definition has nor a subclass can add."""
+        check_restored(self._bound, variable, slot_name)
+        return super(V2Optimizer, self)._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
 
     def set_weights(self, weights):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.

@@ -2,6 +2,8 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.step import engine_slots
+from everstep.compat.targets.hooks import replaced
+from everstep.errors import SlotError
 from everstep.optimizers.contract import VARIABLE, flat
 
 # Stock classes that do not store slots as definitions declare them, one after the other. The stock table has the order
@@ -34,3 +36,14 @@ def make_slot(bound, variable, name):
     full_name = "{}/{}".format(variable._shared_name, name)
     with backend.scope_of(variable), backend.tf.distribute.get_strategy().extended.colocate_vars_with(whole):
         return backend.tf.Variable(value, name=full_name, dtype=dtype, trainable=False, use_resource=True)
+
+
+def check_restored(bound, variable, name):
+    """Raises SlotError for a slot of a checkpoint that neither the definition has nor the user's class adds."""
+    names = bound.slot_names(variable)
+    if name not in names and not replaced(bound.native, ["_create_slots"]):
+        raise SlotError(
+            "{} has no slot {!r}; it has {}. A checkpoint that holds it was written by another optimizer: restore "
+            "tf.train.Checkpoint(model=model) without the optimizer, or load weights before the model is "
+            "compiled".format(bound.owner, name, ", ".join(names) or "none")
+        )

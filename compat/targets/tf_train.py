@@ -49,6 +49,7 @@ from everstep.compat.targets.construction import COMPLEX, Unsupported, keyword, 
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.dry_run import reads_updates
 from everstep.compat.targets.global_step import check_global_step, count_step
+from everstep.compat.targets.hooks import why_other_slots_stay
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.partitioned import is_partitioned, part_of, place_slice
 from everstep.compat.targets.stock_members import private_hypers
@@ -219,6 +220,11 @@ class TrainAdapter(Adapter):
     def find_slot(self, variable, name):
         return self.base.get_slot(variable, name)
 
+    def other_slots(self, variable):
+        names = self.bound.slot_names(variable)
+        others = [name for name in self.native.get_slot_names() if name not in names]
+        return [name for name in others if self.find_slot(variable, name) is not None]
+
     def get_slot(self, variable, name):
         # Saving an object checkpoint asks for each slot of every object. Up to TF 1.12 it expects only this error.
         return self.bound.require_slot(variable, name, TrainSlotError)
@@ -288,7 +294,7 @@ class TrainAdapter(Adapter):
         return None
 
     def not_carried(self):
-        return None
+        return why_other_slots_stay(self)
 
     # Copies.
 

@@ -240,7 +240,7 @@ class UpdateStepAdapter(NewStyleAdapter):
             raise hypers.refusal(self.bound, what, got=variable)
 
     def not_carried(self):
-        return self.why_averages_stay()
+        return self.why_others_stay()
 
     def refuse_legacy_slots(self):
         raise SlotError(
@@ -279,6 +279,7 @@ class UpdateStepAdapter(NewStyleAdapter):
         with tf.name_scope(name or native.name):
             with self.backend.at_once(), tf.init_scope():
                 native.build([variable for _, variable in pairs])
+                self.take_waiting()
             grads, variables = zip(*self.module.optimizer_utils.filter_empty_gradients(pairs))
             grads = native._clip_gradients(grads)
             if replaced(native, ["_deduplicate_sparse_grad"]):  # the engine sums equal rows itself
