@@ -67,16 +67,40 @@ def cases(tf):
             for target, module in modules(tf) for name, definition in sorted(definitions().items())]
 
 
+def halving(native_class):
+    """Returns a subclass that replaces the hooks of a variable: they halve the gradient."""
+
+    class Halving(native_class):
+        pass
+
+    def half(name):
+        def hook(self, gradient, variable, *others):
+            if hasattr(gradient, "values"):
+                gradient = type(gradient)(gradient.values * 0.5, gradient.indices, gradient.dense_shape)
+            else:
+                gradient = gradient * 0.5
+            return getattr(super(Halving, self), name)(gradient, variable, *others)
+
+        return hook
+
+    for name in ("_resource_apply_dense", "_resource_apply_sparse", "update_step"):
+        if hasattr(native_class, name):
+            setattr(Halving, name, half(name))
+    return Halving
+
+
 class Model(object):
     """An embedding and a dense layer. Each replica trains on its part of a batch."""
 
-    def __init__(self, tf, module, definition, strategy=None, is_eager=False):
+    def __init__(self, tf, module, definition, strategy=None, is_eager=False, hooked=False):
         self.tf, self.strategy = tf, strategy or tf.distribute.get_strategy()
         self.keras3 = hasattr(module, "ops")
         with self.strategy.scope():
             make = module.Variable if self.keras3 else tf.Variable
             self.table, self.weights = make(TABLE, name="table"), make(WEIGHTS, name="weights")
             self.optimizer = definition.bind(module)
+            if hooked:
+                self.optimizer = halving(type(self.optimizer)).from_definition(definition)
             if hasattr(self.optimizer, "build"):
                 self.optimizer.build([self.table, self.weights])
         self.share = None  # (batch size of this process, its index); by default each replica takes its share
@@ -136,13 +160,17 @@ def replicas():
     differences = {"replicas not waited for": 2 - waited_for(tf, mirrored()),
                    "sum in a replica": 2 - sum_in_a_replica(tf, mirrored())}
     for label, module, definition in cases(tf):
-        single = Model(tf, module, definition).train(range(STEPS)).values()
-        kinds = {"mirrored": (mirrored, False), "central": (central, False)}
+        kinds = {"mirrored": (mirrored, False, False), "central": (central, False, False)}
         if label.endswith(" Adam"):
-            kinds["mirrored, eager"] = mirrored, True
-        for kind, (strategy, is_eager) in kinds.items():
-            both = Model(tf, module, definition, strategy(), is_eager).train(range(STEPS)).values()
-            differences["{}, {}".format(label, kind)] = largest_difference(both, single)
+            kinds["mirrored, eager"] = mirrored, True, False
+        if label.endswith((" Adam", " accumulate(Adam)")):
+            kinds["mirrored, hooks"] = mirrored, False, True
+        singles = {}  # {whether hooks are replaced: values}
+        for kind, (strategy, is_eager, hooked) in kinds.items():
+            if hooked not in singles:
+                singles[hooked] = Model(tf, module, definition, hooked=hooked).train(range(STEPS)).values()
+            both = Model(tf, module, definition, strategy(), is_eager, hooked).train(range(STEPS)).values()
+            differences["{}, {}".format(label, kind)] = largest_difference(both, singles[hooked])
     return differences
 
 

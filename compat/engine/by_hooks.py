@@ -58,8 +58,8 @@ class HookedStep(Step):
     def run(self, count=True):
         """Carries out the step, and counts it. Returns operations; eager code has run them."""
         self.begin()
-        for name in counters(self.definition):  # now, for the first read may stand in a branch of the user's
-            self.count(name)
+        for name in set(counters(self.definition)).intersection(self.host.adapter.own_variables()):
+            self.count(name)  # now, for the first read may stand in a branch of the user's
         operations, self.host.hooked_step = [], self
         try:
             for grad, variable in self.pairs:

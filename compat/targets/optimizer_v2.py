@@ -262,8 +262,8 @@ class V2Adapter(Adapter):
         # A checkpoint restored first creates slots in another order.
         ordered = [self.counter("updates")] + list(self._own.values())
         ordered.extend(bound.slot(*each) for each in bound.stored_slots(list(self._trained.values()), STOCK_ORDERS))
-        ordered_ids, own = set(map(id, ordered)), iter(ordered)  # a subclass's own slots stay where they are
-        native._weights = [next(own) if id(weight) in ordered_ids else weight for weight in native._weights]
+        ordered_ids = set(map(id, ordered))
+        native._weights = ordered + [weight for weight in native._weights if id(weight) not in ordered_ids]
         self._ordered = len(native._weights)
         bound.made = tuple(variables)
 
