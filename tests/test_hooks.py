@@ -16,7 +16,7 @@ import everstep
 import harness
 import stock
 from crafted_files import tensorflow
-from everstep.errors import StateError, UnsupportedError
+from everstep.errors import EverstepError, StateError, UnsupportedError
 from everstep.optimizers import LAMB, SGD, Adafactor, Adam, Nadam
 from runs import ONE_EACH
 
@@ -376,3 +376,18 @@ def test_slots_of_a_subclass_are_copied_and_restored(way):
             for actual, expected in zip(end, ends[0]):
                 np.testing.assert_allclose(actual, expected, rtol=1e-6)
         assert not np.array_equal(ends[0][0], start[0])
+
+
+@harness.ways_where(HOOKED.__contains__)
+def test_a_subclass_that_makes_no_slots_is_told_so(way):
+    def nothing(name, method, args, keywords):
+        return None
+
+    definition = Adam(0.1)
+    native = type(definition.bind(way.module)), lambda cls: cls.from_definition(definition)
+    with way.world(way.module) as world:
+        variables = [world.variable(START[name], name=name) for name in ("kernel", "bias")]
+        optimizer = replaced(native, ["_create_slots", "build"], "subclass", nothing)
+        with pytest.raises(EverstepError, match="must call super"):
+            world.step(optimizer, list(zip(GRADS, variables)))
+        np.testing.assert_array_equal(world.read(variables[0]), START["kernel"])

@@ -17,6 +17,7 @@ from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
+from everstep.compat.targets.hooks import slots_missing
 from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, RuleError, SlotError, VariableError
 from everstep.optimizers.contract import Definition, Variable, changed_hypers, flat
@@ -231,10 +232,13 @@ class Bound(object):
         return initial_value(owner, slot, record, place), slot.shape_for(record), slot.dtype_for(record)
 
     def slot(self, variable, name):
-        """Returns the native variable of an existing slot."""
+        """Returns the native variable of a slot. Raises SlotError if there is none."""
         slots = self.known(variable).slots
         if slots.get(name) is None:
-            slots[name] = self.adapter.unwrap(self.adapter.find_slot(variable, name))
+            found = self.adapter.find_slot(variable, name)
+            if found is None:
+                raise SlotError(slots_missing(self.owner, "slot {!r} of {}".format(name, self.record(variable).name)))
+            slots[name] = self.adapter.unwrap(found)
         return slots[name]
 
     def require_slot(self, variable, name, error=SlotError):

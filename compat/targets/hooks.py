@@ -20,6 +20,11 @@ def through(native, names, update, finish=None):
     return Hooks(found, update, finish) if found else None
 
 
+def slots_missing(owner, what):
+    """Returns the message for a class that makes no slots. what: those that are missing, in words."""
+    return "{} has no {}. A subclass that replaces _create_slots or build must call super's first".format(owner, what)
+
+
 def why_other_slots_stay(adapter):
     """Returns why a State would lack slots that the user's class adds; None if there are none."""
     names = sorted(set(name for variable in adapter.trained() for name in adapter.other_slots(variable)))

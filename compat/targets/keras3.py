@@ -43,7 +43,7 @@ from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member, prefix
-from everstep.compat.targets.hooks import replaced, through
+from everstep.compat.targets.hooks import replaced, slots_missing, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
 from everstep.compat.targets.losses import scaled
@@ -264,6 +264,8 @@ class Keras3Adapter(NewStyleAdapter):
             grads = [grad for grad, _ in self.check_step(list(zip(grads, variables)))]
             if not self.is_built():
                 native.build(variables)
+                if not self._trained:
+                    raise SlotError(slots_missing(self.bound.owner, "slots"))
                 self.take_waiting()  # it may be the counters of a file
             # The base class counts the step itself, which must wait for gradients that may fail.
             with self.backend.after([self.backend.barrier(grads)] if self.backend.without_strategy() else ()):
