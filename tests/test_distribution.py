@@ -27,6 +27,7 @@ JAX = INSTALLED.get("jax") and not TENSORFLOW
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
 SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
+ABORTED = "terminate called without an active exception"
 MANY = 10**6  # more steps than a worker takes before it is stopped
 # Every cell trains these, and one more that rotates over the matrix, as does the choice of TensorFlow's API.
 ALWAYS = ["Adam", "accumulate(Adam)"]
@@ -70,7 +71,9 @@ class Process(object):
         while self.process.poll() is None:
             assert time.time() < deadline, "{} took too long:\n{}".format(self.name, self.errors())
             time.sleep(0.05)
-        assert self.process.returncode == 0, self.errors()
+        # On a busy machine a thread of TensorFlow can outlive the work of the process, which then aborts as it ends.
+        aborted = self.process.returncode == -signal.SIGABRT and self.lines() and ABORTED in self.errors()
+        assert self.process.returncode == 0 or aborted, self.errors()
         return self.lines()[-1]
 
     def errors(self):
