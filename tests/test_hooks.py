@@ -151,6 +151,26 @@ def test_hooks_are_called_as_by_stock(way, form):
     assert logs["stock"] and "\n".join(map(str, logs["everstep"])) == "\n".join(map(str, logs["stock"]))
 
 
+CALLS = [(way, "minimize") for way in WAYS if way.target in ("tf_train", "optimizer_v2", "update_step")]
+CALLS += [(way, "get_updates") for way in WAYS if way.target == "get_updates" or way.name == "optimizer_v2 session"]
+CALLS = [(way, call) for way, call in CALLS if not way.name.endswith("function")]
+
+
+@pytest.mark.parametrize("way,call", CALLS, ids=[way.name + " " + call for way, call in CALLS])
+def test_hooks_are_called_by_minimize_and_get_updates_as_by_stock(way, call):
+    hooks, logs = PER_VARIABLE[way.target] + OTHERS[way.target].split(), {"stock": [], "everstep": []}
+    for who, native in natives(way).items():
+        with way.world(way.module) as world:
+            variables = [world.variable(START[name], name=name) for name in ("kernel", "bias")]
+            optimizer, loss = logged(native, hooks, "subclass", logs[who])(), world.loss(list(zip(GRADS, variables)))
+            if call == "minimize":
+                world.run(optimizer.minimize(loss, var_list=variables))
+            else:
+                world.run(optimizer.get_updates(loss() if callable(loss) else loss, variables))
+    assert logs["stock"][0][0] == call
+    assert "\n".join(map(str, logs["everstep"])) == "\n".join(map(str, logs["stock"]))
+
+
 def scaled(grad, factor):
     is_sparse = hasattr(grad, "indices") and hasattr(grad, "dense_shape")
     return type(grad)(grad.values * factor, grad.indices, grad.dense_shape) if is_sparse else grad * factor
