@@ -32,7 +32,7 @@ def found(contents):
     inside = {node.children[name]: place for place, node in enumerate(graph.nodes)
               for name in _AVERAGED if name in node.children}
     optimizers = [place for place, node in enumerate(graph.nodes)
-                  if _is_optimizer(node) and place not in inside.values()]
+                  if (place in inside or _is_optimizer(node)) and place not in inside.values()]
     wrappers = [place for place in optimizers
                 if any(graph.nodes[place].children.get(name) in optimizers for name in _INSIDE)]
     wrappers += [place for place, node in enumerate(graph.nodes) if place not in optimizers
