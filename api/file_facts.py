@@ -57,7 +57,7 @@ def inspect(
         entries = list(claim.entries) or list(contents.arrays.items()) or named
         slots = [[None, name or str(place)] + _shape_and_dtype(handle) for place, (name, handle) in enumerate(entries)]
         facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
-        facts["variables"] = list(claim.variables)
+        facts["variables"] = [] if contents.arrays else list(claim.variables)
     return facts
 
 

@@ -38,7 +38,7 @@ def by_branch(claim, definition, claims_of):
                     claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
                     definition._short()))
             taken.update(mine)
-            variables.update((name, each.variables[name]) for name in mine if name in each.variables)
+            variables.update(each.variables)
         if not taken:
             raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
                 claim.path, branch, definition._short(), claims[0].describe(),

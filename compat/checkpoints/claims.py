@@ -30,8 +30,8 @@ class Claim(namedtuple(
         entries: [(name or "", handle)], the optimizer's variables by position.
         slots: {variable: {slot: handle}}: names on disk at first, the definition's once there is one.
         values: {name: handle}, the numbers of the optimizer as a whole: counters, scalars and hypers.
-        powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one is the optimizer's.
-        variables: {name: handle}, the weights of the model that could train.
+        powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one may be the optimizer's.
+        variables: {name: handle}, the weights of the model that could train; of a file that only names arrays, all.
         shapes: {variable: shape} of those whose slots go by position, under the names that were given.
         definition: the definition; None while it is not known.
         entry: the stock entry whose form the file has; None for one of everstep's.

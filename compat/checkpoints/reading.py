@@ -42,29 +42,25 @@ def to_state(contents, request, claims=None):
     """
     if contents.state is not None:  # everstep's own file, which says all
         return State(**contents.state), None
+    request = parsed(request)
     return state_of(settled(contents, request, claims), request)
 
 
 def settled(contents, request, claims=None):
     """Returns the Claim on the file that explains most, with the slots of its definition."""
+    claims = found(contents) if claims is None else claims
     results = fits(contents, request, claims)
     if contents.format == "tf-saver" and request.variables is not None:
         results = _with_variables(results, request.variables)
-    claim = best(results, _scope(request))
+    claim = best(results, request.scope)
     is_open = contents.format == "tf-saver" and request.slots is None
     wanted = claim.slots if request.scope or request.variables else None
-    rival = by_saver_name.rival(claim, wanted) if is_open else None
-    name = parsed(request.optimizer)[0] if request.optimizer else ""
-    if rival is not None and not entries_spelled([rival.entry], name):
+    rival = by_saver_name.rival(claims[0], claim, wanted) if is_open else None
+    if rival is not None and not (request.optimizer and entries_spelled([rival.entry], request.optimizer.name)):
         raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
             claim.path, rival.describe(), claim.definition._short(),
             first_few(sorted(rival.explained() - claim.explained()))))
     return claim
-
-
-def _scope(request):
-    """Returns where in the file the optimizer is that the user means; None if the user does not say."""
-    return parsed(request.optimizer)[1].get("name") if request.scope is None and request.optimizer else request.scope
 
 
 def fits(contents, request, claims=None):
@@ -77,14 +73,9 @@ def fits(contents, request, claims=None):
     for claim in claims:
         check_has_state(claim)
     results, errors = [], []
-    if request.optimizer is not None and by_saver_name.may_have_optimizer_v2(contents):  # a name of either API
-        claims = claims + [claim._replace(target="optimizer_v2") for claim in claims]
     for claim in claims:
         try:
-            definition, by_everstep = definition_for(claim, request)
-            found_here = _fits(claim, definition, by_everstep, request)
-            results += [each for each in found_here if request.optimizer is None or contents.format != "tf-saver"
-                        or (each.target == "optimizer_v2") == (claim.target == "optimizer_v2")]
+            results += _fits(claim, request)
         except EverstepError as error:
             errors.append(error)
     if not results and len(claims) > 1 and isinstance(getattr(request.definition, "base", None), Partition):
@@ -113,12 +104,13 @@ def found(contents):
     return (by_object if contents.objects is not None else by_position).found(contents)
 
 
-def _fits(claim, definition, by_everstep, request):
-    """Returns [Claim], each way to read the file as one of a definition."""
+def _fits(claim, request):
+    """Returns [Claim], each way to read what the user asks for out of what the file says."""
+    if claim.contents.format == "tf-saver" and request.slots is None:
+        return by_saver_name.by_saver_name(claim, request)
+    definition, by_everstep = definition_for(claim, request)
     if request.slots is not None:
         return [by_pattern(claim, definition, request.slots)]
-    if claim.contents.format == "tf-saver":
-        return by_saver_name.by_saver_name(claim, definition, _scope(request))
     if claim.slots or not claim.entries:
         return [by_object.by_slot_name(claim, definition)]
     return [by_position.by_position(claim, definition, by_everstep, request.variables)]
