@@ -3,9 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict, namedtuple
 
-import numpy as np
-
-from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.errors import FileError, StateError
 
 Request = namedtuple("Request", "definition optimizer updates learning_rate variables slots scope")
@@ -57,7 +54,7 @@ class Claim(namedtuple(
         return self.contents.path
 
     def with_note(self, note):
-        return self._replace(notes=self.notes + (note,))
+        return self._replace(notes=self.notes + (note,)) if note else self
 
     def explained(self):
         """Returns the names of the arrays that this explains as slots, counters or scalars."""
@@ -81,15 +78,6 @@ def check_has_state(claim):
     if claim.missing:
         raise FileError("{} has {}; there is no optimizer's state to read".format(
             claim.path, "; ".join(claim.missing)))
-
-
-def check_floats(claim):
-    """Raises FileError if a slot holds integers, such as a count that has the name of a slot."""
-    for name, variable_slots in claim.slots.items():
-        for slot, handle in variable_slots.items():
-            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
-                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
-                    claim.path, slot, name, np.dtype(handle.dtype)))
 
 
 def best(claims, scope=None):

@@ -178,10 +178,3 @@ def _with_progress(state, moved):
                         for name, variable_slots in state.slots.items())
     values = OrderedDict((name, counted(value)) for name, value in state.variables.items())
     return state.replace(slots=slots, variables=values)
-
-
-def size_of(state):
-    """Returns the total size of a state's arrays in bytes."""
-    handles = list(state.variables.values())
-    handles += [handle for slots in state.slots.values() for handle in slots.values()]
-    return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)

@@ -13,7 +13,7 @@ from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError
-from everstep.optimizers.contract import REQUIRED, Definition
+from everstep.optimizers.contract import Definition
 
 
 def definition_for(claim, request):
@@ -34,7 +34,8 @@ def definition_for(claim, request):
         return _definition_of_name(claim, request), by_everstep
     if claim.config is not None:
         try:
-            return definition_of_config(claim), by_everstep
+            return (split_config(claim.config)[0] if by_everstep else
+                    _stock_definition(claim.target, claim.class_name, claim.config)), by_everstep
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
     if claim.contents.format == "tf-saver" and has_weights_alone(claim.variables):
@@ -44,13 +45,6 @@ def definition_for(claim, request):
         "{} does not say which optimizer it is of{}: give definition=, such as everstep.optimizers.Adam(...), or "
         "optimizer= (--optimizer), such as \"Adam(learning_rate=0.001)\"".format(claim.path, likely_optimizers(claim))
     )
-
-
-def definition_of_config(claim):
-    """Returns the definition of a file that has its optimizer's config."""
-    if CONFIG_KEY in claim.config:
-        return split_config(claim.config)[0]
-    return _stock_definition(claim.target, claim.class_name, claim.config)
 
 
 def _stock_definition(target, name, config):
@@ -91,7 +85,7 @@ def _definition_of_name(claim, request):
     (name, arguments), learning_rate = request.optimizer, request.learning_rate
     if request.slots is not None:
         return _definition_named(name, arguments, learning_rate)
-    entries = _entries_of(claim)
+    entries = entries_of_file(claim)
     named = entries_spelled(entries, name)
     if not named:
         raise StateError(
@@ -144,17 +138,7 @@ def definition_of_entry(claim, entry, arguments):
         raise StateError(str(error))
 
 
-def guessed_definition(claim, name, momentum):
-    """Returns the definition of a stock optimizer of the file's API, with defaults for unknown settings."""
-    entry = next(entry for entry in _entries_of(claim) if entry.native == name)
-    required = [argument for argument, value in entry.defaults.items()
-                if value is REQUIRED and argument not in claim.values]
-    arguments = {argument: entry.definition.declarations[entry.names[argument]].default for argument in required}
-    arguments.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
-    return definition_of_entry(claim, entry, arguments)
-
-
-def _entries_of(claim):
+def entries_of_file(claim):
     """Returns the stock entries of the file's API; of both newer Keras APIs if the file does not say."""
     return entries_of(claim.target) if claim.target else entries_of("keras3") + entries_of("update_step")
 

@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.checkpoints import by_object, by_position, by_saver_name
 from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
-from everstep.compat.checkpoints.claims import Claim, best, check_floats, check_has_state
+from everstep.compat.checkpoints.claims import Claim, best, check_has_state
 from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few
 from everstep.compat.checkpoints.identify import as_number, definition_for, parsed
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
@@ -119,7 +119,6 @@ def _fits(claim, request):
 def state_of(claim, request):
     """Returns the State that a settled claim stands for, and the claim with its notes."""
     claim = _checked(claim)
-    check_floats(claim)
     claim = claim._replace(definition=_with_live_hypers(claim))
     if claim.branches:
         branches = {branch: _with_live_hypers(each) for branch, each in claim.branches.items()}
@@ -140,7 +139,7 @@ def _checked(claim):
     """Returns the claim with the slots of each variable in the definition's order.
 
     Raises:
-        FileError: a slot is missing, or one too many.
+        FileError: a slot is missing, one too many, or holds integers, such as a count that has the name of a slot.
     """
     definition, slots, entry = claim.definition, OrderedDict(), claim.entry
     needed = list(flat(definition, "slot"))
@@ -166,6 +165,10 @@ def _checked(claim):
         slots[name] = OrderedDict(
             (slot, variable_slots[slot]) for slot in needed_slots + list(ENGINE_SLOTS) if slot in variable_slots
         )
+        for slot, handle in slots[name].items():
+            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
+                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
+                    claim.path, slot, name, np.dtype(handle.dtype)))
     return claim._replace(slots=slots)
 
 
@@ -204,7 +207,7 @@ def _counts(claim, request):
     elif updates is not None:
         rule = next(iter(claim.branches.values())).definition if claim.branches else claim.definition
         counts["updates"], note = count_in(claim, rule, updates)
-        claim = claim.with_note(note) if note else claim
+        claim = claim.with_note(note)
     definition = claim.definition
     steps = calls_per_update(claim, definition) if claim.entry is not None else None
     if steps and "updates" in counts:
@@ -212,7 +215,7 @@ def _counts(claim, request):
                   "pending": counts["updates"] % steps}
     if "updates" not in counts and claim.powers:
         counts["updates"], note = _count_of_optimizers(claim)
-        claim = claim.with_note(note) if note else claim
+        claim = claim.with_note(note)
     if counts.get("updates") is None and "global_step" in values:
         counts["updates"] = int(np.asarray(values["global_step"]))
     if counts.get("updates") is None:
@@ -260,7 +263,7 @@ def _with_starts(claim, updates):
         raise StateError("updates={{branch: count}} is for a partition of the optimizers in a checkpoint of "
                          "tf.train.Saver; got {!r} for {}".format(updates, claim.definition._short()))
     counts = branch_counts(claim, updates)
-    for note in OrderedDict.fromkeys(note for _, note in counts.values() if note):
+    for note in OrderedDict.fromkeys(note for _, note in counts.values()):
         claim = claim.with_note(note)
     least = min([count for count, _ in counts.values()] or [None])
     starts = {branch: count - least for branch, (count, _) in counts.items() if count > least}

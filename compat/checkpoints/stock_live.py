@@ -28,12 +28,8 @@ _RULES = ("update_step", "get_updates", "_resource_apply_dense", "_resource_appl
           "_create_slots", "_apply_sparse")
 
 
-def is_stock(optimizer):
-    """Returns True for an optimizer of an API that everstep knows, which it did not bind."""
-    return api_of(optimizer) is not None
-
-
 def api_of(optimizer):
+    """Returns the API of an optimizer that everstep did not bind; None if it knows none."""
     return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from everstep.compat.files.contents import Handle, Stored, as_file_errors, chunks
+from everstep.compat.files.contents import Handle, Stored, as_file_errors, chunks, size_of
 from everstep.compat.files.exact import cast_exactly
 from everstep.compat.files.open_file import OpenFile, ProcessLock, select
 from everstep.compat.files.replacing import replacing
@@ -209,9 +209,7 @@ class Hdf5(object):
             raise FileError("{}: {} is kept in another file".format(self.path, name))
         if dtype.kind not in "fiuVb":
             raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
-        size = dtype.itemsize
-        for length in shape:
-            size *= int(length)
+        size = size_of(dataset)
         if dataset.chunks is None and size > self.file.id.get_filesize():
             raise FileError("{}: {} says that it has {} bytes; the file has {}".format(
                 self.path, name, size, self.file.id.get_filesize()))
