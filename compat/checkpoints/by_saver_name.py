@@ -285,12 +285,11 @@ def _bound(claim, definition, count, errors):
         count: the handle of the counter, or None if it is the graph's global_step.
     """
     target, scope, arrays = claim.target, claim.scope, claim.variables
-    names, entry = _slot_names(definition, target, scope, arrays)
-    slots, others = _slots_in_scope(target, scope, names, arrays)
-    inside = [(key[len(scope) + 1 :], each) for key, each in arrays.items()
-              if key.startswith(scope + "/") and each.shape == ()]
+    inside = OrderedDict((key[len(scope) + 1 :], each) for key, each in arrays.items() if key.startswith(scope + "/"))
+    names, entry = _slot_names(definition, target, inside)
+    slots, others = _slots_in_scope(claim, names, inside)
     values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
-                         for name, each in inside)
+                         for name, each in inside.items() if each.shape == ())
     values.update(claim.values if count is None else {"updates": count})
     if others and slots:
         errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
@@ -320,38 +319,36 @@ def _scopes(target, arrays):
     return scopes
 
 
-def _slot_names(definition, target, scope, arrays):
-    """Returns ({name on disk: slot}, stock entry or None) of an optimizer in a scope."""
-    slot_names = all_slots(definition) + list(ENGINE_SLOTS)
-    names = {slot: slot for slot in slot_names}
+def _slot_names(definition, target, inside):
+    """Returns ({name on disk: slot}, stock entry or None) of an optimizer with these names in its scope."""
+    names = {slot: slot for slot in all_slots(definition) + list(ENGINE_SLOTS)}
     if target == "optimizer_v2":
         try:
             stock = entry_for(target, definition)
         except UnsupportedError:
             return names, None
-        if any(key.startswith(scope + "/") and key[len(scope) + 1 :].endswith("/" + slot)
-               for key in arrays for slot in set(stock.slot_names) - set(names)):
+        if any(key.endswith("/" + slot) for key in inside for slot in set(stock.slot_names) - set(names)):
             return stock.slot_names, stock
     return names, None
 
 
-def _slots_in_scope(target, scope, names, arrays):
-    """Returns ({variable: {slot: handle}}, the names of other slots that the optimizer of this scope has)."""
-    slots, others, op = OrderedDict(), OrderedDict(), re.escape(scope.rpartition("/")[2])
-    patterns = [(stored, re.compile((r"^(.+)/{}/{}(_\d+)?$" if target == "tf_train" else r"^{}/(.+)/{}$").format(
-        op if target == "tf_train" else re.escape(scope), re.escape(stored))))
-        for stored in sorted(names, key=len, reverse=True)]
-    inside = re.compile(r"^(.+)/{}/(.+)$".format(op))
-    for key, handle in arrays.items():
-        stored, match = next(((stored, pattern.match(key)) for stored, pattern in patterns if pattern.match(key)),
-                             (None, inside.match(key)))
-        if stored is not None:
-            variable = match.group(1)
-            if target == "tf_train":
-                variable = variable_of(variable, arrays) or variable
-            slots.setdefault(variable, OrderedDict())[names[stored]] = handle
-        elif target == "tf_train" and match and variable_of(match.group(1), arrays):
+def _slots_in_scope(claim, names, inside):
+    """Returns ({variable: {slot: handle}}, the names of other slots that the optimizer of a claim's scope has).
+
+    tf.train puts a slot beside its variable, VARIABLE/OPTIMIZER/SLOT, the others into their scope, SCOPE/VARIABLE/SLOT.
+    """
+    slots, others, arrays = OrderedDict(), OrderedDict(), claim.variables
+    is_beside, op = claim.target == "tf_train", re.escape(claim.scope.rpartition("/")[2])
+    stored = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = re.compile((r"(.+?)/{1}/({0})(?:_\d+)?$" if is_beside else r"(.+?)/({0})$").format(stored, op))
+    other = re.compile(r"(.+)/{}/(.+)$".format(op))
+    for key, handle in (arrays if is_beside else inside).items():
+        match = pattern.match(key) or is_beside and other.match(key)
+        variable = variable_of(match.group(1), arrays) if match and is_beside else None
+        if match and match.re is pattern:
+            slots.setdefault(variable or match.group(1), OrderedDict())[names[match.group(2)]] = handle
+        elif variable:
             others[match.group(2)] = True
-        elif target != "tf_train" and key.startswith(scope + "/") and handle.shape != ():
-            others[key[len(scope) + 1 :].rpartition("/")[2]] = True
+        elif not is_beside and handle.shape != ():
+            others[key.rpartition("/")[2]] = True
     return slots, list(others)
