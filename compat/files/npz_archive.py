@@ -78,23 +78,23 @@ class StoredArray(Handle):
         shape = (stop - start,) + self.shape[1:]
         if not self._checked and shape in (self.shape, (1,) + self.shape):  # all of it: one read is enough
             array = aligned_empty(shape, self.dtype)
-            self._verify(array.reshape(-1).view(np.uint8))
+            self.verify(array.reshape(-1).view(np.uint8))
             return array
         self.verify()
         row = self.dtype.itemsize * product(self.shape[1:])
         return self._file.read_array(self._place[0] + start * row, shape, self.dtype)
 
-    def verify(self):
+    def verify(self, data=None):
         """Compares the checksum, once: it covers the whole array, so single rows cannot be checked.
+
+        Args:
+            data: bytes to read the numbers into; None forgets them.
 
         Raises:
             FileError: the array is damaged.
         """
-        if not self._checked:
-            self._verify()
-
-    def _verify(self, data=None):
-        """Compares the checksum. Reads the numbers into `data`, or forgets them."""
+        if self._checked:
+            return
         (place, size), crc = self._place, self._start_crc
         buffer = np.empty(min(size, BLOCK_BYTES), np.uint8)
         for offset in range(0, size, BLOCK_BYTES):
