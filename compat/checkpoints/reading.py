@@ -6,10 +6,10 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import by_object, by_position, by_saver_name
-from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers
+from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers, described
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
 from everstep.compat.checkpoints.claims import Claim, best, check_has_state
-from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few
+from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few, other_form
 from everstep.compat.checkpoints.identify import as_number, definition_for, parsed
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.checkpoints.state import State
@@ -249,8 +249,7 @@ def _count_of_optimizers(claim):
         raise FileError(
             "{} has the beta powers of {} optimizers: {}. Give updates= (--updates), the name of one of them, and "
             "variables= (--variables), those that it trained; or a partition with a branch for each".format(
-                claim.path, len(counts), first_few("{} by {}".format(count, name)
-                                                   for name, (count, _) in counts.items())))
+                claim.path, len(counts), described(counts)))
     return next(iter(found.items()), (None, None))
 
 
@@ -328,9 +327,8 @@ def _derived(rule, updates):
 def _as_definition(state, claim, learning_rate):
     """Returns a state, read with its stock optimizer's form of momentum, in the form of the given definition."""
     definition, entry = claim.definition, claim.entry
-    stock_form = entry.fixed.get("rate_in_velocity") if entry is not None else None
-    form = getattr(definition.base, "rate_in_velocity", None)
-    if stock_form is None or form is None or stock_form == form or not definition.base.has_slot("velocity"):
+    stock_form = other_form(definition, entry)
+    if stock_form is None:
         return state
     if learning_rate is None:
         raise StateError(
@@ -339,5 +337,5 @@ def _as_definition(state, claim, learning_rate):
                 entry.native, " times -rate" if stock_form else "", definition._short(), stock_form))
     config = definition.base.replace(rate_in_velocity=stock_form).get_config(strict=False)
     stock_state = state.replace(definition=config)
-    state.slots = convert_momentum(stock_state, form, learning_rate).slots
+    state.slots = convert_momentum(stock_state, definition.base.rate_in_velocity, learning_rate).slots
     return state
