@@ -34,8 +34,9 @@ def definition_for(claim, request):
         return _definition_of_name(claim, request), by_everstep
     if claim.config is not None:
         try:
-            return (split_config(claim.config)[0] if by_everstep else
-                    _stock_definition(claim.target, claim.class_name, claim.config)), by_everstep
+            if by_everstep:
+                return split_config(claim.config)[0], True
+            return definition_of_stock({"class_name": claim.class_name, "config": claim.config}, claim.target), False
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
     if claim.contents.format == "tf-saver" and has_weights_alone(claim.variables):
@@ -47,11 +48,11 @@ def definition_for(claim, request):
     )
 
 
-def _stock_definition(target, name, config):
-    """Returns the definition of a stock optimizer, without the warnings on how stock differs."""
-    with warnings.catch_warnings():  # how the stock class computes does not matter for its file
+def definition_of_stock(stock, target=None):
+    """Does what `from_native` does, without its warnings: how stock computes does not matter for what it stores."""
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "stock ")
-        return from_native({"class_name": name, "config": config}, target)
+        return from_native(stock, target)
 
 
 # An optimizer in the words of its API. arguments: {name: value}
@@ -133,7 +134,7 @@ def definition_of_entry(claim, entry, arguments):
         if argument in entry.names and argument not in all_arguments:
             all_arguments[argument] = any(slot in names for names in _slot_names(claim, entry))
     try:
-        return _stock_definition(entry.target, entry.native, all_arguments)
+        return definition_of_stock({"class_name": entry.native, "config": all_arguments}, entry.target)
     except EverstepError as error:
         raise StateError(str(error))
 
