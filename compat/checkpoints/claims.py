@@ -5,6 +5,7 @@ from collections import OrderedDict, namedtuple
 
 from everstep.errors import FileError, StateError
 
+# What the user says of a file. optimizer: a text, of which `identify.parsed` makes a Named.
 Request = namedtuple("Request", "definition optimizer updates learning_rate variables slots scope")
 Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
