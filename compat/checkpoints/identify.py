@@ -163,22 +163,19 @@ def candidates(claim):
     """Returns the names of the stock optimizers that have the file's slots."""
     if claim.class_name:
         return [claim.class_name]
-    matches, arrays, entries = [], claim.variables, entries_of(claim.target)
-    if claim.contents.format == "tf-saver" and claim.powers and not any(
-            entry.op and slots_of(arrays, entry.op) for entry in entries):  # people gave it a name
-        return [entry.native for entry in entries
-                if entry.head and ops_beside(arrays, len(entry.slots), {each.op for each in entries})]
-    for entry in entries:
-        names = set(entry.slot_names)
-        if claim.contents.format == "tf-saver" and names:
-            # AdamGS and LazyAdamGS have Adam's slots, without its powers.
-            if slots_of(arrays, entry.op) and not (entry.op == "Adam" and not entry.head and claim.powers):
-                matches.append(entry.native)
-        elif claim.slots:
-            stored_names = set(name for slots in claim.slots.values() for name in slots)
-            if stored_names <= names and stored_names >= names - {"vhat", "mg", "momentum"}:
-                matches.append(entry.native)
-    return matches
+    arrays, entries = claim.variables, entries_of(claim.target)
+    if claim.contents.format == "tf-saver":
+        # AdamGS and LazyAdamGS have Adam's slots, without its powers.
+        fitting = [entry for entry in entries if entry.slot_names and slots_of(arrays, entry.op)
+                   and not (entry.op == "Adam" and not entry.head and claim.powers)]
+        if not fitting and claim.powers:  # people gave it a name
+            known = {entry.op for entry in entries}
+            fitting = [entry for entry in entries if entry.head and ops_beside(arrays, len(entry.slots), known)]
+    else:
+        stored = {name for slots in claim.slots.values() for name in slots}
+        fitting = [entry for entry in entries if stored
+                   and set(entry.slot_names) - {"vhat", "mg", "momentum"} <= stored <= set(entry.slot_names)]
+    return [entry.native for entry in fitting]
 
 
 def as_number(handle):
