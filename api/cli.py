@@ -12,6 +12,7 @@ except ImportError:  # Python 2
 
 from everstep import __version__, completion, file_facts, optimizers, verify
 from everstep.compat.checkpoints import files
+from everstep.compat.files.contents import size_of
 from everstep.compat.port import command
 from everstep.compat.targets import doctor
 from everstep.compat.targets.detect import WHAT_WORKS
@@ -257,7 +258,7 @@ def verify_file(options):
         else:
             complain(error)
         return 1
-    total = sum(map(verify.size_of, arrays))
+    total = sum(size_of(array.handle) for array in arrays if array.handle is not None)
     with progress(total) as moved:
         results = [verify.verify_array(array, moved) for array in arrays]
     damaged = sum(result.is_damaged for result in results)
@@ -279,7 +280,8 @@ def verify_file(options):
 def convert_file(options):
     """Writes the state of one file to another, and prints how variables were matched."""
     state = files.read_checkpoint(options.source, **reading(options))
-    total = files.size_of(state)
+    handles = [handle for slots in state.slots.values() for handle in slots.values()]
+    total = sum(map(size_of, handles + list(state.variables.values())))
     with progress(total if not options.dry_run else 0) as moved:
         names = "template ours learning_rate rename by_order dry_run".split()
         keywords = {name: getattr(options, name) for name in names}

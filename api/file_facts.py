@@ -9,6 +9,7 @@ from everstep.compat.files import formats
 from everstep.compat.files.contents import as_file_errors
 from everstep.compat.files.open_file import as_path
 from everstep.errors import EverstepError
+from everstep.optimizers.contract import REQUIRED
 
 
 def inspect(
@@ -57,7 +58,7 @@ def inspect(
         entries = list(claim.entries) or list(contents.arrays.items()) or named
         slots = [[None, name or str(place)] + _shape_and_dtype(handle) for place, (name, handle) in enumerate(entries)]
         facts.update(dict.fromkeys(("definition", "updates", "steps", "pending")), scalars={}, slots=slots)
-        facts["variables"] = list(claim.variables)
+        facts["variables"] = [] if contents.arrays else list(claim.variables)
     return facts
 
 
@@ -83,8 +84,18 @@ def _guess_state(contents, claims, request):
             for momentum in (False, True):
                 try:
                     with as_file_errors(contents.path):
-                        guess = identify.guessed_definition(claim, candidate, momentum)
+                        guess = _guessed_definition(claim, candidate, momentum)
                         return reading.to_state(contents, request._replace(definition=guess))
                 except EverstepError:
                     continue
     return None
+
+
+def _guessed_definition(claim, name, momentum):
+    """Returns the definition of a stock optimizer of the file's API, with defaults for unknown settings."""
+    entry = next(entry for entry in identify.entries_of_file(claim) if entry.native == name)
+    required = [argument for argument, value in entry.defaults.items()
+                if value is REQUIRED and argument not in claim.values]
+    arguments = {argument: entry.definition.declarations[entry.names[argument]].default for argument in required}
+    arguments.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
+    return identify.definition_of_entry(claim, entry, arguments)

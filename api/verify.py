@@ -25,13 +25,6 @@ def stored_arrays(path, max_bytes=None):
         return format.stored(path, max_bytes)
 
 
-def size_of(array):
-    """Returns the size of a Stored in bytes."""
-    if array.handle is None:
-        return 0
-    return np.dtype(array.handle.dtype).itemsize * int(np.prod(array.handle.shape, dtype=np.float64))
-
-
 def verify_array(array, moved):
     """Reads a Stored. Returns a Result."""
     name, handle, checksum = array

@@ -6,7 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints.by_pattern import count_in
-from everstep.compat.checkpoints.conversions import count_of_powers, first_few
+from everstep.compat.checkpoints.conversions import count_of_powers, first_few, other_form
 from everstep.compat.checkpoints.layouts import record_of
 from everstep.compat.files.contents import chunks
 from everstep.errors import FileError, StateError
@@ -26,7 +26,10 @@ def by_branch(claim, definition, claims_of):
     partition, slots, variables, branches = definition.base, OrderedDict(), OrderedDict(), OrderedDict()
     for branch, rule in partition.children().items():
         taken, owners, claims = OrderedDict(), [], claims_of(rule)
-        _check_momentum(branch, rule, claims[0].entry)
+        entry, form = claims[0].entry, other_form(rule, claims[0].entry)
+        if form is not None:
+            raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
+                             "rate_in_velocity={}".format(branch, "" if form else "not ", entry.native, form))
         for each in claims:
             shapes = {name: tuple(handle.shape) for name, handle in each.variables.items()}
             mine = OrderedDict((name, handles) for name, handles in each.slots.items()
@@ -38,7 +41,7 @@ def by_branch(claim, definition, claims_of):
                     claim.path, " and ".join(owner.describe() for owner in owners), first_few(twice), branch,
                     definition._short()))
             taken.update(mine)
-            variables.update((name, each.variables[name]) for name in mine if name in each.variables)
+            variables.update(each.variables)
         if not taken:
             raise FileError("{}: the branch {} of {} takes no variable with slots of {}; those are {}".format(
                 claim.path, branch, definition._short(), claims[0].describe(),
@@ -51,18 +54,16 @@ def by_branch(claim, definition, claims_of):
                           variables=OrderedDict(sorted(variables.items())))
 
 
-def _check_momentum(branch, rule, entry):
-    form, stock_form = getattr(rule.base, "rate_in_velocity", None), entry and entry.fixed.get("rate_in_velocity")
-    if None not in (form, stock_form) and form != stock_form and rule.base.has_slot("velocity"):
-        raise StateError("the velocity of the branch {} is {}times the rate in {}: give that branch "
-                         "rate_in_velocity={}".format(branch, "" if stock_form else "not ", entry.native, stock_form))
-
-
 def counts_of_powers(claim):
     """Returns {name of powers in the file: (count, note or None)} of those that may be a claim's."""
     counts = OrderedDict((name, count_of_powers(claim.path, claim.definition, powers))
                          for name, powers in claim.powers.items())
     return OrderedDict((name, count) for name, count in counts.items() if count[0] is not None)
+
+
+def described(counts):
+    """Returns what `counts_of_powers` returned as text."""
+    return first_few("{} by {}".format(count, name) for name, (count, _) in counts.items())
 
 
 def branch_counts(claim, given=None):
@@ -112,8 +113,7 @@ def branch_counts(claim, given=None):
             raise FileError(
                 "{} does not say how many updates the branch {} has made: {}. Give updates={{{!r}: ...}}, the number "
                 "or one of these names".format(
-                    claim.path, branch, first_few("{} by {}".format(count, name)
-                                                  for name, (count, _) in counts.items()), branch))
+                    claim.path, branch, described(counts), branch))
     return OrderedDict((branch, next(iter(counts.values()))) for branch, counts in choices.items() if counts)
 
 

@@ -33,10 +33,8 @@ def found(contents):
               for name in _AVERAGED if name in node.children}
     optimizers = [place for place, node in enumerate(graph.nodes)
                   if (place in inside or _is_optimizer(node)) and place not in inside.values()]
-    wrappers = [place for place in optimizers
-                if any(graph.nodes[place].children.get(name) in optimizers for name in _INSIDE)]
-    wrappers += [place for place, node in enumerate(graph.nodes) if place not in optimizers
-                 and any(node.children.get(name) in optimizers for name in _INSIDE)]
+    wrappers = [place for place, node in enumerate(graph.nodes)
+                if any(node.children.get(name) in optimizers for name in _INSIDE)]
     optimizers = [place for place in optimizers if place not in wrappers]
     scale = _loss_scale(graph)
     if not optimizers:

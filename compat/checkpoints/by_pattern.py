@@ -9,7 +9,7 @@ import numpy as np
 
 from everstep.compat.checkpoints.conversions import count_of_powers, first_few
 from everstep.compat.checkpoints.layouts import slots_of_rank
-from everstep.compat.checkpoints.saver_names import is_power, plain_names, powers_in
+from everstep.compat.checkpoints.saver_names import is_power, powers_in
 from everstep.errors import FileError, StateError
 from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.trees import flat
@@ -35,7 +35,7 @@ def by_pattern(claim, definition, patterns):
     if not isinstance(patterns, dict) or set(patterns) != set(needed):
         raise StateError("slots= is {{slot: name}} for the slots {} of {}; got {!r}".format(
             ", ".join(needed) or "none", definition._short(), patterns))
-    arrays, slots = plain_names(claim.contents), OrderedDict()
+    arrays, slots = claim.variables, OrderedDict()
     for slot in needed:
         pattern = patterns[slot]
         if not isinstance(pattern, TEXT) or pattern.count(VARIABLE) != 1:
@@ -53,10 +53,7 @@ def by_pattern(claim, definition, patterns):
                 claim.path, pattern, first_few(near(pattern, arrays))))
         for name, handle in found:
             slots.setdefault(name, OrderedDict())[slot] = handle
-    steps = [handle for key, handle in arrays.items() if key == "global_step" and handle.shape == ()]
-    return claim._replace(definition=definition, slots=slots, powers=powers_in(arrays),
-                          values=OrderedDict(("global_step", handle) for handle in steps),
-                          variables=OrderedDict((name, arrays[name]) for name in slots))
+    return claim._replace(definition=definition, slots=slots)
 
 
 def count_in(claim, definition, updates):
@@ -70,7 +67,7 @@ def count_in(claim, definition, updates):
         if isinstance(updates, (bool, float)) or not hasattr(updates, "__index__"):
             raise StateError("updates is a number, or the name of one in the file; got {!r}".format(updates))
         return updates, None
-    arrays = plain_names(claim.contents) if claim.contents.format == "tf-saver" else {}
+    arrays = claim.variables if claim.contents.format == "tf-saver" else {}
     updates = updates[:-2] if updates.endswith(":0") else updates
     handle = arrays.get(updates)
     if handle is None:

@@ -11,7 +11,7 @@ from everstep.compat.checkpoints.by_object import COUNTERS
 from everstep.compat.checkpoints.by_pattern import by_pattern
 from everstep.compat.checkpoints.claims import Claim
 from everstep.compat.checkpoints.conversions import first_few
-from everstep.compat.checkpoints.identify import likely_optimizers
+from everstep.compat.checkpoints.identify import definition_for, likely_optimizers
 from everstep.compat.checkpoints.layouts import all_slots
 from everstep.compat.checkpoints.saver_names import (
     beside,
@@ -38,8 +38,10 @@ _KNOWN_OPS = frozenset(entry.op for entry in entries_of("tf_train")) | frozenset
 
 
 def found(contents):
-    """Returns [Claim]: what a file says without a definition, which is its loss scale."""
-    return [Claim(contents, "tf_train", loss_scale=_loss_scale(contents.arrays), missing=contents.missing)]
+    """Returns [Claim]: what a file says without a definition. Any of its arrays may be a variable."""
+    arrays = plain_names(contents)
+    return [Claim(contents, "tf_train", loss_scale=_loss_scale(arrays), values=_global_step(arrays),
+                  powers=powers_in(arrays), variables=arrays, missing=contents.missing)]
 
 
 def _loss_scale(arrays):
@@ -53,25 +55,31 @@ def _loss_scale(arrays):
     return dict(zip(("scale", "good_steps"), pairs[0])) if len(pairs) == 1 else {}
 
 
-def by_saver_name(claim, definition, scope=None):
-    """Returns [Claim], each way in which the file has the state of a definition.
+def by_saver_name(claim, request):
+    """Returns [Claim], each way in which the file has the state that a Request asks for.
 
-    Args:
-        scope: where the optimizer is that the user asks for, or None.
+    A name of an optimizer is one of each API, and may mean another definition there.
 
     Raises:
-        FileError: there is none.
+        EverstepError: there is none.
     """
-    arrays = plain_names(claim.contents)
     claims, errors = [], []
     for target in _COUNTS:
-        claims += _bound(claim, definition, target, arrays, errors)
+        scopes = _scopes(target, claim.variables)
+        try:
+            definition = definition_for(claim._replace(target=target), request)[0] if scopes else None
+        except EverstepError:  # where nothing has the name, tf.train's optimizers below say so
+            continue
+        for scope, count in scopes.items():
+            claims += _bound(claim._replace(target=target, scope=scope), definition, count, errors)
     try:
-        is_partition = isinstance(definition.base, Partition)
-        stock = ([by_branch(claim._replace(values=_global_step(arrays)), definition,
-                            lambda rule: _of_branch(claim, rule, arrays))] if is_partition else
-                 _of_stock(claim, definition, arrays, scope))
-        claims += [_with_averages(each, definition, arrays) for each in stock]
+        definition = definition_for(claim, request)[0]
+        if isinstance(definition.base, Partition):
+            stock = [by_branch(claim._replace(powers={}), definition, lambda rule: [
+                _with_averages(each) for each in _of_stock(claim, rule)])]
+        else:
+            stock = _of_stock(claim, definition, request.scope)
+        claims += map(_with_averages, stock)
     except EverstepError as error:
         errors.append(error)
     if not claims:
@@ -79,14 +87,15 @@ def by_saver_name(claim, definition, scope=None):
     return claims
 
 
-def rival(claim, variables=None):
+def rival(base, claim, variables=None):
     """Returns a claim of a stock optimizer that explains all that a claim does and more; None if there is none.
 
     Args:
+        base: what `found` returned.
         variables: the names of the variables that the user asks for; None for all.
     """
-    arrays, own = plain_names(claim.contents), claim.explained()
-    stems, values, powers = set(beside(arrays).values()), _global_step(arrays), powers_in(arrays)
+    arrays, powers, own = base.variables, base.powers, claim.explained()
+    stems = set(beside(arrays).values())
     for entry in _unlike([entry for entry in entries_of("tf_train") if entry.op in stems or entry.head and powers]):
         ops = [entry.op] if entry.op in stems else []
         if entry.head and powers:
@@ -95,8 +104,8 @@ def rival(claim, variables=None):
             slots = OrderedDict((name, {str(number): handle for number, handle in handles.items()})
                                 for name, handles in slots_of(arrays, op).items()
                                 if name in (variables or arrays) and len(handles) <= len(entry.slots))
-            other = Claim(claim.contents, "tf_train", entry=entry, slots=slots, values=values,
-                          powers=powers if entry.head else {}, scope="" if op == entry.op else op)
+            other = base._replace(entry=entry, slots=slots, powers=powers if entry.head else {},
+                                  scope="" if op == entry.op else op)
             if slots and other.explained() > own:
                 return other
     return None
@@ -105,21 +114,22 @@ def rival(claim, variables=None):
 # Stock optimizers of tf.train
 
 
-def _of_stock(claim, definition, arrays, asked=None):
+def _of_stock(claim, definition, asked=None):
     """Returns [Claim] of the stock optimizers that store what a definition does, one for each name of an optimizer."""
+    claim, arrays = claim._replace(definition=definition), claim.variables
     entries = entries_for("tf_train", definition)
     if not entries:
         if getattr(definition, "saved_as", None):  # everstep.port writes it down
             return [by_pattern(claim, definition, definition.saved_as)]
         if not all_slots(definition):
-            return [claim._replace(target="tf_train", definition=definition, values=_global_step(arrays))]
+            return [claim._replace(powers={})]
         entries = [_entry(definition)]
-    if powers_in(arrays):  # AdamGS has Adam's slots, and no powers
+    if claim.powers:  # AdamGS has Adam's slots, and no powers
         entries = [entry for entry in entries if entry.head] or entries
     claims, errors = OrderedDict(), []
     for entry in _unlike(entries):
         try:
-            for each in _named(claim, definition, entry, arrays, asked):
+            for each in _named(claim, entry, asked):
                 if each.scope not in claims or claims[each.scope].explained() < each.explained():
                     claims[each.scope] = each
         except FileError as error:
@@ -151,28 +161,25 @@ def _entry(definition):
         raise UnsupportedError("{}. Give slots= (--slot), their names in the file".format(error))
 
 
-def _named(claim, definition, entry, arrays, asked=None):
+def _named(claim, entry, asked=None):
     """Returns [Claim] of an entry, one for each optimizer of its kind, of its own name or one that people gave."""
-    used = set(flat(definition, "slot"))
+    used, arrays = set(flat(claim.definition, "slot")), claim.variables
     expected = [slot for slot in entry.slots if slot.always or slot.name in used]
-    values, powers = _global_step(arrays), powers_in(arrays) if entry.head else {}
+    claim = claim._replace(entry=entry, powers=claim.powers if entry.head else {})
     if not expected:
-        return [claim._replace(target="tf_train", definition=definition, entry=entry, values=values, powers=powers)]
+        return [claim]
     claims, taken = [], set()
     for op in [entry.op] + ops_beside(arrays, len(expected), _KNOWN_OPS):
         by_scope = slots_by_scope(arrays, op)
         if taken & {variable for _, variable in by_scope}:  # arrays of another kind beside variables with slots
             continue
         taken.update(variable for _, variable in by_scope)
-        for scope, of_scope, own in _in_scopes(by_scope, powers, op, asked):
-            for name, handles in _optimizers(claim, entry, op, of_scope, expected):
+        for scope, of_scope, own in _in_scopes(by_scope, claim.powers, op, asked):
+            for name, handles in _optimizers(claim, op, of_scope, expected):
                 slots = OrderedDict((variable, OrderedDict(
                     (slot.name, in_order[place]) for place, slot in enumerate(expected) if slot.name in used))
                     for variable, in_order in handles.items())
-                variables = OrderedDict((variable, arrays[variable]) for variable in slots if variable in arrays)
-                claims.append(claim._replace(
-                    target="tf_train", definition=definition, entry=entry, scope=(scope + "/" + name).lstrip("/"),
-                    slots=slots, variables=variables, values=values, powers=own))
+                claims.append(claim._replace(scope=(scope + "/" + name).lstrip("/"), slots=slots, powers=own))
     return claims
 
 
@@ -195,7 +202,7 @@ def _in_scopes(by_scope, powers, op, asked):
         yield scope, slots, named or len(scopes) == 1 and own[scope] or powers
 
 
-def _optimizers(claim, entry, op, slots, expected):
+def _optimizers(claim, op, slots, expected):
     """Yields (name, {variable: [its slots in order]}) of each optimizer of a name.
 
     A second one on the same variables continues the numbers: Adam, Adam_1, then Adam_2, Adam_3.
@@ -207,7 +214,7 @@ def _optimizers(claim, entry, op, slots, expected):
         raise FileError("{}: {} has the slots {}; {} makes {}{}".format(
             claim.path, variable,
             first_few(op + ("_%d" % number if number else "") for number in sorted(handles)),
-            entry.native, ", ".join("{} ({})".format(op + ("_%d" % place if place else ""), slot.native)
+            claim.entry.native, ", ".join("{} ({})".format(op + ("_%d" % place if place else ""), slot.native)
                                     for place, slot in enumerate(expected)),
             ". Two optimizers of that name have trained it, and their slots cannot be told apart"
             if len(handles) > count else ""))
@@ -224,47 +231,39 @@ def _global_step(arrays):
     return OrderedDict([("global_step", arrays[names[0]])] if len(names) == 1 else [])
 
 
-def _of_branch(claim, rule, arrays):
-    """Returns [Claim] of the optimizers that may have trained a branch of a partition by a rule."""
-    claims = _of_stock(claim, rule, arrays)
-    if all_slots(rule):
-        return claims
-    slots = OrderedDict((name, {}) for name in _not_slots(arrays))
-    return [each._replace(slots=slots, variables=OrderedDict((name, arrays[name]) for name in slots))
-            for each in claims[:1]]
+def _without_slots(arrays, scope=""):
+    """Returns {name: {}} of what an optimizer without slots may have trained.
+
+    Those are neither slots beside a variable, nor numbers that are no weights, nor what is in the optimizer's scope.
+    """
+    return OrderedDict((name, OrderedDict()) for name, handle in arrays.items()
+                       if np.dtype(handle.dtype).kind in "fV" and variable_of(name.rpartition("/")[0], arrays) is None
+                       and not is_power(name) and not name.startswith(scope + "/"))
 
 
-def _not_slots(arrays):
-    """Returns the names of what may be variables: not slots beside a variable, nor numbers that are no weights."""
-    return [name for name, handle in arrays.items()
-            if np.dtype(handle.dtype).kind in "fV" and variable_of(name.rpartition("/")[0], arrays) is None
-            and not is_power(name)]
-
-
-def _with_averages(claim, definition, arrays):
+def _with_averages(claim):
     """Returns the claim with averages of tf.train.ExponentialMovingAverage, as far as the definition keeps them.
 
     Without slots, as of plain SGD, all variables are returned; if the definition keeps averages, those that have one.
     """
-    used = set(flat(definition, "slot"))
-    averages = {slot: _averages(claim, arrays, saved) for slot, saved in AROUND_SAVED.items() if slot in used}
+    used, arrays = set(flat(claim.definition, "slot")), claim.variables
+    averages = {slot: _averages(claim, saved) for slot, saved in AROUND_SAVED.items() if slot in used}
     if not averages and any(slots_of(arrays, saved) for saved in AROUND_SAVED.values()):
         claim = claim.with_note("it has averages of tf.train.ExponentialMovingAverage, which the definition does not "
                                 "keep; everstep.moving_average(definition, decay) takes them")
     slots = OrderedDict((name, OrderedDict(each)) for name, each in claim.slots.items())
     if not slots:
-        names = _not_slots(arrays)
-        slots = OrderedDict((name, OrderedDict()) for name in next(iter(averages.values()), names))
+        averaged = next(iter(averages.values()), None)
+        slots = _without_slots(arrays) if averaged is None else OrderedDict((name, {}) for name in averaged)
     for slot, handles in averages.items():
         for variable in set(slots).intersection(handles):
             slots[variable][slot] = handles[variable]
-    variables = OrderedDict((name, arrays[name]) for name in slots if name in arrays)
-    return claim._replace(slots=slots, variables=variables)
+    return claim._replace(slots=slots)
 
 
-def _averages(claim, arrays, saved):
+def _averages(claim, saved):
     """Returns {variable: handle} of the averages that stand beside variables under a name."""
-    handles = slots_of(arrays, saved)
+    handles = slots_of(claim.variables, saved)
     for variable, numbers in handles.items():
         if len(numbers) > 1:
             raise FileError("{}: {} has {} averages. Give slots= (--slot), with the name of one".format(
@@ -275,40 +274,33 @@ def _averages(claim, arrays, saved):
 # Optimizers with a counter of their own: bound ones, and stock OptimizerV2
 
 
-def _bound(claim, definition, target, arrays, errors):
-    """Returns [Claim] on the state of a bound optimizer or a stock OptimizerV2, and adds why there is none to `errors`.
+def _bound(claim, definition, count, errors):
+    """Returns [the claim on a bound optimizer or a stock OptimizerV2], or [] and adds why there is none to `errors`.
 
     Both keep a counter of updates, whose name gives the scope of the optimizer. A number of that name alone is no
     optimizer: people count, too.
+
+    Args:
+        claim: a Claim with the optimizer's API and scope.
+        count: the handle of the counter, or None if it is the graph's global_step.
     """
-    claims = []
-    for scope, count in _scopes(target, arrays).items():
-        names, entry = _slot_names(definition, target, scope, arrays)
-        slots, others = _slots_in_scope(target, scope, names, arrays)
-        values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
-                             for name, each in ((key[len(scope) + 1 :], each) for key, each in arrays.items()
-                                                if key.startswith(scope + "/") and each.shape == ()))
-        values.update(_global_step(arrays) if count is None else {"updates": count})
-        if others and slots:
-            errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
-                claim.path, scope, first_few(others), definition._short())))
-        name = re.sub(r"_\d+$", "", scope.rpartition("/")[2])
-        hypers = {attribute(each) for each in flat(definition, "hyper")} | {"learning_rate", "lr", "decay"}
-        is_known = name == type(definition.base).__name__.lstrip("_") if target == "tf_train" else hypers & set(values)
-        if others or not slots and not is_known:
-            continue
-        if not slots:
-            names = [each for each in _not_slots(arrays) if not each.startswith(scope + "/")]
-            slots = OrderedDict((each, OrderedDict()) for each in names)
-        variables = OrderedDict((each, arrays[each]) for each in slots if each in arrays)
-        claims.append(claim._replace(target=target, definition=definition, entry=entry, scope=scope, slots=slots,
-                                     values=values, variables=variables))
-    return claims
-
-
-def may_have_optimizer_v2(contents):
-    """Returns whether a file of tf.train.Saver has what an OptimizerV2 keeps; False for other files."""
-    return contents.format == "tf-saver" and bool(_scopes("optimizer_v2", plain_names(contents)))
+    target, scope, arrays = claim.target, claim.scope, claim.variables
+    inside = OrderedDict((key[len(scope) + 1 :], each) for key, each in arrays.items() if key.startswith(scope + "/"))
+    names, entry = _slot_names(definition, target, inside)
+    slots, others = _slots_in_scope(claim, names, inside)
+    values = OrderedDict((COUNTERS.get(name, name) if target == "optimizer_v2" else name, each)
+                         for name, each in inside.items() if each.shape == ())
+    values.update(claim.values if count is None else {"updates": count})
+    if others and slots:
+        errors.append(FileError("{}: {} has the slots {}, which {} has not".format(
+            claim.path, scope, first_few(others), definition._short())))
+    name = re.sub(r"_\d+$", "", scope.rpartition("/")[2])
+    hypers = {attribute(each) for each in flat(definition, "hyper")} | {"learning_rate", "lr", "decay"}
+    is_known = name == type(definition.base).__name__.lstrip("_") if target == "tf_train" else hypers & set(values)
+    if others or not slots and not is_known:
+        return []
+    return [claim._replace(definition=definition, entry=entry, slots=slots or _without_slots(arrays, scope),
+                           values=values, powers={})]
 
 
 def _scopes(target, arrays):
@@ -327,38 +319,36 @@ def _scopes(target, arrays):
     return scopes
 
 
-def _slot_names(definition, target, scope, arrays):
-    """Returns ({name on disk: slot}, stock entry or None) of an optimizer in a scope."""
-    slot_names = all_slots(definition) + list(ENGINE_SLOTS)
-    names = {slot: slot for slot in slot_names}
+def _slot_names(definition, target, inside):
+    """Returns ({name on disk: slot}, stock entry or None) of an optimizer with these names in its scope."""
+    names = {slot: slot for slot in all_slots(definition) + list(ENGINE_SLOTS)}
     if target == "optimizer_v2":
         try:
             stock = entry_for(target, definition)
         except UnsupportedError:
             return names, None
-        if any(key.startswith(scope + "/") and key[len(scope) + 1 :].endswith("/" + slot)
-               for key in arrays for slot in set(stock.slot_names) - set(names)):
+        if any(key.endswith("/" + slot) for key in inside for slot in set(stock.slot_names) - set(names)):
             return stock.slot_names, stock
     return names, None
 
 
-def _slots_in_scope(target, scope, names, arrays):
-    """Returns ({variable: {slot: handle}}, the names of other slots that the optimizer of this scope has)."""
-    slots, others, op = OrderedDict(), OrderedDict(), re.escape(scope.rpartition("/")[2])
-    patterns = [(stored, re.compile((r"^(.+)/{}/{}(_\d+)?$" if target == "tf_train" else r"^{}/(.+)/{}$").format(
-        op if target == "tf_train" else re.escape(scope), re.escape(stored))))
-        for stored in sorted(names, key=len, reverse=True)]
-    inside = re.compile(r"^(.+)/{}/(.+)$".format(op))
-    for key, handle in arrays.items():
-        stored, match = next(((stored, pattern.match(key)) for stored, pattern in patterns if pattern.match(key)),
-                             (None, inside.match(key)))
-        if stored is not None:
-            variable = match.group(1)
-            if target == "tf_train":
-                variable = variable_of(variable, arrays) or variable
-            slots.setdefault(variable, OrderedDict())[names[stored]] = handle
-        elif target == "tf_train" and match and variable_of(match.group(1), arrays):
+def _slots_in_scope(claim, names, inside):
+    """Returns ({variable: {slot: handle}}, the names of other slots that the optimizer of a claim's scope has).
+
+    tf.train puts a slot beside its variable, VARIABLE/OPTIMIZER/SLOT, the others into their scope, SCOPE/VARIABLE/SLOT.
+    """
+    slots, others, arrays = OrderedDict(), OrderedDict(), claim.variables
+    is_beside, op = claim.target == "tf_train", re.escape(claim.scope.rpartition("/")[2])
+    stored = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = re.compile((r"(.+?)/{1}/({0})(?:_\d+)?$" if is_beside else r"(.+?)/({0})$").format(stored, op))
+    other = re.compile(r"(.+)/{}/(.+)$".format(op))
+    for key, handle in (arrays if is_beside else inside).items():
+        match = pattern.match(key) or is_beside and other.match(key)
+        variable = variable_of(match.group(1), arrays) if match and is_beside else None
+        if match and match.re is pattern:
+            slots.setdefault(variable or match.group(1), OrderedDict())[names[match.group(2)]] = handle
+        elif variable:
             others[match.group(2)] = True
-        elif target != "tf_train" and key.startswith(scope + "/") and handle.shape != ():
-            others[key[len(scope) + 1 :].rpartition("/")[2]] = True
+        elif not is_beside and handle.shape != ():
+            others[key.rpartition("/")[2]] = True
     return slots, list(others)

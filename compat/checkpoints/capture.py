@@ -46,7 +46,7 @@ def capture(optimizer, variables, session=None, weights=False):
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
-    if not isinstance(optimizer, NativeOptimizer) and stock_live.is_stock(optimizer):
+    if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
         return stock_live.capture_stock(optimizer, variables, session, weights, scale)
     with open_access(optimizer, variables, session) as access:
         bound, adapter = access.bound, access.bound.adapter

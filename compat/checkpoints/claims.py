@@ -3,11 +3,9 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict, namedtuple
 
-import numpy as np
-
-from everstep.compat.engine.step import ENGINE_SLOTS
 from everstep.errors import FileError, StateError
 
+# What the user says of a file. optimizer: a text, of which `identify.parsed` makes a Named.
 Request = namedtuple("Request", "definition optimizer updates learning_rate variables slots scope")
 Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
@@ -30,8 +28,8 @@ class Claim(namedtuple(
         entries: [(name or "", handle)], the optimizer's variables by position.
         slots: {variable: {slot: handle}}: names on disk at first, the definition's once there is one.
         values: {name: handle}, the numbers of the optimizer as a whole: counters, scalars and hypers.
-        powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one is the optimizer's.
-        variables: {name: handle}, the weights of the model that could train.
+        powers: {name in the file: {"beta1_power": handle, "beta2_power": handle}}, of which one may be the optimizer's.
+        variables: {name: handle}, the weights of the model that could train; of a file that only names arrays, all.
         shapes: {variable: shape} of those whose slots go by position, under the names that were given.
         definition: the definition; None while it is not known.
         entry: the stock entry whose form the file has; None for one of everstep's.
@@ -57,7 +55,7 @@ class Claim(namedtuple(
         return self.contents.path
 
     def with_note(self, note):
-        return self._replace(notes=self.notes + (note,))
+        return self._replace(notes=self.notes + (note,)) if note else self
 
     def explained(self):
         """Returns the names of the arrays that this explains as slots, counters or scalars."""
@@ -81,15 +79,6 @@ def check_has_state(claim):
     if claim.missing:
         raise FileError("{} has {}; there is no optimizer's state to read".format(
             claim.path, "; ".join(claim.missing)))
-
-
-def check_floats(claim):
-    """Raises FileError if a slot holds integers, such as a count that has the name of a slot."""
-    for name, variable_slots in claim.slots.items():
-        for slot, handle in variable_slots.items():
-            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
-                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
-                    claim.path, slot, name, np.dtype(handle.dtype)))
 
 
 def best(claims, scope=None):

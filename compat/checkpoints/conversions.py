@@ -121,6 +121,14 @@ def calls_per_update(claim, definition):
     return steps[0] if steps and not isinstance(steps[0], Schedule) else None
 
 
+def other_form(definition, entry):
+    """Returns rate_in_velocity of a stock entry if the definition's velocity has the other form; None if it has not."""
+    form = getattr(definition.base, "rate_in_velocity", None)
+    stock_form = entry.fixed.get("rate_in_velocity") if entry is not None else None
+    differ = None not in (form, stock_form) and form != stock_form and definition.base.has_slot("velocity")
+    return stock_form if differ else None
+
+
 MEANINGS = ("momentum_schedule", "momentum_decay", "rate_in_velocity")  # they change what is stored
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.checkpoints import reading, writing
 from everstep.compat.checkpoints.claims import Request
 from everstep.compat.checkpoints.matching import Match, expand_name, parse_rename
-from everstep.compat.checkpoints.state import State
+from everstep.compat.checkpoints.state import State, with_arrays
 from everstep.compat.files import bundle, formats
 from everstep.compat.files.contents import Handle, as_file_errors
 from everstep.compat.files.formats import FORMATS
@@ -174,14 +174,4 @@ def _with_progress(state, moved):
 
         return Handle("array", handle.shape, handle.dtype, read)
 
-    slots = OrderedDict((name, OrderedDict((slot, counted(variable_slots[slot])) for slot in variable_slots))
-                        for name, variable_slots in state.slots.items())
-    values = OrderedDict((name, counted(value)) for name, value in state.variables.items())
-    return state.replace(slots=slots, variables=values)
-
-
-def size_of(state):
-    """Returns the total size of a state's arrays in bytes."""
-    handles = list(state.variables.values())
-    handles += [handle for slots in state.slots.values() for handle in slots.values()]
-    return sum(np.dtype(each.dtype).itemsize * int(np.prod(each.shape, dtype=np.float64)) for each in handles)
+    return with_arrays(state, counted)

@@ -58,7 +58,7 @@ def _split_by_name(arrays, blocks, definition, known):
     optional = optional_slots(definition)
     if len(blocks) != 1 or not optional:
         return []
-    shapes = [tuple(shape) if shape is not None else None for shape in known.values()]
+    shapes = list(known.values())
     by_name = [set(slots_of_rank(definition, 1 if shape is None else len(shape), name))
                for name, shape in zip(known, shapes)]
     every, fewer = blocks[0], [slot for slot in blocks[0] if slot.name not in optional]
@@ -75,7 +75,7 @@ def _split_by_branch(arrays, definition, known, target):
     Raises:
         StateError: no variable's name is one that a branch looks for.
     """
-    shapes = [tuple(shape) if shape is not None else None for shape in known.values()]
+    shapes = list(known.values())
     taken = {definition.base.branch_of(record_of(name, shape or (2,))) for name, shape in zip(known, shapes)}
     idle = {name for name, _ in definition.base.rules}.difference(taken)
     if idle:
@@ -115,7 +115,7 @@ def _only_split(arrays, shapes, choices):
 
 def _takings(arrays, shape, choices, place):
     """Yields ([{slot: (name, handle)}] that a variable may take from a place on, the next place); [] if it has none."""
-    if place == len(arrays) or shape is not None and tuple(arrays[place][1].shape) != shape:
+    if place == len(arrays) or shape is not None and arrays[place][1].shape != shape:
         yield [], place  # it is not trained
     for slots in choices:
         taken = OrderedDict(zip(slots, arrays[place : place + len(slots)]))

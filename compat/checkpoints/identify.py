@@ -3,16 +3,17 @@ from __future__ import absolute_import, division, print_function
 
 import ast
 import warnings
+from collections import namedtuple
 
 import numpy as np
 
-from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, plain_names, powers_in, slots_of
+from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, slots_of
 from everstep.compat.stock.from_native import BESIDE, from_native, short
 from everstep.compat.stock.lookup import entries_of
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError
-from everstep.optimizers.contract import REQUIRED, Definition
+from everstep.optimizers.contract import Definition
 
 
 def definition_for(claim, request):
@@ -30,13 +31,15 @@ def definition_for(claim, request):
         return definition, by_everstep
     if optimizer is not None:
         by_everstep = False if by_everstep is None and claim.entries else by_everstep
-        return _definition_of_text(claim, optimizer, request.learning_rate, request.slots is not None), by_everstep
+        return _definition_of_name(claim, request), by_everstep
     if claim.config is not None:
         try:
-            return definition_of_config(claim), by_everstep
+            if by_everstep:
+                return split_config(claim.config)[0], True
+            return definition_of_stock({"class_name": claim.class_name, "config": claim.config}, claim.target), False
         except EverstepError as error:
             raise type(error)("{}: {}. Give definition=".format(claim.path, error))
-    if claim.contents.format == "tf-saver" and has_weights_alone(plain_names(claim.contents)):
+    if claim.contents.format == "tf-saver" and has_weights_alone(claim.variables):
         raise FileError("{} has weights alone, or is of an optimizer without slots: to read its count give optimizer= "
                         "(--optimizer), such as \"GradientDescentOptimizer(learning_rate=0.1)\"".format(claim.path))
     raise StateError(
@@ -45,41 +48,45 @@ def definition_for(claim, request):
     )
 
 
-def definition_of_config(claim):
-    """Returns the definition of a file that has its optimizer's config."""
-    if CONFIG_KEY in claim.config:
-        return split_config(claim.config)[0]
-    return _stock_definition(claim.target, claim.class_name, claim.config)
-
-
-def _stock_definition(target, name, config):
-    """Returns the definition of a stock optimizer, without the warnings on how stock differs."""
-    with warnings.catch_warnings():  # how the stock class computes does not matter for its file
+def definition_of_stock(stock, target=None):
+    """Does what `from_native` does, without its warnings: how stock computes does not matter for what it stores."""
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "stock ")
-        return from_native({"class_name": name, "config": config}, target)
+        return from_native(stock, target)
 
 
-def parsed(text):
-    """Returns (name, {argument: value}) of a text such as `Adam` or `Adam(learning_rate=0.1)`."""
+# An optimizer in the words of its API. arguments: {name: value}
+Named = namedtuple("Named", "name arguments")
+
+
+def parsed(request):
+    """Returns a Request with its optimizer, a text such as `Adam` or `Adam(learning_rate=0.1)`, as Named.
+
+    A `name` among the arguments is the scope, unless the request has one.
+    """
+    if request.optimizer is None:
+        return request
     try:
-        tree = ast.parse(str(text).strip(), mode="eval").body
+        tree = ast.parse(str(request.optimizer).strip(), mode="eval").body
         if isinstance(tree, ast.Call) and tree.args:
             raise ValueError
         class_node = tree.func if isinstance(tree, ast.Call) else tree
         keywords = tree.keywords if isinstance(tree, ast.Call) else []
         name = class_node.id  # type: ignore[attr-defined]  # anything without an id is refused below
-        return name, {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
+        arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in keywords}
     except (AttributeError, SyntaxError, ValueError, TypeError):
-        raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(text))
+        raise StateError('an optimizer is a name, or Name(argument=number, ...); got {!r}'.format(request.optimizer))
+    scope = arguments.pop("name", None)
+    arguments.pop("use_locking", None)
+    return request._replace(optimizer=Named(name, arguments), scope=scope if request.scope is None else request.scope)
 
 
-def _definition_of_text(claim, text, learning_rate, by_hand):
-    """Returns the definition of a text, as the file's API spells it."""
-    name, arguments = parsed(text)
-    arguments = {key: value for key, value in arguments.items() if key not in ("name", "use_locking")}
-    if by_hand:
+def _definition_of_name(claim, request):
+    """Returns the definition of a Named, as the file's API spells it; with slots=, by the name of its class."""
+    (name, arguments), learning_rate = request.optimizer, request.learning_rate
+    if request.slots is not None:
         return _definition_named(name, arguments, learning_rate)
-    entries = _entries_of(claim)
+    entries = entries_of_file(claim)
     named = entries_spelled(entries, name)
     if not named:
         raise StateError(
@@ -93,7 +100,7 @@ def _definition_of_text(claim, text, learning_rate, by_hand):
         raise StateError("{} has no argument {}; it has {}".format(
             entry.native, ", ".join(unknown), ", ".join(sorted(entry.names))))
     if learning_rate is not None:  # so that the text need not repeat the rate
-        arguments.setdefault("learning_rate", learning_rate)
+        arguments = dict({"learning_rate": learning_rate}, **arguments)
     return definition_of_entry(claim, entry, arguments)
 
 
@@ -127,22 +134,12 @@ def definition_of_entry(claim, entry, arguments):
         if argument in entry.names and argument not in all_arguments:
             all_arguments[argument] = any(slot in names for names in _slot_names(claim, entry))
     try:
-        return _stock_definition(entry.target, entry.native, all_arguments)
+        return definition_of_stock({"class_name": entry.native, "config": all_arguments}, entry.target)
     except EverstepError as error:
         raise StateError(str(error))
 
 
-def guessed_definition(claim, name, momentum):
-    """Returns the definition of a stock optimizer of the file's API, with defaults for unknown settings."""
-    entry = next(entry for entry in _entries_of(claim) if entry.native == name)
-    required = [argument for argument, value in entry.defaults.items()
-                if value is REQUIRED and argument not in claim.values]
-    arguments = {argument: entry.definition.declarations[entry.names[argument]].default for argument in required}
-    arguments.update({"momentum": 0.9} if momentum and "momentum" in entry.names else {})
-    return definition_of_entry(claim, entry, arguments)
-
-
-def _entries_of(claim):
+def entries_of_file(claim):
     """Returns the stock entries of the file's API; of both newer Keras APIs if the file does not say."""
     return entries_of(claim.target) if claim.target else entries_of("keras3") + entries_of("update_step")
 
@@ -151,7 +148,7 @@ def _slot_names(claim, entry):
     """Returns a list with the slot names of each variable, in a file that names slots."""
     if claim.contents.format == "tf-saver":
         names = [slot.name for slot in entry.slots]
-        of_variables = slots_of(plain_names(claim.contents), entry.op).values()
+        of_variables = slots_of(claim.variables, entry.op).values()
         return [names if len(slots) == len(names) else () for slots in of_variables]
     return [[entry.slot_names.get(name) for name in slots] for slots in claim.slots.values()]
 
@@ -166,23 +163,19 @@ def candidates(claim):
     """Returns the names of the stock optimizers that have the file's slots."""
     if claim.class_name:
         return [claim.class_name]
-    matches, arrays, entries = [], plain_names(claim.contents), entries_of(claim.target)
-    has_powers = bool(powers_in(arrays))
-    if claim.contents.format == "tf-saver" and has_powers and not any(
-            entry.op and slots_of(arrays, entry.op) for entry in entries):  # people gave it a name
-        return [entry.native for entry in entries
-                if entry.head and ops_beside(arrays, len(entry.slots), {each.op for each in entries})]
-    for entry in entries:
-        names = set(entry.slot_names)
-        if claim.contents.format == "tf-saver" and names:
-            # AdamGS and LazyAdamGS have Adam's slots, without its powers.
-            if slots_of(arrays, entry.op) and not (entry.op == "Adam" and not entry.head and has_powers):
-                matches.append(entry.native)
-        elif claim.slots:
-            stored_names = set(name for slots in claim.slots.values() for name in slots)
-            if stored_names <= names and stored_names >= names - {"vhat", "mg", "momentum"}:
-                matches.append(entry.native)
-    return matches
+    arrays, entries = claim.variables, entries_of(claim.target)
+    if claim.contents.format == "tf-saver":
+        # AdamGS and LazyAdamGS have Adam's slots, without its powers.
+        fitting = [entry for entry in entries if entry.slot_names and slots_of(arrays, entry.op)
+                   and not (entry.op == "Adam" and not entry.head and claim.powers)]
+        if not fitting and claim.powers:  # people gave it a name
+            known = {entry.op for entry in entries}
+            fitting = [entry for entry in entries if entry.head and ops_beside(arrays, len(entry.slots), known)]
+    else:
+        stored = {name for slots in claim.slots.values() for name in slots}
+        fitting = [entry for entry in entries if stored
+                   and set(entry.slot_names) - {"vhat", "mg", "momentum"} <= stored <= set(entry.slot_names)]
+    return [entry.native for entry in fitting]
 
 
 def as_number(handle):

@@ -9,6 +9,7 @@ import numpy as np
 
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.variable_view import agree, is_known
+from everstep.compat.files.contents import numbered, product
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.targets import construction
 from everstep.compat.targets.native import NativeOptimizer
@@ -75,16 +76,10 @@ def _parts_by_whole(optimizer, variables):
 
 def _wholes(bound, parts_by_whole):
     """Returns {name: _WholeVariable}, with `#0`, `#1`, ... after equal names."""
-    names = []
-    for place, ((name, _), parts) in enumerate(parts_by_whole.items()):
-        names.append(bound.adapter.state_name(parts[0], place) if name is None else name)
-    seen, wholes = {}, OrderedDict()
-    for name, parts in zip(names, parts_by_whole.values()):
-        number = seen[name] = seen.get(name, -1) + 1
-        if names.count(name) > 1:
-            name = "{}#{}".format(name, number)
-        wholes[name] = _WholeVariable(bound, name, parts)
-    return wholes
+    names = numbered([bound.adapter.state_name(parts[0], place) if name is None else name
+                      for place, ((name, _), parts) in enumerate(parts_by_whole.items())])
+    wholes = zip(names, parts_by_whole.values())
+    return OrderedDict((name, _WholeVariable(bound, name, parts)) for name, parts in wholes)
 
 
 class _WholeVariable(object):
@@ -98,31 +93,13 @@ class _WholeVariable(object):
         self.record = record._replace(shape=self.places[0].whole) if self.places[0] else record
         self.shape, self.dtype = self.record.shape, self.record.dtype
         self.slot_names = bound.slot_names(self.first)
-        if self.places[0] and sum(map(_part_size, self.places)) != _size(self.shape):
+        if self.places[0] and product(self.shape) != sum(
+                product(each.stop - each.start for each in place.slices) for place in self.places):
             raise VariableError("only some parts of {} are given; give all of list(variable)".format(name))
 
-    def _declaration(self, slot):
+    def declaration(self, slot):
+        """Returns (the number that a slot starts with or VARIABLE, its shape, its dtype)."""
         return self.bound.slot_declaration(self.first, slot, self.record)
-
-    def slot_shape(self, slot):
-        return self._declaration(slot)[1]
-
-    def slot_dtype(self, slot):
-        return self._declaration(slot)[2]
-
-    def initial_slot(self, slot):
-        """Returns the initial value of a slot that starts with a constant."""
-        initial, shape, dtype = self._declaration(slot)
-        return np.full(shape, initial, dtype)
-
-
-def _size(shape):
-    return int(np.prod(shape, dtype=np.int64))
-
-
-def _part_size(place):
-    """Returns the number of elements in one part."""
-    return _size([part_slice.stop - part_slice.start for part_slice in place.slices])
 
 
 class _Access(object):
@@ -137,7 +114,6 @@ class _Access(object):
         self.backend, self.owner = bound.backend, bound.owner
         self._ahead = {}  # {id: (variable, value)}
         self.variables = [part for whole in wholes.values() for part in whole.parts]
-        self.optimizer_variables = bound.adapter.own_variables
         obstacle = bound.adapter.not_carried()
         if obstacle:
             raise StateError("{}: {}".format(self.owner, obstacle))
@@ -186,7 +162,7 @@ class _Access(object):
         for whole in self.wholes.values():
             variables = [self.bound.adapter.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
             variables = [slot for slot in variables if slot is not None] + (whole.parts if weights else [])
-            size = _size([length or 1 for length in whole.shape or ()]) * (len(variables) // len(whole.parts))
+            size = product(length or 1 for length in whole.shape or ()) * (len(variables) // len(whole.parts))
             if group and size > room:
                 yield group
                 group, room = [], GROUP_SIZE
@@ -208,16 +184,17 @@ class _Access(object):
         slot_variables = [self.bound.adapter.find_slot(part, slot) for part in whole.parts]
         if slot_variables[0] is None:
             return self._initial_value(whole, slot)
+        shape = whole.declaration(slot)[1]
         values = [self.read(variable) for variable in slot_variables]
         places = [self.bound.adapter.place(variable) for variable in slot_variables]
         if whole.places[0] and not places[0]:
-            if any(value.shape != whole.slot_shape(slot) or (value != values[0]).any() for value in values):
+            if any(value.shape != shape or (value != values[0]).any() for value in values):
                 raise StateError(
                     "{}/{}: each part of the variable has a separate value, and these cannot be joined into one".format(
                         whole.name, slot
                     )
                 )
-        return self._join(whole.slot_shape(slot), list(zip(places, values)))
+        return self._join(shape, list(zip(places, values)))
 
     def _join(self, shape, parts):
         """Returns one array, joined from [(place or None, values of the part)]."""
@@ -230,12 +207,10 @@ class _Access(object):
 
     def _initial_value(self, whole, slot):
         """Returns the value that a slot will start with."""
-        initial, shape, dtype = self.bound.slot_declaration(whole.first, slot, whole.record)
+        initial, shape, dtype = whole.declaration(slot)
         if initial is VARIABLE:
             return self.read_whole(whole).astype(dtype)
-        if not is_known(shape):
-            return np.full(self.read_whole(whole).shape, initial, dtype)
-        return whole.initial_slot(slot)
+        return np.full(shape if is_known(shape) else self.read_whole(whole).shape, initial, dtype)
 
     def assignments(self, values):
         """Returns [(variable, function that returns its value, True if others hold that array)].

@@ -72,12 +72,14 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
     if by_order and partial:
         raise StateError("by_order and partial exclude each other: the order of a part says nothing; give rename")
     state_left, given_left = OrderedDict(state_shapes), OrderedDict(given_shapes)
-    matches, differing = {}, {}  # type: dict, dict
+    matches, differing, unused = {}, {}, {}  # type: dict, dict, dict
 
     def take(name, old, how):
         del state_left[old], given_left[name]
         if partial and not similar_names.agree(state_shapes[old], given_shapes[name]):
-            differing[name] = old
+            shapes = [describe_shapes(each) for each in (given_shapes[name], state_shapes[old])]
+            differing[name] = "its slots are {}, in the state {}".format(*shapes)
+            unused[old] = "its slots are " + shapes[1]
         else:
             matches[name] = Match(name, old, how)
 
@@ -118,7 +120,7 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
             if not similar_names.agree(old_shapes, new_shapes):
                 raise StateError(
                     "by order {} of the state would match {}, but the one has {}, the other {}".format(
-                        old, name, _describe_shapes(old_shapes), _describe_shapes(new_shapes)
+                        old, name, describe_shapes(old_shapes), describe_shapes(new_shapes)
                     )
                 )
             take(name, old, "order")
@@ -138,29 +140,20 @@ def match(state_shapes, given_shapes, rename=(), by_order=False, ordered=True, p
                 "nothing to restore: " * partial,
                 first_few(sorted(state_shapes), 40),
                 first_few(sorted(given_shapes), 40),
-                _advice(state_left, given_left, by_order, ordered, differing, state_shapes, given_shapes),
+                _advice(state_left, given_left, by_order, ordered, differing),
             )
         )
     for name in given_shapes:
         if re.search(_NUMBER, name) and name in matches and matches[name].how == "name":
             matches[name] = matches[name]._replace(how="name, and order among equal names")
-    missing = [(name, _why_missing(name, differing, state_shapes, given_shapes))
-               for name in given_shapes if name not in matches]
     used = set(match.found for match in matches.values())
-    given_by_old = {old: name for name, old in differing.items()}
-    unused = [(old, "its slots are {}".format(_describe_shapes(state_shapes[old])) if old in given_by_old
-               else "no variable of that name was given") for old in state_shapes if old not in used]
-    return Matching([matches[name] for name in given_shapes if name in matches], missing, unused)
+    return Matching(
+        [matches[name] for name in given_shapes if name in matches],
+        [(name, differing.get(name, "not in the state")) for name in given_shapes if name not in matches],
+        [(old, unused.get(old, "no variable of that name was given")) for old in state_shapes if old not in used])
 
 
-def _why_missing(name, differing, state_shapes, given_shapes):
-    if name not in differing:
-        return "not in the state"
-    return "its slots are {}, in the state {}".format(
-        _describe_shapes(given_shapes[name]), _describe_shapes(state_shapes[differing[name]]))
-
-
-def _advice(state_left, given_left, by_order, ordered, differing, state_shapes, given_shapes):
+def _advice(state_left, given_left, by_order, ordered, differing):
     """Returns what the user can do about the variables that are left over."""
     repeated = {re.sub(_NUMBER, "", name) for name in list(state_left) + list(given_left) if re.search(_NUMBER, name)}
     if repeated:
@@ -169,8 +162,7 @@ def _advice(state_left, given_left, by_order, ordered, differing, state_shapes, 
             "rename".format(" or ".join(sorted(repeated)))
         )
     if differing:
-        return " " + "; ".join("{}: {}".format(name, _why_missing(name, differing, state_shapes, given_shapes))
-                               for name in sorted(differing)[:8])
+        return " " + "; ".join("{}: {}".format(*item) for item in sorted(differing.items())[:8])
     if len(state_left) != len(given_left):
         return " {} left unmatched: {}. partial=True restores the others".format(
             len(state_left) + len(given_left), first_few(list(state_left) + list(given_left))
@@ -204,5 +196,5 @@ def expand_name(pattern, old, new, name):
         raise StateError("{!r} does not fit {!r}: {}".format(new, old, error))
 
 
-def _describe_shapes(shapes):
+def describe_shapes(shapes):
     return ", ".join("{} {}".format(name, tuple(shape)) for name, shape in shapes.items()) or "no slots"

@@ -6,10 +6,10 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.checkpoints import by_object, by_position, by_saver_name
-from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers
+from everstep.compat.checkpoints.by_branch import branch_counts, by_branch, counts_of_powers, described
 from everstep.compat.checkpoints.by_pattern import by_pattern, count_in
-from everstep.compat.checkpoints.claims import Claim, best, check_floats, check_has_state
-from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few
+from everstep.compat.checkpoints.claims import Claim, best, check_has_state
+from everstep.compat.checkpoints.conversions import calls_per_update, convert_momentum, first_few, other_form
 from everstep.compat.checkpoints.identify import as_number, definition_for, parsed
 from everstep.compat.checkpoints.layouts import all_slots, optional_slots, slots_of_rank
 from everstep.compat.checkpoints.state import State
@@ -42,29 +42,25 @@ def to_state(contents, request, claims=None):
     """
     if contents.state is not None:  # everstep's own file, which says all
         return State(**contents.state), None
+    request = parsed(request)
     return state_of(settled(contents, request, claims), request)
 
 
 def settled(contents, request, claims=None):
     """Returns the Claim on the file that explains most, with the slots of its definition."""
+    claims = found(contents) if claims is None else claims
     results = fits(contents, request, claims)
     if contents.format == "tf-saver" and request.variables is not None:
         results = _with_variables(results, request.variables)
-    claim = best(results, _scope(request))
+    claim = best(results, request.scope)
     is_open = contents.format == "tf-saver" and request.slots is None
     wanted = claim.slots if request.scope or request.variables else None
-    rival = by_saver_name.rival(claim, wanted) if is_open else None
-    name = parsed(request.optimizer)[0] if request.optimizer else ""
-    if rival is not None and not entries_spelled([rival.entry], name):
+    rival = by_saver_name.rival(claims[0], claim, wanted) if is_open else None
+    if rival is not None and not (request.optimizer and entries_spelled([rival.entry], request.optimizer.name)):
         raise FileError("{} has the state of {}. {} leaves {} unexplained".format(
             claim.path, rival.describe(), claim.definition._short(),
             first_few(sorted(rival.explained() - claim.explained()))))
     return claim
-
-
-def _scope(request):
-    """Returns where in the file the optimizer is that the user means; None if the user does not say."""
-    return parsed(request.optimizer)[1].get("name") if request.scope is None and request.optimizer else request.scope
 
 
 def fits(contents, request, claims=None):
@@ -77,14 +73,9 @@ def fits(contents, request, claims=None):
     for claim in claims:
         check_has_state(claim)
     results, errors = [], []
-    if request.optimizer is not None and by_saver_name.may_have_optimizer_v2(contents):  # a name of either API
-        claims = claims + [claim._replace(target="optimizer_v2") for claim in claims]
     for claim in claims:
         try:
-            definition, by_everstep = definition_for(claim, request)
-            found_here = _fits(claim, definition, by_everstep, request)
-            results += [each for each in found_here if request.optimizer is None or contents.format != "tf-saver"
-                        or (each.target == "optimizer_v2") == (claim.target == "optimizer_v2")]
+            results += _fits(claim, request)
         except EverstepError as error:
             errors.append(error)
     if not results and len(claims) > 1 and isinstance(getattr(request.definition, "base", None), Partition):
@@ -113,12 +104,13 @@ def found(contents):
     return (by_object if contents.objects is not None else by_position).found(contents)
 
 
-def _fits(claim, definition, by_everstep, request):
-    """Returns [Claim], each way to read the file as one of a definition."""
+def _fits(claim, request):
+    """Returns [Claim], each way to read what the user asks for out of what the file says."""
+    if claim.contents.format == "tf-saver" and request.slots is None:
+        return by_saver_name.by_saver_name(claim, request)
+    definition, by_everstep = definition_for(claim, request)
     if request.slots is not None:
         return [by_pattern(claim, definition, request.slots)]
-    if claim.contents.format == "tf-saver":
-        return by_saver_name.by_saver_name(claim, definition, _scope(request))
     if claim.slots or not claim.entries:
         return [by_object.by_slot_name(claim, definition)]
     return [by_position.by_position(claim, definition, by_everstep, request.variables)]
@@ -127,7 +119,6 @@ def _fits(claim, definition, by_everstep, request):
 def state_of(claim, request):
     """Returns the State that a settled claim stands for, and the claim with its notes."""
     claim = _checked(claim)
-    check_floats(claim)
     claim = claim._replace(definition=_with_live_hypers(claim))
     if claim.branches:
         branches = {branch: _with_live_hypers(each) for branch, each in claim.branches.items()}
@@ -148,7 +139,7 @@ def _checked(claim):
     """Returns the claim with the slots of each variable in the definition's order.
 
     Raises:
-        FileError: a slot is missing, or one too many.
+        FileError: a slot is missing, one too many, or holds integers, such as a count that has the name of a slot.
     """
     definition, slots, entry = claim.definition, OrderedDict(), claim.entry
     needed = list(flat(definition, "slot"))
@@ -174,6 +165,10 @@ def _checked(claim):
         slots[name] = OrderedDict(
             (slot, variable_slots[slot]) for slot in needed_slots + list(ENGINE_SLOTS) if slot in variable_slots
         )
+        for slot, handle in slots[name].items():
+            if slot not in ENGINE_SLOTS and np.dtype(handle.dtype).kind not in "fV":  # V: bfloat16
+                raise FileError("{}: {} of {} holds {}; needed are floating point numbers".format(
+                    claim.path, slot, name, np.dtype(handle.dtype)))
     return claim._replace(slots=slots)
 
 
@@ -212,7 +207,7 @@ def _counts(claim, request):
     elif updates is not None:
         rule = next(iter(claim.branches.values())).definition if claim.branches else claim.definition
         counts["updates"], note = count_in(claim, rule, updates)
-        claim = claim.with_note(note) if note else claim
+        claim = claim.with_note(note)
     definition = claim.definition
     steps = calls_per_update(claim, definition) if claim.entry is not None else None
     if steps and "updates" in counts:
@@ -220,7 +215,7 @@ def _counts(claim, request):
                   "pending": counts["updates"] % steps}
     if "updates" not in counts and claim.powers:
         counts["updates"], note = _count_of_optimizers(claim)
-        claim = claim.with_note(note) if note else claim
+        claim = claim.with_note(note)
     if counts.get("updates") is None and "global_step" in values:
         counts["updates"] = int(np.asarray(values["global_step"]))
     if counts.get("updates") is None:
@@ -254,8 +249,7 @@ def _count_of_optimizers(claim):
         raise FileError(
             "{} has the beta powers of {} optimizers: {}. Give updates= (--updates), the name of one of them, and "
             "variables= (--variables), those that it trained; or a partition with a branch for each".format(
-                claim.path, len(counts), first_few("{} by {}".format(count, name)
-                                                   for name, (count, _) in counts.items())))
+                claim.path, len(counts), described(counts)))
     return next(iter(found.items()), (None, None))
 
 
@@ -268,7 +262,7 @@ def _with_starts(claim, updates):
         raise StateError("updates={{branch: count}} is for a partition of the optimizers in a checkpoint of "
                          "tf.train.Saver; got {!r} for {}".format(updates, claim.definition._short()))
     counts = branch_counts(claim, updates)
-    for note in OrderedDict.fromkeys(note for _, note in counts.values() if note):
+    for note in OrderedDict.fromkeys(note for _, note in counts.values()):
         claim = claim.with_note(note)
     least = min([count for count, _ in counts.values()] or [None])
     starts = {branch: count - least for branch, (count, _) in counts.items() if count > least}
@@ -333,9 +327,8 @@ def _derived(rule, updates):
 def _as_definition(state, claim, learning_rate):
     """Returns a state, read with its stock optimizer's form of momentum, in the form of the given definition."""
     definition, entry = claim.definition, claim.entry
-    stock_form = entry.fixed.get("rate_in_velocity") if entry is not None else None
-    form = getattr(definition.base, "rate_in_velocity", None)
-    if stock_form is None or form is None or stock_form == form or not definition.base.has_slot("velocity"):
+    stock_form = other_form(definition, entry)
+    if stock_form is None:
         return state
     if learning_rate is None:
         raise StateError(
@@ -344,5 +337,5 @@ def _as_definition(state, claim, learning_rate):
                 entry.native, " times -rate" if stock_form else "", definition._short(), stock_form))
     config = definition.base.replace(rate_in_velocity=stock_form).get_config(strict=False)
     stock_state = state.replace(definition=config)
-    state.slots = convert_momentum(stock_state, form, learning_rate).slots
+    state.slots = convert_momentum(stock_state, definition.base.rate_in_velocity, learning_rate).slots
     return state

@@ -98,7 +98,7 @@ def restore(
         bound.adapter.carries.keep(bound, None)  # what it was loaded with is overwritten
         access.backend.start(bound.adapter.make_state(access.variables), access.session)
         writes = access.assignments(values)
-        for name, variable in access.optimizer_variables().items():
+        for name, variable in bound.adapter.own_variables().items():
             dtype = bound.backend.dtype(bound.adapter.unwrap(variable))
             writes.append((variable, Checked(name, optimizer_values[name], (), dtype), False))
         for name, variable in scale.items() if state.loss_scale is not None else ():
@@ -134,9 +134,8 @@ def _slot_values(state, access, rename, by_order, weights, partial):
     """Returns (matching, [(whole variable, slot or None for the variable itself, checked value)])."""
     state_shapes, given_shapes = OrderedDict(), OrderedDict()
     for name, whole in access.wholes.items():
-        given_shapes[name] = {
-            slot: whole.slot_shape(slot) for slot in whole.slot_names if slot not in fast_forward.SLOTS
-        }
+        given_shapes[name] = {slot: whole.declaration(slot)[1]
+                              for slot in whole.slot_names if slot not in fast_forward.SLOTS}
     for name, slots in state.slots.items():
         state_shapes[name] = {slot: shape_of(slot, slots[slot]) for slot in slots if slot not in fast_forward.SLOTS}
     matching = match(state_shapes, given_shapes, rename, by_order, state.ordered and access.ordered, partial)
@@ -146,8 +145,8 @@ def _slot_values(state, access, rename, by_order, weights, partial):
         slots = _with_missed_steps(name, state.slots[old], whole, state.updates)
         _check_names("slots of {}".format(name), slots, whole.slot_names, access.owner + " needs")
         for slot in whole.slot_names:
-            label, shape, dtype = "{}/{}".format(name, slot), whole.slot_shape(slot), whole.slot_dtype(slot)
-            values.append((whole, slot, Checked(label, slots[slot], shape, dtype, room)))
+            _, shape, dtype = whole.declaration(slot)
+            values.append((whole, slot, Checked("{}/{}".format(name, slot), slots[slot], shape, dtype, room)))
         if weights:
             if old not in state.variables:
                 raise StateError(
@@ -167,7 +166,8 @@ def _with_missed_steps(name, slots, whole, now):
     if needed == present:
         return slots
     others = {slot: handle for slot, handle in slots.items() if slot not in present}
-    initial = {slot: whole.initial_slot(slot) for slot in needed}
+    declared = {slot: whole.declaration(slot) for slot in needed}
+    initial = {slot: np.full(shape, value, dtype) for slot, (value, shape, dtype) in declared.items()}
     if not present:
         return dict(others, **initial)
     row_updates, updates = [

@@ -23,31 +23,35 @@ def agree(state_shapes, given_shapes):
     return state_shapes is None or given_shapes is None or state_shapes == given_shapes
 
 
-def common_depth(names):
-    """Returns how many first components all names share, and still have one more."""
-    split = [name.split("/") for name in names]
-    depth = 0
-    while all(len(parts) > depth + 1 and parts[depth] == split[0][depth] for parts in split):
-        depth += 1
-    return depth
+def _prefixes(names):
+    """Returns the prefixes that all names share, and still have a component more: "", "model/", "model/encoder/"."""
+    prefixes = [""]
+    for part in next(iter(names)).split("/")[:-1]:
+        prefix = prefixes[-1] + part + "/"
+        if not all(name.startswith(prefix) for name in names):
+            break
+        prefixes.append(prefix)
+    return prefixes
 
 
-def cuts(state_left, given_left):
-    """Yields (components to cut of the state's names, of the given names), the least first."""
-    depths = [range(common_depth(names) + 1) for names in (state_left, given_left)]
-    for pair in sorted(itertools.product(*depths), key=lambda pair: (sum(pair), pair)):
-        yield pair
+def _without_prefixes(state_left, given_left):
+    """Yields ((prefix of the state's names, of the given names), {rest of a name in the state: shapes}, {the same}).
+
+    The shortest prefixes come first.
+    """
+    pairs = itertools.product(_prefixes(state_left), _prefixes(given_left))
+    depths = [([prefix.count("/") for prefix in pair], pair) for pair in pairs]
+    for _, prefixes in sorted(depths, key=lambda item: (sum(item[0]), item[0])):
+        olds, news = [OrderedDict((name[len(prefix) :], shapes) for name, shapes in left.items())
+                      for prefix, left in zip(prefixes, (state_left, given_left))]
+        yield prefixes, olds, news
 
 
-def _rest(name, cut):
-    return "/".join(name.split("/")[cut:])
-
-
-def _how(state_left, given_left, state_cut, given_cut, numbers):
-    prefixes = ["/".join(next(iter(names)).split("/")[:cut]) + "/"
-                for names, cut in ((state_left, state_cut), (given_left, given_cut)) if cut]
-    texts = ["without " + " and ".join(prefixes)] * bool(prefixes) + ["numbers shifted"] * bool(numbers)
-    return "name, " + ", ".join(texts)
+def _whole_names(prefixes, pairs, numbers=False):
+    """Returns {given name: (name in the state, how)} for {rest of a given name: rest of a name in the state}."""
+    cut = " and ".join(filter(None, prefixes))
+    how = "name, " + ", ".join(["without " + cut] * bool(cut) + ["numbers shifted"] * numbers)
+    return OrderedDict((prefixes[1] + new, (prefixes[0] + old, how)) for new, old in pairs.items())
 
 
 def whole_match(state_left, given_left, exact):
@@ -63,48 +67,43 @@ def whole_match(state_left, given_left, exact):
     """
     if not state_left or len(state_left) != len(given_left):
         return {}
-    for state_cut, given_cut in cuts(state_left, given_left):
-        rests = [_rest(name, state_cut) for name in state_left]
-        if state_cut and given_cut and not all("/" in rest for rest in rests):
+    for prefixes, olds, news in _without_prefixes(state_left, given_left):
+        if all(prefixes) and not all("/" in rest for rest in olds):
             continue  # `encoder/kernel` and `head/kernel` are two layers
-        for pairs in (_shifted(state_left, given_left, state_cut, given_cut),
-                      _forced(state_left, given_left, state_cut, given_cut)):
-            if pairs and not _contradicts(pairs, exact, state_left, given_left, state_cut, given_cut):
-                numbers = any(_rest(old, state_cut) != _rest(new, given_cut) for new, old in pairs.items())
-                how = _how(state_left, given_left, state_cut, given_cut, numbers)
-                return {new: (old, how) for new, old in pairs.items()}
+        for pairs in (_shifted(olds, news), _forced(olds, news)):
+            if pairs and not renumbered(pairs, exact) and not _is_among(prefixes, exact):
+                return _whole_names(prefixes, pairs, any(old != new for new, old in pairs.items()))
     return {}
 
 
-def _shifted(state_left, given_left, state_cut, given_cut):
+def _shifted(olds, news):
     """Returns {given name: state name} if each base's numbers differ by one constant, else None."""
-    state_rests = {parsed(name)[state_cut:]: name for name in state_left}
-    given_rests = {parsed(name)[given_cut:]: name for name in given_left}
-    if not len(state_rests) == len(given_rests) == len(state_left):
+    parsed_olds, parsed_news = [{parsed(name): name for name in names} for names in (olds, news)]
+    if not len(parsed_olds) == len(parsed_news) == len(olds):
         return None
     lowest = [{}, {}]  # type: list
-    for rests, numbers in zip((state_rests, given_rests), lowest):
-        for base, number in itertools.chain.from_iterable(rests):
+    for names, numbers in zip((parsed_olds, parsed_news), lowest):
+        for base, number in itertools.chain.from_iterable(names):
             numbers[base] = min(number, numbers.get(base, number))
     if set(lowest[0]) != set(lowest[1]):
         return None
     pairs = {}
-    for rest, old in state_rests.items():
-        new = given_rests.get(tuple((base, number + lowest[1][base] - lowest[0][base]) for base, number in rest))
-        if new is None or not agree(state_left[old], given_left[new]):
+    for parts, old in parsed_olds.items():
+        new = parsed_news.get(tuple((base, number + lowest[1][base] - lowest[0][base]) for base, number in parts))
+        if new is None or not agree(olds[old], news[new]):
             return None
         pairs[new] = old
     return pairs
 
 
-def _forced(state_left, given_left, state_cut, given_cut):
+def _forced(olds, news):
     """Returns {given name: state name} if shapes and the tree of names leave one way, else None."""
     groups = [{}, {}]  # type: list
-    for left, cut, group in ((state_left, state_cut, groups[0]), (given_left, given_cut, groups[1])):
-        for name, shapes in left.items():
+    for names, group in zip((olds, news), groups):
+        for name, shapes in names.items():
             if shapes is None:
                 return None
-            bases = tuple(base for base, _ in parsed(name)[cut:])
+            bases = tuple(base for base, _ in parsed(name))
             group.setdefault((bases, tuple(sorted(shapes.items()))), []).append(name)
     if {key: len(names) for key, names in groups[0].items()} != {key: len(names) for key, names in groups[1].items()}:
         return None
@@ -113,49 +112,39 @@ def _forced(state_left, given_left, state_cut, given_cut):
     while open_names and progress:
         progress = False
         for new, key in list(open_names.items()):
-            olds = [old for old in groups[0][key] if _consistent(_scopes(old, new, state_cut, given_cut), scopes)]
-            if len(olds) == 1:
-                pairs[new], progress = olds[0], True
-                scopes.update(_scopes(olds[0], new, state_cut, given_cut))
-                groups[0][key].remove(olds[0])
+            fitting = [old for old in groups[0][key] if all(
+                scopes.get(scope, other) == other for scope, other in _scopes(old, new).items())]
+            if len(fitting) == 1:
+                pairs[new], progress = fitting[0], True
+                scopes.update(_scopes(fitting[0], new))
+                groups[0][key].remove(fitting[0])
                 del open_names[new]
     return pairs if not open_names else None
 
 
-def _scopes(old, new, state_cut, given_cut):
+def _scopes(old, new):
     """Returns {("old", scope): scope in the new name, ("new", scope): scope in the old name}."""
     scopes, olds, news = {}, old.split("/"), new.split("/")
-    for depth in range(1, len(olds) - state_cut):
-        old_scope, new_scope = tuple(olds[: state_cut + depth]), tuple(news[: given_cut + depth])
+    for depth in range(1, len(olds)):
+        old_scope, new_scope = tuple(olds[:depth]), tuple(news[:depth])
         scopes["old", old_scope], scopes["new", new_scope] = new_scope, old_scope
     return scopes
 
 
-def _consistent(scopes, known):
-    return all(known.get(scope, other) == other for scope, other in scopes.items())
+def _is_among(prefixes, exact):
+    """Returns True if a name that both sides have could be matched with another one by these prefixes, too."""
+    return any(name.startswith(prefix) and prefix != other and other + name[len(prefix) :] in exact
+               for name in exact for prefix, other in (prefixes, prefixes[::-1]))
 
 
-def _contradicts(pairs, exact, state_left, given_left, state_cut, given_cut):
-    """Returns True if the names that both sides have could be matched otherwise in the same way."""
-    if renumbered(pairs, exact, state_cut, given_cut):
-        return True
-    prefixes = ["/".join(next(iter(names)).split("/")[:cut] + [""]) if cut else ""
-                for names, cut in ((state_left, state_cut), (given_left, given_cut))]
-    for name in exact:
-        for prefix, other in (prefixes, prefixes[::-1]):
-            if name.startswith(prefix) and prefix != other and other + name[len(prefix):] in exact:
-                return True
-    return False
-
-
-def renumbered(pairs, exact, state_cut=0, given_cut=0):
+def renumbered(pairs, exact):
     """Returns the names of both sides that have a base with a number that the pairs change.
 
     If one `dense_1` has the same name, and `dense` shall be `dense_2`, the first two may be different layers.
     """
     changed = set()
     for new, old in pairs.items():
-        news, olds = parsed(new)[given_cut:], parsed(old)[state_cut:]
+        news, olds = parsed(new), parsed(old)
         if [base for base, _ in news] == [base for base, _ in olds]:
             changed.update(base for (base, number), (_, old_number) in zip(news, olds) if number != old_number)
     return [name for name in exact if changed.intersection(base for base, _ in parsed(name))]
@@ -171,19 +160,11 @@ def part_match(state_left, given_left):
         {given name: (name in the state, how)}.
     """
     best = {}  # type: dict
-    for state_cut, given_cut in cuts(state_left, given_left) if state_left and given_left else ():
-        prefixes = [next(iter(names)).split("/")[:cut]
-                    for names, cut in ((state_left, state_cut), (given_left, given_cut))]
-        if state_cut and given_cut:
-            bases = [[base for base, _ in parsed("/".join(prefix))] for prefix in prefixes]
-            if bases[0] != bases[1]:
-                continue
-        olds = {_rest(name, state_cut): name for name in state_left}
-        pairs = OrderedDict((name, olds[_rest(name, given_cut)])
-                            for name in given_left if _rest(name, given_cut) in olds)
-        if len(pairs) > len(best):
-            how = _how(state_left, given_left, state_cut, given_cut, False)
-            best = OrderedDict((new, (old, how)) for new, old in pairs.items())
+    for prefixes, olds, news in _without_prefixes(state_left, given_left) if state_left and given_left else ():
+        bases = [[base for base, _ in parsed(prefix)] for prefix in prefixes]
+        shared = [rest for rest in news if rest in olds]
+        if (not all(prefixes) or bases[0] == bases[1]) and len(shared) > len(best):
+            best = _whole_names(prefixes, OrderedDict(zip(shared, shared)))
     return best
 
 

@@ -83,8 +83,7 @@ class State(object):
 
     def to_dict(self):
         """Returns the whole state as dictionaries, lists, numbers and NumPy arrays."""
-        slots = OrderedDict((name, _arrays(slots)) for name, slots in self.slots.items())
-        return dict(vars(self), scalars=OrderedDict(self.scalars), slots=slots, variables=_arrays(self.variables))
+        return dict(vars(with_arrays(self, np.asarray)))
 
     def replace(self, **parts):
         """Returns a copy with some parts replaced.
@@ -111,5 +110,11 @@ class State(object):
         return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
 
 
-def _arrays(handles):
-    return OrderedDict((name, np.asarray(handle)) for name, handle in handles.items())
+def with_arrays(state, function):
+    """Returns a copy of a State with a function's values in place of its arrays."""
+
+    def values(arrays):
+        return OrderedDict((name, function(array)) for name, array in arrays.items())
+
+    slots = OrderedDict((name, values(slots)) for name, slots in state.slots.items())
+    return state.replace(slots=slots, variables=values(state.variables))

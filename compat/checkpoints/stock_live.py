@@ -3,7 +3,6 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import sys
-import warnings
 from collections import OrderedDict
 
 import numpy as np
@@ -11,12 +10,12 @@ import numpy as np
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.checkpoints.claims import Claim, Request
+from everstep.compat.checkpoints.identify import definition_of_stock
 from everstep.compat.checkpoints.live import as_variables, is_ordered
 from everstep.compat.checkpoints.reading import to_state
 from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, numbered
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.stock.entry import AROUND
-from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
 from everstep.compat.stock.others import nested, other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
@@ -28,12 +27,8 @@ _RULES = ("update_step", "get_updates", "_resource_apply_dense", "_resource_appl
           "_create_slots", "_apply_sparse")
 
 
-def is_stock(optimizer):
-    """Returns True for an optimizer of an API that everstep knows, which it did not bind."""
-    return api_of(optimizer) is not None
-
-
 def api_of(optimizer):
+    """Returns the API of an optimizer that everstep did not bind; None if it knows none."""
     return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
 
 
@@ -50,22 +45,18 @@ def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
 
 
 def _definition(optimizer):
-    """Returns the definition of a stock optimizer, without the warnings on how stock computes."""
+    """Returns the definition of a stock optimizer."""
     stock, api = type(optimizer), api_of(optimizer)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "stock ")
-        of_another = reader_of(optimizer) is not None or other_entry(stock) is not None
-        if stock.__module__.split(".")[0] in FRAMEWORKS or api.name == "tf_train" or of_another:
-            return from_native(optimizer)
-        base = next((each for each in stock.__mro__ if each.__module__.split(".")[0] in FRAMEWORKS), None)
-        own = [name for each in stock.__mro__[: stock.__mro__.index(base)] for name in _RULES if name in vars(each)]
-        if own or base.__name__ != stock.__name__:  # horovod.keras makes a subclass of the same name
-            raise UnsupportedError(
-                "{}.{} is no stock optimizer{}. Capture a stock optimizer, or one that bind(module) returned".format(
-                    stock.__module__, stock.__name__, ", it has its own " + own[0] if own else ""
-                )
-            )
-        return from_native({"class_name": base.__name__, "config": optimizer.get_config()}, api.name)
+    of_another = reader_of(optimizer) is not None or other_entry(stock) is not None
+    if stock.__module__.split(".")[0] in FRAMEWORKS or api.name == "tf_train" or of_another:
+        return definition_of_stock(optimizer)
+    base = next((each for each in stock.__mro__ if each.__module__.split(".")[0] in FRAMEWORKS), None)
+    own = [name for each in stock.__mro__[: stock.__mro__.index(base)] for name in _RULES if name in vars(each)]
+    if own or base.__name__ != stock.__name__:  # horovod.keras makes a subclass of the same name
+        raise UnsupportedError(
+            "{}.{} is no stock optimizer{}. Capture a stock optimizer, or one that bind(module) returned".format(
+                stock.__module__, stock.__name__, ", it has its own " + own[0] if own else ""))
+    return definition_of_stock({"class_name": base.__name__, "config": optimizer.get_config()}, api.name)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.engine.variable_view import agree
+from everstep.compat.files.contents import size_of
 from everstep.compat.files.exact import bfloat16_to_float32, cast_exactly
 from everstep.errors import StateError
 
@@ -22,11 +23,9 @@ class Room(object):
         """Returns True if there is room for the values of a handle, which is then used. Other arrays need none."""
         if isinstance(handle, np.ndarray) or not isinstance(getattr(handle, "dtype", None), np.dtype):
             return False
-        size = handle.dtype.itemsize * np.prod(handle.shape, dtype=np.float64)
-        if size > self.size:
-            return False
-        self.size -= size
-        return True
+        fits = size_of(handle) <= self.size
+        self.size -= size_of(handle) if fits else 0
+        return fits
 
 
 class Checked(object):

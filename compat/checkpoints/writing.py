@@ -17,7 +17,7 @@ from everstep.compat.checkpoints.conversions import (
 )
 from everstep.compat.checkpoints.fitting import reshaped
 from everstep.compat.checkpoints.identify import definition_for
-from everstep.compat.checkpoints.matching import match
+from everstep.compat.checkpoints.matching import describe_shapes, match
 from everstep.compat.checkpoints.saver_names import POWERS
 from everstep.compat.checkpoints.unwrapping import loss_scale_of
 from everstep.compat.engine.step import counters
@@ -59,9 +59,8 @@ def saver_tensors(state, ours=False, learning_rate=None):
         tensors["good_steps"] = np.array(scale["good_steps"], np.int64)
     if ours:
         name = type(definition.base).__name__.lstrip("_")
-        counts = {"updates": state.updates, "pending": state.pending, "steps": state.steps}
         for count in counters(definition):
-            tensors["{}/{}".format(name, count)] = np.array(counts[count], np.int64)
+            tensors["{}/{}".format(name, count)] = np.array(getattr(state, count), np.int64)
         tensors.update(("{}/{}".format(name, scalar), np.array(value, np.float32))
                        for scalar, value in state.scalars.items())
         for variable, variable_slots in state.slots.items():
@@ -113,8 +112,8 @@ def fit_to_template(template, state, ours=False, learning_rate=None, rename=(), 
     for name, state_name in matching.names.items():
         if state_shapes[state_name] != template_shapes[name]:
             raise StateError("{} has the slots {} in the state; {} has {}".format(
-                state_name, _describe_shapes(state_shapes[state_name]), claim.path,
-                _describe_shapes(template_shapes[name])))
+                state_name, describe_shapes(state_shapes[state_name]), claim.path,
+                describe_shapes(template_shapes[name])))
         for slot, handle in state.slots[state_name].items():
             place = slots[name][slot].name
             values[place] = reshaped(handle, stored_shapes.get(place, handle.shape))
@@ -154,7 +153,3 @@ def _scale_of(definition, state):
 
 def _shapes_of(slots):
     return {slot: tuple(handle.shape) for slot, handle in slots.items()}
-
-
-def _describe_shapes(shapes):
-    return ", ".join("{} {}".format(*item) for item in sorted(shapes.items())) or "none"

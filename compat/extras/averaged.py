@@ -113,7 +113,7 @@ class _Value(object):
 
 
 def _updates(access):
-    counter = access.optimizer_variables().get("updates")
+    counter = access.bound.adapter.own_variables().get("updates")
     return 0 if counter is None else int(access.read(counter))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from everstep.compat.backends.on_tensorflow import with_names_of_tf1
 from everstep.compat.files.bundle_index import TABLE_END, check_index
-from everstep.compat.files.contents import Contents, Handle, Stored, as_file_errors
+from everstep.compat.files.contents import Contents, Handle, Stored, as_file_errors, size_of
 from everstep.compat.files.object_graph import GRAPH, Graph
 from everstep.compat.files.open_file import ProcessLock
 from everstep.compat.files.replacing import publish, scratch_folder, write_errors
@@ -72,12 +72,6 @@ class Tensors(object):
     def handle(self, name):
         dtype = np.dtype(self.tf.as_dtype(self.dtypes[name]).as_numpy_dtype)
         return Handle(name, self.shapes[name], dtype, lambda selection: np.asarray(self.get(name), dtype)[selection])
-
-    def numeric(self):
-        """Yields (name, handle) of every tensor that is not a string, by name."""
-        for name in sorted(self.shapes):
-            if self.tf.as_dtype(self.dtypes[name]) != self.tf.string:
-                yield name, self.handle(name)
 
 
 def find(path):
@@ -140,7 +134,8 @@ def read(path, max_bytes=None):
     with as_file_errors(path):
         if GRAPH in tensors.shapes:
             return Contents(path, "tf-object", "tf.train.Checkpoint", objects=Graph(tensors))
-        arrays = OrderedDict(tensors.numeric())
+        arrays = OrderedDict((name, tensors.handle(name)) for name in sorted(tensors.shapes)
+                             if tensors.tf.as_dtype(tensors.dtypes[name]) != tensors.tf.string)
         missing = [] if arrays else ["no variables at all"]
         return Contents(path, "tf-saver", "tf.train.Saver", arrays=arrays, missing=missing)
 
@@ -216,9 +211,8 @@ def _shards(tensors):
     """Yields lists of names whose tensors together have at most _SHARD bytes, or one larger tensor."""
     group, size = [], 0
     for name, handle in tensors.items():
-        nbytes = np.dtype(handle.dtype).itemsize * int(np.prod(handle.shape, dtype=np.float64))
-        if group and size + nbytes > _SHARD:
+        if group and size + size_of(handle) > _SHARD:
             yield group
             group, size = [], 0
-        group, size = group + [name], size + nbytes
+        group, size = group + [name], size + size_of(handle)
     yield group

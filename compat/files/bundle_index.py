@@ -26,6 +26,7 @@ _ITEM_SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 8: 8, 9: 8, 10: 1, 11: 1, 12:
 # {number in types.proto: (its field in tensor.proto, bytes of an element or None for varints)}; others are in field 7.
 _VALUES = {1: (5, 4), 2: (6, 8), 7: (8, None), 8: (9, 8), 9: (10, None), 10: (11, None), 14: (13, None), 18: (12, 16),
            19: (13, None), 22: (16, None), 23: (17, None)}
+_LENGTHS = {1: 8, 5: 4}  # {kind of a field: bytes of its value}, where no number says it
 
 
 def check_index(path, shards=()):
@@ -136,7 +137,7 @@ def _check_entries(path, file, entries):
         entry = fields(value)
         if len(entry.get(_SHAPE, ())) > 1:  # protobuf would merge them
             raise file.error("{} has several shapes".format(name))
-        dtype, shard, offset, size = last_numbers(entry, (_DTYPE, _SHARD, _OFFSET, _SIZE))
+        dtype, shard, offset, size = [last(entry, number, 0) for number in (_DTYPE, _SHARD, _OFFSET, _SIZE)]
         shape = last(entry, _SHAPE, b"")
         count = _element_count(file, name, shape)
         if dtype not in _ITEM_SIZES and dtype not in (_STRING, _VARIANT):
@@ -302,22 +303,18 @@ def fields(data):
         (tag,), position = read_varints(data, position)
         if not 8 <= tag < 1 << 32:
             raise ValueError("a field of number {}".format(tag >> 3))
-        if tag & 7 == 0:
+        kind, length = tag & 7, _LENGTHS.get(tag & 7)
+        if kind == 0:
             (value,), position = read_varints(data, position)
-        elif tag & 7 == 2:
-            (length,), position = read_varints(data, position)
-            if length > len(data) - position:
-                raise ValueError("a field that is longer than its message")
-            value = data[position : position + length]
-            position += length
-        elif tag & 7 in (1, 5):
-            length = 8 if tag & 7 == 1 else 4
-            if length > len(data) - position:
-                raise ValueError("a field that is longer than its message")
-            value = data[position : position + length]
-            position += length
         else:
-            raise ValueError("a field of kind {}".format(tag & 7))
+            if kind == 2:
+                (length,), position = read_varints(data, position)
+            if length is None:
+                raise ValueError("a field of kind {}".format(kind))
+            if length > len(data) - position:
+                raise ValueError("a field that is longer than its message")
+            value = data[position : position + length]
+            position += length
         result.setdefault(tag >> 3, []).append(value)
     return result
 
@@ -331,13 +328,3 @@ def last(message, number, default):
     if isinstance(value, (int, type(1 << 64))) != isinstance(default, int):
         raise ValueError("field {} of a message is of another type".format(number))
     return value
-
-
-def last_numbers(message, numbers):
-    """Returns the last values of several fields that hold numbers; 0 for one that is not there."""
-    values = []
-    for number in numbers:
-        values.append(message.get(number, [0])[-1])
-        if not isinstance(values[-1], (int, type(1 << 64))):
-            raise ValueError("field {} of a message is of another type".format(number))
-    return values

@@ -19,7 +19,7 @@ class Handle(object):
 
     def __array__(self, dtype=None, copy=None):
         value = self[Ellipsis]
-        return value if dtype is None else value.astype(dtype)
+        return value if dtype is None else value.astype(dtype, copy=False)
 
     def __getitem__(self, selection):
         value = np.asarray(self._read(selection))
@@ -31,16 +31,26 @@ class Handle(object):
         return "<{} {} {}>".format(self.name, self.dtype, self.shape)
 
 
+def product(sizes):
+    """Returns the product of integers. Python's cannot overflow, as NumPy's can."""
+    result = 1
+    for size in sizes:
+        result *= int(size)
+    return result
+
+
+def size_of(array):
+    """Returns the size of an array or a handle in bytes."""
+    return product(array.shape) * np.dtype(array.dtype).itemsize
+
+
 def chunks(handle):
     """Yields (selection, values) of an array, some rows at a time, so that a large array is never all in memory."""
     if not handle.shape:
         yield Ellipsis, np.asarray(handle)
     if not handle.shape or 0 in handle.shape:  # an empty array can have very many rows
         return
-    row_bytes = np.dtype(handle.dtype).itemsize
-    for size in handle.shape[1:]:
-        row_bytes *= size
-    rows = max(1, CHUNK_BYTES // max(1, row_bytes))
+    rows = max(1, CHUNK_BYTES * handle.shape[0] // max(1, size_of(handle)))
     for start in range(0, handle.shape[0], rows):
         selection = slice(start, start + rows)
         yield selection, np.asarray(handle[selection])

@@ -15,7 +15,7 @@ def check(path):
     """Raises FileError if a path leads to something that is often taken for a file of an optimizer's state."""
     folder, name = os.path.split(os.path.abspath(path))
     cause = None
-    if name in ("saved_model.pb", "keras_metadata.pb", "fingerprint.pb"):
+    if name in ("saved_model.pb", "saved_model.pbtxt", "keras_metadata.pb", "fingerprint.pb"):
         cause = "is a part of a SavedModel, whose state is beside it: give the folder, {}".format(folder)
     elif os.path.isdir(path) and os.path.isfile(os.path.join(path, "model.weights.h5")):
         cause = "is the folder of an unpacked .keras file: give {}, and the optimizer that trained".format(

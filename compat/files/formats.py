@@ -64,8 +64,6 @@ def find(path):
 # {pattern of a file that belongs to a checkpoint: what it is}; group 1 is the path to give instead
 _PARTS = OrderedDict([
     (r"(.+)\.meta$", "the graph of a checkpoint"),
-    (r"(.*?)[/\\]?saved_model\.pb(?:txt)?$", "the graph of a SavedModel"),
-    (r"(.*?)[/\\]?keras_metadata\.pb$", "the description of a SavedModel's layers"),
     (r"(.*?)[/\\]?checkpoint$", "the list of a folder's checkpoints"),
 ])
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from everstep.compat.files.contents import Handle, Stored, as_file_errors, chunks
+from everstep.compat.files.contents import Handle, Stored, as_file_errors, chunks, size_of
 from everstep.compat.files.exact import cast_exactly
 from everstep.compat.files.open_file import OpenFile, ProcessLock, select
 from everstep.compat.files.replacing import replacing
@@ -31,16 +31,15 @@ def is_it(path, start, end):
 
 
 def read_in(window, read):
-    """Returns `read(hdf5)` of the Hdf5 in (Window, path, the largest size of all arrays), such as `whole` returns.
+    """Returns `read(hdf5)` of the Hdf5 in a Window.
 
     It takes a file, not a path: for a path that is open already, HDF5 returns the old contents even if the file
     changed.
     """
-    window, path, bound = window
-    with as_file_errors(path):
+    with as_file_errors(window.path):
         hdf5 = None
         try:
-            hdf5 = Hdf5(window, path, bound)
+            hdf5 = Hdf5(window)
             return read(hdf5)
         except BaseException:
             if hdf5 is not None:
@@ -50,9 +49,9 @@ def read_in(window, read):
 
 
 def whole(path, max_bytes=None):
-    """Returns (a file as a Window, its path, the largest size of all its arrays)."""
+    """Returns a file as a Window."""
     file = OpenFile(path)
-    return Window(file, 0, file.size), path, default_bound(file.size) if max_bytes is None else max_bytes
+    return Window(file, 0, file.size, bound_of(file.size, max_bytes))
 
 
 def stored(path, max_bytes=None):
@@ -103,9 +102,9 @@ def import_h5py(path):
     return h5py
 
 
-def default_bound(size):
-    """Returns the number of bytes that a file of this size may unpack to, unless the user says otherwise."""
-    return max(MAX_SMALL, MAX_RATIO * size)
+def bound_of(size, max_bytes):
+    """Returns the number of bytes that a file of this size may unpack to: what the user says, or else a default."""
+    return max(MAX_SMALL, MAX_RATIO * size) if max_bytes is None else max_bytes
 
 
 def too_large(path, size, bound):
@@ -117,10 +116,15 @@ def too_large(path, size, bound):
 
 
 class Window(io.RawIOBase):
-    """A part of an OpenFile, readable as a file."""
+    """A part of an OpenFile, readable as a file.
 
-    def __init__(self, file, start, size):
+    Args:
+        bound: the largest total size of the arrays in it, in bytes.
+    """
+
+    def __init__(self, file, start, size, bound):
         super(Window, self).__init__()
+        self.path, self.bound = file.path, bound
         self._file, self._start, self._size, self._place = file, start, size, 0
         self._ahead, self._ahead_place = b"", 0
 
@@ -161,13 +165,11 @@ class Hdf5(object):
 
     Args:
         window: a Window.
-        path: the path of the file, for messages.
-        bound: the largest total size of arrays in bytes.
     """
 
-    def __init__(self, window, path, bound):
-        self._h5py = import_h5py(path)
-        self.file, self.window, self.path, self.bound = self._h5py.File(window, "r"), window, path, bound
+    def __init__(self, window):
+        self._h5py = import_h5py(window.path)
+        self.file, self.window, self.path = self._h5py.File(window, "r"), window, window.path
         self.total = self._visits = 0
         self._lock = ProcessLock()
 
@@ -209,15 +211,13 @@ class Hdf5(object):
             raise FileError("{}: {} is kept in another file".format(self.path, name))
         if dtype.kind not in "fiuVb":
             raise FileError("{}: {} holds {}, not numbers".format(self.path, name, dtype))
-        size = dtype.itemsize
-        for length in shape:
-            size *= int(length)
+        size = size_of(dataset)
         if dataset.chunks is None and size > self.file.id.get_filesize():
             raise FileError("{}: {} says that it has {} bytes; the file has {}".format(
                 self.path, name, size, self.file.id.get_filesize()))
         self.total += size
-        if self.total > self.bound:
-            raise too_large(self.path, self.total, self.bound)
+        if self.total > self.window.bound:
+            raise too_large(self.path, self.total, self.window.bound)
         offset, row = self._offset(dataset, size), size // max(1, shape[0] if shape else 1)
 
         def read_rows(start, stop):

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 import re
 from collections import namedtuple
 
-from everstep.compat.files.npz import parse_json
+from everstep.compat.files.npz import parse_json, with_native_strings
 from everstep.errors import FileError
 
 MAX_TEXT, MAX_DEPTH = 1 << 26, 32
@@ -19,20 +19,7 @@ def parse(text, name, path):
     if not hasattr(text, "split") or len(text) > MAX_TEXT:
         raise FileError("{}: {} is not text, or too long".format(path, name))
     value = parse_json(text)
-    return value if str is not bytes else _native(value)
-
-
-def _native(value):
-    if isinstance(value, dict):
-        return {_native(key): _native(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_native(inner) for inner in value]
-    if not isinstance(value, str) and hasattr(value, "encode"):
-        try:
-            return str(value)
-        except UnicodeError:
-            return value
-    return value
+    return value if str is not bytes else with_native_strings(value, list)
 
 
 def layers_in(serialized, trains=True, depth=0):

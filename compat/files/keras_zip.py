@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 
 from everstep.compat.files import hdf5, keras_config, keras_h5
 from everstep.compat.files.contents import Weight, as_file_errors
-from everstep.compat.files.hdf5 import Window, default_bound, too_large
+from everstep.compat.files.hdf5 import Window, bound_of, too_large
 from everstep.compat.files.keras_weights_h5 import kind_of
 from everstep.compat.files.open_file import OpenFile
 from everstep.compat.files.replacing import replacing
@@ -108,13 +108,9 @@ def _member(archive, info, path):
 
 
 def open_weights(archive, path, max_bytes=None):
-    """Opens the weights: a part of the zip if they are stored uncompressed, else an unpacked copy.
-
-    Returns:
-        (Window, path, the largest size of all arrays), the first argument of `hdf5.read_in`.
-    """
+    """Returns a Window of the weights: a part of the zip if they are stored uncompressed, else an unpacked copy."""
     packed = OpenFile(path)
-    bound = default_bound(packed.size) if max_bytes is None else max_bytes
+    bound = bound_of(packed.size, max_bytes)
     total = sum(info.file_size for info in archive.infolist())
     if total > bound:
         raise too_large(path, total, bound)
@@ -125,12 +121,12 @@ def open_weights(archive, path, max_bytes=None):
         if header[:4] != b"PK\x03\x04":
             raise FileError("{} is damaged: {} is not where the zip says".format(path, WEIGHTS))
         name_length, extra_length = struct.unpack("<HH", header[26:30])
-        return Window(packed, info.header_offset + 30 + name_length + extra_length, info.file_size), path, bound
+        return Window(packed, info.header_offset + 30 + name_length + extra_length, info.file_size, bound)
     unpacked = tempfile.TemporaryFile()  # its file is gone once nobody holds it
     with _member(archive, info, path) as file:
         _copy(file, unpacked, info.file_size)
     unpacked.flush()
-    return Window(OpenFile(path, unpacked), 0, info.file_size), path, bound
+    return Window(OpenFile(path, unpacked), 0, info.file_size, bound)
 
 
 def verify_checksum(archive, info, path):
@@ -155,7 +151,7 @@ def write(path, template, values, moved):
     with replacing(path) as temporary, open_zip(template) as source:
         unpacked = temporary + ".h5"
         with as_file_errors(template):
-            weights = open_weights(source, template)[0]
+            weights = open_weights(source, template)
         with weights, io.open(unpacked, "wb") as file:
             shutil.copyfileobj(weights, file, 1 << 20)
         hdf5.fill(unpacked, values, moved)

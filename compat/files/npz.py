@@ -13,7 +13,7 @@ from everstep.compat.files.npz_archive import (
     StoredArray,
     is_countable,
     member_name,
-    size_of,
+    size_in,
     write,
 )
 from everstep.errors import StateError
@@ -164,7 +164,7 @@ def _parse_header(file, text):
     if not isinstance(header["definition"], (dict, type(None))):
         raise file.error("the definition is not a config")
     try:
-        header["definition"] = _with_native_strings(header["definition"])
+        header["definition"] = with_native_strings(header["definition"])
     except UnicodeError as error:
         raise file.error("the definition in the header has something that is not text: {}".format(error))
     except OverflowError as error:
@@ -212,7 +212,7 @@ def _entry(file, entry, name, arrays):
         raise file.error("more than {} arrays are not read".format(MAX_ARRAYS))
     if entry["member"] != member_name(len(arrays)):
         raise file.error("{} is in {!r}; needed is {}".format(name, entry["member"], member_name(len(arrays))))
-    if size_of(entry) > file.size:
+    if size_in(entry) > file.size:
         raise file.error("{} has the shape {!r}, which is more than the file has bytes".format(name, shape))
     if not is_countable(shape, int(dtype[-1])):
         raise file.error("{} has the shape {!r}, which no array can have".format(name, shape))
@@ -241,12 +241,12 @@ def native_str(text):
     return encoded if str is bytes else text
 
 
-def _with_native_strings(value, depth=0):
-    """Returns a config from JSON with `str` for text and tuples for lists."""
+def with_native_strings(value, sequence=tuple, depth=0):
+    """Returns a value of JSON with `str` for text, and with lists as another type."""
     if depth > MAX_DEPTH:
         raise OverflowError("has more than {} levels".format(MAX_DEPTH))
     if isinstance(value, dict):
-        return {native_str(key): _with_native_strings(inner, depth + 1) for key, inner in value.items()}
+        return {native_str(key): with_native_strings(inner, sequence, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return tuple(_with_native_strings(inner, depth + 1) for inner in value)
+        return sequence(with_native_strings(inner, sequence, depth + 1) for inner in value)
     return native_str(value) if isinstance(value, type(u"")) else value

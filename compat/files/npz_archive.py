@@ -15,7 +15,7 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.backends.arrays_in_memory import aligned_empty
-from everstep.compat.files.contents import chunks
+from everstep.compat.files.contents import Handle, chunks, product
 from everstep.compat.files.open_file import OpenFile, select
 from everstep.compat.files.replacing import replacing
 from everstep.errors import StateError
@@ -40,7 +40,7 @@ def write(path, text, arrays):
         StateError: an array does not have the size in its entry, or the file cannot be written.
     """
     starts = [_npy_start(entry) for entry, _ in arrays]
-    sizes = [len(text)] + [len(start) + size_of(entry) for (entry, _), start in zip(arrays, starts)]
+    sizes = [len(text)] + [len(start) + size_in(entry) for (entry, _), start in zip(arrays, starts)]
     members, end = _layout(sizes)
     with replacing(path) as temporary, io.open(temporary, "wb") as file:
         crcs = [binascii.crc32(text) & _LARGE]
@@ -60,59 +60,41 @@ def write(path, text, arrays):
         file.write(_directory(members, crcs, end))
 
 
-class StoredArray(object):
-    """An array in a file, read on demand.
-
-    It has `shape` and `dtype`. `stored[a:b]` reads rows, `numpy.asarray(stored)` reads all of it.
-    """
+class StoredArray(Handle):
+    """An array in a file whose checksum is compared once."""
 
     reads_new_arrays = True  # so that whoever reads it may keep what it gets
 
     def __init__(self, file, name, shape, dtype):
-        self.shape, self.dtype = shape, dtype
-        self._file, self._name = file, name
+        self.name, self.shape, self.dtype, self._file = name, shape, dtype, file
         self._place = (0, 0)  # (offset of the numbers, their size in bytes), set by `ArchiveFile.check`
         self._start_crc = self._crc = 0  # checksums of the bytes before the numbers, and of all
         self._checked = False
 
-    @property
-    def ndim(self):
-        return len(self.shape)
-
-    def __len__(self):
-        return self.shape[0]
-
-    def __array__(self, dtype=None, copy=None):
-        array = self[...]
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def __getitem__(self, key):
-        return select(key, self.shape, self._rows)
-
-    def __repr__(self):
-        return "<{} of {}: {} {}>".format(self._name, self._file.path, self.shape, self.dtype)
+    def _read(self, selection):
+        return select(selection, self.shape, self._rows)
 
     def _rows(self, start, stop):
         shape = (stop - start,) + self.shape[1:]
         if not self._checked and shape in (self.shape, (1,) + self.shape):  # all of it: one read is enough
             array = aligned_empty(shape, self.dtype)
-            self._verify(array.reshape(-1).view(np.uint8))
+            self.verify(array.reshape(-1).view(np.uint8))
             return array
         self.verify()
-        row = self.dtype.itemsize * _product(self.shape[1:])
+        row = self.dtype.itemsize * product(self.shape[1:])
         return self._file.read_array(self._place[0] + start * row, shape, self.dtype)
 
-    def verify(self):
+    def verify(self, data=None):
         """Compares the checksum, once: it covers the whole array, so single rows cannot be checked.
+
+        Args:
+            data: bytes to read the numbers into; None forgets them.
 
         Raises:
             FileError: the array is damaged.
         """
-        if not self._checked:
-            self._verify()
-
-    def _verify(self, data=None):
-        """Compares the checksum. Reads the numbers into `data`, or forgets them."""
+        if self._checked:
+            return
         (place, size), crc = self._place, self._start_crc
         buffer = np.empty(min(size, BLOCK_BYTES), np.uint8)
         for offset in range(0, size, BLOCK_BYTES):
@@ -120,7 +102,7 @@ class StoredArray(object):
             self._file.read_into(block, place + offset)
             crc = binascii.crc32(block.data, crc)
         if crc & _LARGE != self._crc:
-            raise self._file.error("{} is damaged: its checksum does not match".format(self._name))
+            raise self._file.error("{} is damaged: its checksum does not match".format(self.name))
         self._checked = True
 
 
@@ -151,7 +133,7 @@ class ArchiveFile(OpenFile):
         """
         entries = [{"shape": array.shape, "dtype": array.dtype.str} for array in arrays]
         starts = [_npy_start(entry) for entry in entries]
-        sizes = [len(start) + size_of(entry) for entry, start in zip(entries, starts)]
+        sizes = [len(start) + size_in(entry) for entry, start in zip(entries, starts)]
         members, end = _layout([len(text)] + sizes)
         crcs = [binascii.crc32(text) & _LARGE]
         expected_size = end + len(_directory(members, [0] * len(members), end))
@@ -178,21 +160,14 @@ def member_name(place):
     return "array_{}.npy".format(place)
 
 
-def _product(sizes):
-    product = 1
-    for size in sizes:  # Python's integers cannot overflow, as NumPy's can
-        product *= size
-    return product
-
-
 def is_countable(shape, itemsize):
     """Returns True if NumPy can count the bytes of an array of this shape. It counts an axis of 0 as 1."""
-    return _product([itemsize] + [max(1, size) for size in shape]) < 1 << 63
+    return product([itemsize] + [max(1, size) for size in shape]) < 1 << 63
 
 
-def size_of(entry):
-    """Returns the size of an array's numbers in bytes."""
-    return _product(entry["shape"]) * int(entry["dtype"][-1])
+def size_in(entry):
+    """Returns the size of an entry's numbers in bytes."""
+    return product(entry["shape"]) * int(entry["dtype"][-1])
 
 
 def _npy_start(entry):
