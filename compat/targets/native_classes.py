@@ -108,6 +108,8 @@ def name_subclass(subclass):
 def subclass_in_scope(native_class, custom_objects=None):
     """Returns the subclass that a loader was given for a class's bare name, as Horovod gives it; else the class."""
     registry, bare = registry_of(native_class.native_base), native_class.__name__
+    if registry is None:
+        return native_class
     look_up = getattr(registry, "get_registered_object", None) or registry.get_custom_objects().get
     for name in (bare, bare.lower()):
         for found in ((custom_objects or {}).get(name), look_up(name)):
