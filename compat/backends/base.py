@@ -409,8 +409,11 @@ class Backend(object):
         """Returns the gradient that `parts` took apart."""
 
     @required
-    def function(self, function, parts):
-        """Returns `function(parts)` as a function of the framework. `parts` are tuples of natives like later ones."""
+    def function(self, function, parts, shapes):
+        """Returns `function(parts)` as a function of the framework.
+
+        `parts` are tuples of natives like later ones, `shapes` those that the whole values of all calls have.
+        """
 
     @required
     def part(self, value, place):

@@ -16,6 +16,7 @@ from everstep.compat.engine.pairs import check_pairs
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
+from everstep.compat.targets.checking import check_not_grown
 from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, RuleError, SlotError, VariableError
 from everstep.optimizers.contract import Definition, Variable, changed_hypers, flat
@@ -66,13 +67,14 @@ class Bound(object):
         takes_stages: True if the caller takes all gradients of a batch, for definitions that need several.
         has_scaled: True once a loss was scaled.
         has_called_gradients: True once `gradients` was called.
+        may_grow: True once a variable was seen whose shape is not known.
         has_checked: True once the variables of the first step were checked.
         tensors_read: (graph, {name: tensor}), those that attributes of stock gave.
     """
 
     backend = None  # type: Any
     carried = None  # type: Any
-    started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = False
+    started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = may_grow = False
     made = ()  # type: tuple[Any, ...]
     tensors_read = None, {}  # type: Any
 
@@ -179,6 +181,7 @@ class Bound(object):
             rule = self._specialized(record) if is_known(shape) else self._without_shape(record)
         names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
         self.rules[key] = Known(rule, record, variable, key, names, set(), {})
+        self.may_grow = self.may_grow or not is_known(shape)
 
     def _without_shape(self, record):
         """Returns the rule of a variable whose shape is not known. Raises VariableError if the rule needs it."""
@@ -290,6 +293,8 @@ class Bound(object):
             checked: True if the pairs have yet to be checked.
         """
         pairs = check_pairs(self.backend, pairs, self.adapter.casts_gradients) if checked else pairs
+        if self.may_grow and self.backend.eager:
+            check_not_grown(self, pairs)
         eager = count and self.backend.keeps_functions() and not self.is_averaged
         return self.eager_steps.run(pairs) if eager else Step(self, pairs, before).run(count)
 
