@@ -126,6 +126,7 @@ def test_callbacks_as_stock(name, kind, definition):
     as_stock(started(name), definition, lambda callbacks: [callbacks_of_keras(callbacks)[kind]])
 
 
+@pytest.mark.filterwarnings("ignore:stock get_updates reads its counter:UserWarning")
 @pytest.mark.parametrize("kind", ["LearningRateScheduler", "ReduceLROnPlateau"])
 @pytest.mark.parametrize("name", [name for name in KERASES if not hasattr(NAMED[name], "ops")])
 def test_callbacks_set_a_rate_that_decays(name, kind):
