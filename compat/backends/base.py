@@ -410,10 +410,7 @@ class Backend(object):
 
     @required
     def function(self, function, parts, shapes):
-        """Returns `function(parts)` as a function of the framework.
-
-        `parts` are tuples of natives like later ones, `shapes` those that the whole values of all calls have.
-        """
+        """Returns `function(parts)` of the framework: tuples of natives like these, of wholes of these `shapes`."""
 
     @required
     def part(self, value, place):
