@@ -64,6 +64,7 @@ from everstep.optimizers.wrappers import (
     moving_average,
     multistage,
     partition,
+    rate_decay,
     sharpness_aware,
     stochastic_weight_averaging,
 )
@@ -148,7 +149,7 @@ __all__ = [
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",
     "log_hook", "log_training", "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "names",
-    "optimizers", "option", "partition", "patched", "port", "random_normal", "random_uniform", "read_checkpoint",
-    "register", "restore", "scalar", "sharpness_aware", "slot", "stochastic_weight_averaging", "total",
-    "warm_start", "write_checkpoint",
+    "optimizers", "option", "partition", "patched", "port", "random_normal", "random_uniform", "rate_decay",
+    "read_checkpoint", "register", "restore", "scalar", "sharpness_aware", "slot", "stochastic_weight_averaging",
+    "total", "warm_start", "write_checkpoint",
 ]

@@ -18,6 +18,7 @@ from everstep.optimizers.wrappers import MasterCopies as MasterCopies
 from everstep.optimizers.wrappers import MovingAverage as MovingAverage
 from everstep.optimizers.wrappers import Multistage as Multistage
 from everstep.optimizers.wrappers import Partition as Partition
+from everstep.optimizers.wrappers import RateDecay as RateDecay
 from everstep.optimizers.wrappers import SharpnessAware as SharpnessAware
 from everstep.optimizers.wrappers import StochasticWeightAveraging as StochasticWeightAveraging
 
@@ -922,6 +923,7 @@ __all__ = [
     "QHAdam",
     "RAdam",
     "RMSprop",
+    "RateDecay",
     "SGD",
     "SGDW",
     "ScheduleFreeAdamW",

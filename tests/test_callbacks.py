@@ -126,6 +126,23 @@ def test_callbacks_as_stock(name, kind, definition):
     as_stock(started(name), definition, lambda callbacks: [callbacks_of_keras(callbacks)[kind]])
 
 
+@pytest.mark.filterwarnings("ignore:stock get_updates reads its counter:UserWarning")
+@pytest.mark.parametrize("kind", ["LearningRateScheduler", "ReduceLROnPlateau"])
+@pytest.mark.parametrize("name", [name for name in KERASES if not hasattr(NAMED[name], "ops")])
+def test_callbacks_set_a_rate_that_decays(name, kind):
+    """The line of Keras's manual: SGD(lr, decay=1e-6, momentum=0.9, nesterov=True)."""
+    keras, histories, weights = started(name), [], []
+    holder = keras.optimizers if detect.find(keras).target.name != "update_step" else keras.optimizers.legacy
+    for bind in (lambda stock: stock, lambda stock: everstep.from_native(stock).bind(holder)):
+        model = build(keras, bind(holder.SGD(RATE, decay=0.1, momentum=0.9, nesterov=True)))
+        fit(model, [callbacks_of_keras(keras.callbacks)[kind]])
+        histories.append(float(keras.backend.get_value(model.optimizer.lr)))
+        weights.append(model.get_weights())
+    assert histories[0] == histories[1] != RATE
+    for one, other in zip(*weights) if not races(keras) else ():  # over the count, and so over the decay
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def lists_optimizers(keras):
     """Returns True if the callbacks of this Keras know optimizers that have a list of others."""
     return "optimizers" in keras.callbacks.LearningRateScheduler.on_epoch_begin.__code__.co_consts

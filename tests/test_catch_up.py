@@ -92,6 +92,7 @@ FORMS = [  # every closed form, without and with its options
     everstep.decoupled_weight_decay(Lion(RATE, weight_decay=0.1), 0.1, times_rate=False),
     everstep.moving_average(everstep.decoupled_weight_decay(SGD(RATE, momentum=0.9), 0.1), 0.95),
     everstep.learning_rate_multipliers(AdamW(RATE), {".": 2.0}),
+    everstep.rate_decay(AdamW(RATE), 0.01),
 ]  # fmt: skip
 
 

@@ -213,6 +213,37 @@ def test_a_gradient_and_a_variable_of_an_unknown_number_of_rows(way):
     assert not np.array_equal(variable.numpy(), START["b"])
 
 
+GROWING = [way for way in WAYS if way.name.endswith("eager") and way.sparse]
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("way", GROWING, ids=harness.way_name)
+def test_a_variable_that_grows(way, sparse):
+    """SGD follows it, as stock does. Stock with slots raises TensorFlow's own error, at the first step or later."""
+    import tensorflow as tf
+
+    def trained(optimizer):
+        variable = tf.Variable([1.0, 1.0], shape=tf.TensorShape([None]), name="w")
+        for size in (2, 3, 5, 1):
+            variable.assign([1.0] * size)
+            row = tf.IndexedSlices(tf.ones([1]), tf.constant([size - 1]), tf.constant([size]))
+            try:
+                optimizer.apply_gradients([(row if sparse else tf.ones([size]), variable)])
+            except VariableError as error:
+                return error, variable, optimizer
+        return variable.numpy().tolist()
+
+    assert trained(SGD(0.5).bind(way.module)) == [0.5]
+    if way.target != "update_step":  # whose stock SGD always has a velocity
+        stock = getattr(way.stock, "SGD", None) or way.stock.GradientDescentOptimizer
+        assert trained(stock(0.5)) == [0.5]
+    for definition in (SGD(0.5, momentum=0.5), Adam(0.5)):
+        error, variable, optimizer = trained(definition.bind(way.module))
+        assert "needs the shape of w" in str(error) if way.target == "keras3" else "do not grow" in str(error)
+        assert way.target == "keras3" or variable.numpy().tolist() == [1.0] * 3  # it has changed nothing
+        assert way.target in ("keras3", "tf_train") or int(optimizer.iterations) == 1
+
+
 def resource_takes_unknown_shapes():
     import tensorflow
 

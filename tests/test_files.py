@@ -220,7 +220,7 @@ def test_momentum_is_rescaled_by_the_rate_asked_for():
 
 
 @TENSORFLOW
-def test_a_rate_that_decays_is_a_schedule_to_give(tmp_path):
+def test_a_rate_that_decays_is_to_be_given(tmp_path):
     path, key = str(tmp_path / "model.ckpt-1"), b"optimizer/decay/.ATTRIBUTES/VARIABLE_VALUE"
     copy_bundle(BY_NAME["tfkeras2.10/amsgrad.ckpt-1"].path, path)
     entries, half = crafted.index_entries(path + ".index"), np.float32(0.5).tobytes()
@@ -231,7 +231,9 @@ def test_a_rate_that_decays_is_a_schedule_to_give(tmp_path):
     write_bytes(path + ".data-00000-of-00001", data[:offset] + half + data[offset + 4 :])
     entry[1] = entry[1][:-4] + crafted.checksum(half)  # the last field is the checksum
     write_bytes(path + ".index", crafted.table(crafted.block(entries)))
-    refused(path, "InverseTimeDecay(0.1, rate=0.5)", optimizer="Adam")
+    refused(path, "everstep.rate_decay(definition, 0.5)", optimizer="Adam")
+    state = everstep.read_checkpoint(path, everstep.rate_decay(everstep.optimizers.Adam(0.1, amsgrad=True), 0.25))
+    assert state.definition.rate == 0.5 and state.definition.inner.amsgrad
 
 
 @TENSORFLOW

@@ -405,9 +405,53 @@ def test_a_schedule_of_a_users_own_stays_on_its_api(way):
 
 
 @pytest.mark.parametrize("target", ["get_updates", "optimizer_v2"])  # the others have no `decay`
-def test_decay_is_a_schedule(target):
+def test_decay_is_a_wrapper(target):
     config = {"class_name": "SGD", "config": {"learning_rate": 0.1, "decay": 0.01, "momentum": 0.0, "nesterov": False}}
-    assert migrate(config, target).learning_rate == everstep.InverseTimeDecay(0.1, rate=0.01)
+    definition = migrate(config, target)
+    without = dict(config, config=dict(config["config"], decay=0.0))
+    assert definition == everstep.rate_decay(migrate(without, target), 0.01)
+    callable_rate = dict(config, config=dict(config["config"], learning_rate=lambda: 0.1))
+    with pytest.raises(UnsupportedError, match="decay=0.01 of a learning rate that is no number"):
+        migrate(callable_rate, target)
+
+
+DECAYING = [way for way in FIRST_WAYS.values() if way.target in ("get_updates", "optimizer_v2")]
+
+
+@pytest.mark.parametrize("way", DECAYING, ids=ids)
+def test_decay_there_and_back(way):
+    optimizer = way.stock.SGD(0.1, decay=1e-6, momentum=0.9, nesterov=True)
+    config = migrate(optimizer).to_native_config(way.module)
+    assert config["config"]["decay"] == 1e-6
+    assert migrate(config, way.module) == migrate(optimizer)
+
+
+@pytest.mark.parametrize("way", DECAYING, ids=ids)
+def test_follows_decay_with_a_rate_that_is_set(way):
+    """The line of Keras's manual, and a rate that a callback sets. Stock get_updates reads its count early or late."""
+    def trained(way, make):
+        batches = make_batches("float32", 8)
+        each = harness.new_run(way, make, start_values("float32"), KINDS, batches[:4])
+        with each.inside():
+            each.world.set_hyper(each.optimizer, "lr", 0.05)
+        for batch in batches[4:]:
+            each.step(batch)
+        return each
+
+    def optimizer():
+        return way.stock.SGD(0.1, decay=0.1, momentum=0.9, nesterov=True)
+
+    ours = trained(way, lambda: migrate(optimizer()).bind(way.module))
+    races = way.target == "get_updates"
+    expected = trained(FIRST_WAYS["arrays"], migrate(optimizer())) if races else trained(way, optimizer)
+    expected = expected.weights()
+    for name, values in ours.weights().items():
+        assert oracle.distance(values, expected[name]) <= BOUND, name
+    with ours.inside():
+        read = [ours.world.read(getattr(ours.optimizer, name)) for name in ("lr", "learning_rate", "decay")]
+        now = everstep.current_rate(ours.optimizer, session=ours.world.session)
+    assert [round(float(value), 6) for value in read] == [0.05, 0.05, 0.1]
+    assert now == pytest.approx(0.05 / 1.8)
 
 
 @pytest.mark.shared(False)

@@ -15,7 +15,7 @@ import harness
 from chain import chain_gradients, orthogonal, wrong_steps
 from everstep import errors
 from everstep.optimizers import SGD, AdagradDecay, Adam, Lion
-from harness import clear_session
+from harness import clear_session, detect
 from keras_suite import available_modules, same
 
 MODULES = [module for _, module in available_modules().get("get_updates", [])]
@@ -801,3 +801,67 @@ def test_a_list_of_stocks_weights_is_taken_in_its_order(keras, name, arguments):
     assert len(found) == 2 * len(slots)
     for one, other in zip(found, theirs[1:]):
         np.testing.assert_array_equal(one, other)
+
+
+# Counting in the user's variable.
+
+
+def adam_model(keras, optimizer):
+    model = keras.models.Sequential([keras.layers.Dense(1, kernel_initializer="ones", input_shape=(2,))])
+    model.compile(optimizer, "mse")
+    return model
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("stock", [True, False], ids=["stock", "ours"])
+def test_iterations_can_be_set_to_a_variable(keras, stock, dtype):
+    """Estimators set the global step. Stock's Adam may read its count before or after it moves, so ours is compared."""
+    K, data = keras.backend, (np.ones((4, 2)), np.zeros((4, 1)))
+    optimizer = keras.optimizers.Adam(0.1) if stock else Adam(0.1).bind(keras)
+    counter = K.variable(5, dtype=dtype)
+    optimizer.iterations = counter
+    model = adam_model(keras, optimizer)
+    model.fit(*data, epochs=2, verbose=0)
+    assert optimizer.iterations is counter and K.get_value(counter) == 7
+    if not stock:
+        other = adam_model(keras, Adam(0.1).bind(keras))
+        K.set_value(other.optimizer.iterations, 5)
+        other.fit(*data, epochs=2, verbose=0)
+        assert same(model.get_weights(), other.get_weights())
+        assert same(model.optimizer.get_weights()[1:], other.optimizer.get_weights()[1:])
+
+
+@pytest.mark.parametrize("value, error", [(5, errors.HyperTypeError), ([0, 0], errors.VariableError)])
+def test_iterations_cannot_be_set_to_what_does_not_count(keras, value, error):
+    optimizer = Adam(0.1).bind(keras)
+    counter = optimizer.iterations
+    with pytest.raises(error):
+        optimizer.iterations = keras.backend.variable(value) if isinstance(value, list) else value
+    assert optimizer.iterations is counter
+
+
+@pytest.mark.skipif(not hasattr(getattr(v1.keras, "estimator", None), "model_to_estimator"),
+                    reason="no model_to_estimator in this TensorFlow")
+@pytest.mark.parametrize("stock", [True, False], ids=["stock", "ours"])
+def test_a_model_becomes_an_estimator(stock, tmpdir):
+    """TensorFlow counts the updates of the estimator's optimizer in its global step."""
+    keras = v1.keras
+    if detect.find(keras).target.name != "get_updates":
+        pytest.skip("tf.keras is OptimizerV2 here")
+    clear_session(keras)
+    model = adam_model(keras, keras.optimizers.SGD(0.1, momentum=0.5) if stock else SGD(0.1, momentum=0.5).bind(keras))
+    name = model.input_names[0]
+    estimator = keras.estimator.model_to_estimator(model, model_dir=str(tmpdir.join("run")))
+
+    def batches():
+        return tf.data.Dataset.from_tensors(({name: np.ones((4, 2), "float32")}, np.zeros((4, 1), "float32"))).repeat()
+
+    for steps in (2, 3):  # the second call restores a checkpoint
+        estimator.train(lambda: batches().make_one_shot_iterator().get_next(), steps=steps)
+    kernel = next(each for each in estimator.get_variable_names() if each.endswith("kernel"))
+    assert estimator.get_variable_value("global_step") == 5
+    weights, velocity = np.array([1.0, 1.0, 0.0]), np.zeros(3)
+    for _ in range(5):
+        velocity = 0.5 * velocity - 0.1 * 2 * weights.sum()
+        weights = weights + velocity
+    np.testing.assert_allclose(estimator.get_variable_value(kernel)[:, 0], weights[:2], rtol=1e-5)

@@ -37,6 +37,7 @@ STACKS = OrderedDict([
     ("lookahead", everstep.lookahead(RMSprop(0.1, momentum=0.9, epsilon=1e-3), 3)),
     ("average of lookahead", everstep.moving_average(everstep.lookahead(adam(), 3), 0.9)),
     ("multipliers", everstep.learning_rate_multipliers(adam(), [("bias", 0.5), ("dense", 2.0)])),
+    ("rate decay", everstep.rate_decay(adam(), 0.1)),
     ("multipliers of decay", everstep.learning_rate_multipliers(bert(adam()), {"bias": 0.5}, otherwise=0.7)),
     ("BERT", bert(adam())),
     ("centralize", everstep.centralize(Adagrad(0.1))),

@@ -466,3 +466,27 @@ def test_names_do_not_depend_on_the_first_call(first):
     assert [each.name for each in optimizer.weights] == ["Mine/{}:0".format(name) for name in names]
     hypers = [each.name for each in optimizer._hyper.values() if hasattr(each, "name")]
     assert hypers and all(name.startswith("Mine/") for name in hypers)
+
+
+# get_updates, in a function of Keras's backend.
+
+
+@pytest.mark.parametrize("definition", [None, SGD(0.5, momentum=0.5), everstep.accumulate(SGD(0.5), 2)], ids=[
+    "stock", "SGD", "accumulate"])
+def test_get_updates_in_a_function_of_the_backend(definition):
+    """With eager TensorFlow, up to 2.3, Keras has a graph of its own; newer ones have none that a loss could be in."""
+    stock = getattr(MODULE, "optimizers", MODULE).SGD  # MODULE may be tf.keras.optimizers.legacy
+    optimizer = stock(0.5, momentum=0.5) if definition is None else definition.bind(MODULE)
+    layer, place = keras.layers.Dense(1, kernel_initializer="ones", use_bias=False), keras.layers.Input((2,))
+    loss = K.mean(layer(place))
+    if EAGER and not hasattr(loss, "graph"):  # a KerasTensor
+        with pytest.raises(TypeError):
+            optimizer.get_updates(loss, layer.trainable_weights)
+        return
+    step = K.function([place], [loss], updates=optimizer.get_updates(loss, layer.trainable_weights))
+    for _ in range(2):
+        step([np.ones((4, 2), "float32")])
+    # The gradient is 1. Momentum: 1 - 0.5 - (0.25 + 0.5). Of two accumulated steps there is one update.
+    updates, after = (1, 0.5) if hasattr(definition, "steps") else (2, -0.25)
+    assert K.get_value(layer.kernel).tolist() == [[after], [after]]
+    assert K.get_value(optimizer.iterations) == updates

@@ -156,6 +156,8 @@ def test_what_cannot_be_patched(way):
     with pytest.raises(TargetError, match="is not the class of an optimizer that can be replaced"):
         with everstep.patched(np, ndarray=Lion):
             pass
+    with pytest.raises(DefinitionError, match="everstep.patched.module, Adam="), everstep.patched(way.module):
+        pass
     with pytest.raises(DefinitionError, match="or a function; got 3"):
         with everstep.patched(way.module, **{names(way)[0]: 3}):
             pass

@@ -46,6 +46,18 @@ def test_numpy():
     assert everstep.current_rate(SGD(lambda: np.float32(0.125)).bind(np)) == 0.125
 
 
+def test_a_rate_that_decays():
+    weights = np.ones(2)
+    branches = everstep.partition({"a": (lambda variable: True, everstep.rate_decay(SGD(1.0), 0.5))}, default=SGD(1.0))
+    for definition, expected in [(everstep.clip(everstep.rate_decay(SGD(1.0), 0.5), norm=9.0), 0.5),
+                                 (branches, {"a": 0.5, "default": 1.0}),
+                                 (everstep.rate_decay(branches, 0.5), {"a": 0.25, "default": 0.5})]:
+        optimizer = definition.bind(np)
+        for _ in range(2):
+            optimizer.apply_gradients([(np.ones(2), weights)])
+        assert everstep.current_rate(optimizer) == expected
+
+
 def test_a_partition_has_many():
     optimizer = everstep.partition({"tables": ("table", SGD(0.5))}, default=Adam(LINE)).bind(np)
     assert everstep.current_rate(optimizer) == {"tables": 0.5, "default": 1.0}

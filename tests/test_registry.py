@@ -87,6 +87,13 @@ def test_what_is_refused(name, how, word):
         everstep.get(name, **how)
 
 
+@pytest.mark.parametrize("identifier", ["AdamOptimizer", Adam, Adam(), {"class_name": "Adam", "config": {}}])
+def test_a_rate_by_position_is_no_api(identifier):
+    with pytest.raises(ConfigError, match="learning_rate=...") as caught:
+        everstep.get(identifier, 0.1)
+    assert "got 0.1" in str(caught.value)
+
+
 def test_what_no_definition_follows():
     for name, reason in UNSUPPORTED.items():
         try:

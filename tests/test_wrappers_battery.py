@@ -16,6 +16,7 @@ import pytest
 import everstep
 import harness
 import runs
+from everstep.errors import DefinitionError, HyperTypeError, UnsupportedError
 from everstep.optimizers import LAMB, SGD, Adam
 from everstep.testing import checks, oracle
 from everstep.testing.training import BOUNDS, KINDS
@@ -52,6 +53,7 @@ WRAPPERS = {
     "multistage": lambda rule, dense: everstep.multistage(rule, "rk23"),
     "noise": lambda rule, dense: everstep.gradient_noise(rule, 0.01),
     "partition": lambda rule, dense: everstep.partition({"dense": (dense, rule)}, default=SGD(0.05)),
+    "rate decay": lambda rule, dense: everstep.rate_decay(rule, 0.05),
     "restarts": lambda rule, dense: rule.replace(learning_rate=everstep.CosineDecayRestarts(0.1, 30, 2.0, alpha=0.1)),
     "sharpness aware": lambda rule, dense: everstep.sharpness_aware(rule, 0.1),
     "stochastic average": lambda rule, dense: everstep.stochastic_weight_averaging(rule, start=9, period=4),
@@ -174,3 +176,48 @@ def test_zz_figures():
             os.makedirs(os.path.dirname(path))
         with open(path, "w") as file:
             json.dump(FIGURES, file, indent=0)
+
+
+# What is no definition.
+
+
+def givens():
+    """Returns {label: (what people give instead of a definition, what the error says)}."""
+    said = {"class": (Adam, r"it is the class: write Adam\(\)"),
+            "bound": (Adam().bind(np), "it is bound already: wrap, then bind"),
+            "native class": (Adam.native_class(np), r"everstep.from_native\(Adam\(...\)\)"),
+            "text": ("adam", r"everstep.get\('adam'\)")}
+    stock = next((way.stock for way in harness.framework_ways() if way.stock is not None), None)
+    if stock is not None:
+        name = next(name for name in ("SGD", "GradientDescentOptimizer") if hasattr(stock, name))
+        said["stock"] = getattr(stock, name)(0.1), r"everstep.from_native\(optimizer\)"
+        said["stock class"] = getattr(stock, name), r"everstep.from_native\({}\(...\)\)".format(name)
+    return said
+
+
+@pytest.mark.shared(False)
+@pytest.mark.parametrize("wrapper", sorted(set(WRAPPERS) - {"restarts", "warmup"}))
+def test_what_is_no_definition(wrapper):
+    for label, (value, words) in sorted(givens().items()):
+        with pytest.raises(HyperTypeError, match=words):
+            pytest.fail("{} took the {}: {!r}".format(wrapper, label, WRAPPERS[wrapper](value, is_dense)))
+
+
+@pytest.mark.shared(False)
+@pytest.mark.parametrize("name, call", [
+    ("bind", lambda: Adam.bind(np)), ("bind", lambda: Adam.bind(np, name="a")),
+    ("replace", lambda: Adam.replace(beta_1=0.5)), ("to_native_config", lambda: Adam.to_native_config(np)),
+])
+def test_a_class_where_an_instance_is_meant(name, call):
+    with pytest.raises(DefinitionError, match=r"Adam is the class; write Adam\(\).{}\(...\)".format(name)):
+        call()
+    assert Adam.bind(Adam(), np).definition == Adam()  # as any method
+
+
+@pytest.mark.shared(False)
+def test_a_class_where_an_optimizer_is_meant():
+    for native in (Adam, Adam.native_class(np)):
+        with pytest.raises(UnsupportedError, match=r"is a class; give an optimizer"):
+            everstep.from_native(native)
+    with pytest.raises(HyperTypeError, match="takes a whole number"):
+        everstep.accumulate(SGD(), everstep.Warmup)

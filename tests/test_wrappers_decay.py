@@ -247,6 +247,8 @@ def test_a_rule_that_chooses_nothing(way):
         with pytest.raises(DefinitionError, match="'kernal' of .* chooses no variable; there are: .*kernel"):
             trained(way, definition)
     trained(way, decay(SGD(0.1), exclude=["LayerNorm", "bias"]))
+    with pytest.warns(UserWarning, match="none of the exclusions 'LayerNorm', 'gamma' .* there are: .*kernel"):
+        trained(way, decay(SGD(0.1), exclude=["LayerNorm", "gamma"]))
 
 
 def test_collections():

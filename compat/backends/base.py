@@ -409,8 +409,8 @@ class Backend(object):
         """Returns the gradient that `parts` took apart."""
 
     @required
-    def function(self, function, parts):
-        """Returns `function(parts)` as a function of the framework. `parts` are tuples of natives like later ones."""
+    def function(self, function, parts, shapes):
+        """Returns `function(parts)` of the framework: tuples of natives like these, of wholes of these `shapes`."""
 
     @required
     def part(self, value, place):

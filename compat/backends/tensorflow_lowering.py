@@ -124,12 +124,12 @@ class TensorFlowLowering(Backend):
     def from_parts(self, natives, variable):
         return natives[0] if len(natives) == 1 else self.tf.IndexedSlices(natives[0], natives[1], variable.shape)
 
-    def function(self, function, parts):
+    def function(self, function, parts, shapes):
         specs, counts = [], [len(natives) for natives in parts]
-        for natives in parts:
+        for natives, shape in zip(parts, shapes):
             for native in natives:
-                shape = native.shape.as_list()
-                specs.append(self._v2.TensorSpec([None] + shape[1:] if len(natives) > 1 else shape, native.dtype))
+                shape = [None] + native.shape.as_list()[1:] if len(natives) > 1 else shape
+                specs.append(self._v2.TensorSpec(shape, native.dtype))
 
         def run(*flat):
             natives = iter(flat)

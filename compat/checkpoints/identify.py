@@ -8,8 +8,8 @@ from collections import namedtuple
 import numpy as np
 
 from everstep.compat.checkpoints.saver_names import has_weights_alone, ops_beside, slots_of
-from everstep.compat.stock.from_native import BESIDE, from_native, short
-from everstep.compat.stock.lookup import entries_of
+from everstep.compat.stock.from_native import BESIDE, from_native
+from everstep.compat.stock.lookup import entries_of, short
 from everstep.compat.stock.registry import definition_classes, entries_spelled
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.errors import EverstepError, FileError, StateError

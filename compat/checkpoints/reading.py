@@ -17,7 +17,7 @@ from everstep.compat.checkpoints.unwrapping import scalars_of
 from everstep.compat.engine.step import ENGINE_SLOTS, counters
 from everstep.compat.stock.registry import entries_spelled
 from everstep.compat.stock.table import STOCK
-from everstep.compat.targets.hypers import attribute
+from everstep.compat.targets.hypers import DECAY, attribute
 from everstep.errors import EverstepError, FileError, StateError
 from everstep.optimizers.adagrad_da import AdagradDA
 from everstep.optimizers.contract import Schedule, flat, with_hypers
@@ -179,14 +179,15 @@ def _with_live_hypers(claim):
     names.update({attribute(name): name for name in names})
     if claim.entry is not None:
         names.update(claim.entry.names)
+        names.update({"decay": DECAY} if DECAY in names else {})
     changed = {}
     for stored_name, handle in values.items():
         hyper = names.get(stored_name.lstrip("_"))
         if stored_name == "decay" and claim.entry is not None and hyper is None and np.asarray(handle) != 0:
-            rate = as_number(values["learning_rate"]) if "learning_rate" in values else "..."
             raise StateError(
-                "the file's learning rate decays, by {decay} a step: give the definition with learning_rate="
-                "everstep.InverseTimeDecay({rate}, rate={decay})".format(decay=as_number(handle), rate=rate)
+                "the file's learning rate decays, by {0} a step: give everstep.rate_decay(definition, {0})".format(
+                    as_number(handle)
+                )
             )
         if hyper in flat(definition, "hyper") and handle.shape == () and np.dtype(handle.dtype).kind == "f":
             owner, declaration = flat(definition, "hyper")[hyper]
@@ -294,8 +295,8 @@ def _with_loss_scale(claim):
 
 
 def _has_schedule(definition):
-    hypers = flat(definition, "hyper").values()
-    return any(isinstance(owner._values[each.name], Schedule) for owner, each in hypers)
+    hypers = flat(definition, "hyper")
+    return DECAY in hypers or any(isinstance(owner._values[each.name], Schedule) for owner, each in hypers.values())
 
 
 def _scalars(claim, updates):

@@ -43,7 +43,8 @@ class EagerSteps(object):
         if kept is None and len(self._functions) < MOST:
             variables = [variable for _, variable in pairs]
             if all(getattr(variable, "constraint", None) is None for variable in variables):  # the user's Python code
-                function = backend.function(lambda parts: self._step(variables, given, parts), parts)
+                shapes = [backend.shape(variable) for variable in variables] + [()] * len(given)
+                function = backend.function(lambda parts: self._step(variables, given, parts), parts, shapes)
                 kept = self._functions[key] = _Kept(function, variables, hypers, host.definition)
         if kept:
             kept.function(parts)

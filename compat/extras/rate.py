@@ -8,7 +8,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import with_names_of_tf1
 from everstep.compat.checkpoints.stock_live import api_of, keras_session
 from everstep.compat.checkpoints.unwrapping import unwrapped
-from everstep.compat.targets.hypers import attribute, is_function, rates_of_branches
+from everstep.compat.targets.hypers import attribute, decays_of, is_function, rates_of_branches
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import EverstepError, StateError, UnsupportedError
 from everstep.optimizers.contract import Definition, Schedule, is_tensor
@@ -26,8 +26,8 @@ def current_rate(optimizer, session=None):
     """Returns the learning rate that the next update uses, as a float.
 
     It is the number behind `learning_rate`: of a schedule at the present count of updates, of a callable or tensor its
-    present value, with the `decay` of stock Keras. What a rule makes of it (bias correction, trust ratios, the factors
-    of `learning_rate_multipliers`) is not in it.
+    present value, with the `decay` of stock Keras and of `rate_decay`. What a rule makes of it (bias correction, trust
+    ratios, the factors of `learning_rate_multipliers`) is not in it.
 
     Args:
         optimizer: an optimizer that `bind(module)` returned, or a stock optimizer of any API; also one inside of a
@@ -64,7 +64,12 @@ def _current_rate(optimizer, session):
         branches = rates_of_branches(bound)
         if rates is None and not branches:
             raise UnsupportedError("{} has no learning rate".format(type(optimizer).__name__))
-        values = [_evaluate(optimizer, bound.adapter.read(name), session) for name in rates or branches]
+        values = []
+        for name in rates or branches:
+            values.append(_evaluate(optimizer, bound.adapter.read(name), session))
+            for decay in decays_of(bound, name):
+                decay = _evaluate(optimizer, bound.adapter.read(decay), session)
+                values[-1] /= 1 + decay * updates_so_far(optimizer, session)
         return values[0] if rates else dict(zip([attribute(name.rpartition("/")[0]) for name in branches], values))
     api = api_of(optimizer)
     if api is None:

@@ -7,10 +7,15 @@ import sys
 import warnings
 from collections import namedtuple
 
-import numpy as np
-
 from everstep.compat.stock.converted_schedules import converted
-from everstep.compat.stock.lookup import check_needed, entries_of, entry_named, entry_of_class, installed_defaults
+from everstep.compat.stock.lookup import (
+    check_needed,
+    entries_of,
+    entry_named,
+    entry_of_class,
+    installed_defaults,
+    short,
+)
 from everstep.compat.stock.others import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
@@ -19,14 +24,15 @@ from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.stock_members import searched
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract import Decoupled, Definition, is_tensor, with_hypers
-from everstep.optimizers.contract import schedule as schedules
 from everstep.optimizers.contract.undecayed import undecayed
 from everstep.optimizers.wrappers.accumulate import Accumulate, accumulate
 from everstep.optimizers.wrappers.clip import Clip, clip
 from everstep.optimizers.wrappers.decoupled_weight_decay import DecoupledWeightDecay, decoupled_weight_decay
 from everstep.optimizers.wrappers.moving_average import MovingAverage, moving_average
+from everstep.optimizers.wrappers.rate_decay import RateDecay, rate_decay
 
 _NEW_STYLE = ("update_step", "keras3")
+_WITH_DECAY = ("get_updates", "optimizer_v2")
 _EMA_START = {"update_step": 0, "keras3": 1}  # Keras 3 starts an average with the variable after its first update
 _BOUND_BESIDE = ("use_ema", "ema_momentum", "ema_overwrite_frequency", "gradient_accumulation_steps")
 # Arguments of every Keras that become wrappers and schedules.
@@ -133,7 +139,9 @@ def wrapped_as(rule, config, optimizer, target):
 
 def _unwrapped(definition, target):
     """Splits off the wrappers that stock has arguments for. Returns (inner definition, those arguments)."""
-    beside = {}
+    beside = {}  # type: dict
+    if target in _WITH_DECAY and isinstance(definition, RateDecay) and isinstance(definition.rate, float):
+        beside["decay"], definition = definition.rate, definition.inner
     of_stock = isinstance(definition, Accumulate) and definition.reduction == "mean" and type(definition.steps) is int
     if target == "keras3" and of_stock:
         beside["gradient_accumulation_steps"] = definition.steps
@@ -198,7 +206,8 @@ def _of_instance(optimizer, entry=None):
         except AttributeError:  # get_config of Ftrl fails in TF 1.14; when 1.15 is the minimum, this can go
             attributes = dict({name[1:]: value for name, value in vars(optimizer).items()}, **optimizer._hyper)
             return entry, attributes, optimizer
-    raise UnsupportedError("{!r} is an optimizer of no API that everstep knows".format(optimizer))
+    what = "a class; give an optimizer" if isinstance(optimizer, type) else "of no API that everstep knows"
+    raise UnsupportedError("{!r} is {}".format(optimizer, what))
 
 
 def _functions(optimizer, entry):
@@ -289,8 +298,12 @@ class _Migration(object):
             more["exclude_from_layer_adaptation"] = "|".join(map(re.escape, config["skip_list"]))
         arguments = {theirs: short(config[theirs]) for theirs in entry.names if config.get(theirs) is not None}
         arguments.update((theirs, entry.none[theirs]) for theirs in entry.none if config.get(theirs, 0) in (None, []))
-        arguments["learning_rate"] = self._rate()
-        return self.wrapped(entry.make(arguments, **more))
+        arguments["learning_rate"] = rate = self._rate()
+        rule = self.wrapped(entry.make(arguments, **more))
+        decay = 0.0 if "decay" in entry.names else config.get("decay") or 0.0
+        if decay and not isinstance(rate, float):
+            raise UnsupportedError("decay={} of a learning rate that is no number".format(decay))
+        return rate_decay(rule, short(decay)) if decay else rule
 
     def wrapped(self, rule):
         """Returns a rule in the wrappers that compute what the arguments of every Keras do."""
@@ -352,15 +365,9 @@ class _Migration(object):
     def _rate(self):
         """Returns the learning rate of the definition: a number, a schedule, or the optimizer's own object."""
         rate = self.config.get("learning_rate", self.entry.defaults["learning_rate"])
-        decay = 0.0 if "decay" in self.entry.names else self.config.get("decay") or 0.0
         if isinstance(rate, dict):
             rate = converted(rate) or converted_schedule(self._native_schedule(), converted)
-        rate = float(rate) if isinstance(rate, int) else short(rate)
-        if not decay:
-            return rate
-        if not isinstance(rate, float):
-            raise UnsupportedError("decay={} of a learning rate that is no number".format(decay))
-        return schedules.InverseTimeDecay(rate, rate=short(decay))
+        return float(rate) if isinstance(rate, int) else short(rate)
 
     def _native_schedule(self):
         if self.optimizer is None:
@@ -438,12 +445,3 @@ def _one_decay(rule):
             "or bind everstep.partition, with the variables that do not decay in a branch of weight_decay=0"
         )
     return rule.replace(weight_decay=0.0, adam_weight_decay=0.0)
-
-
-def short(value):
-    """Returns a number without the digits that a conversion through float32 added; other values unchanged."""
-    if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
-        value = value.item()
-    if isinstance(value, float) and not isinstance(value, bool) and float(np.float32(value)) == value:
-        return float(str(np.float32(value)))
-    return value

@@ -4,6 +4,8 @@ from __future__ import absolute_import, division, print_function
 import inspect
 import sys
 
+import numpy as np
+
 from everstep.compat.stock.entry import Stock
 from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
@@ -137,3 +139,12 @@ def entry_for(target, definition):
     raise UnsupportedError(
         "{} has no stock optimizer with the slots of {}".format(target or "no API", definition.base._short())
     )
+
+
+def short(value):
+    """Returns a number without the digits that a conversion through float32 added; other values unchanged."""
+    if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:
+        value = value.item()
+    if isinstance(value, float) and not isinstance(value, bool) and float(np.float32(value)) == value:
+        return float(str(np.float32(value)))
+    return value

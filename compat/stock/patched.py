@@ -43,9 +43,13 @@ def patched(module, **replacements):
 
     Raises:
         TargetError: there is no such class, or it is none of an optimizer that everstep can replace.
-        DefinitionError: a replacement is nothing of the above. While the block runs: the definition class does not know
-            an argument of the call, or the function returned something else.
+        DefinitionError: there is no replacement, or one is nothing of the above. While the block runs: the definition
+            class does not know an argument of the call, or the function returned something else.
     """
+    if not replacements:
+        raise DefinitionError(
+            "patched replaces the classes that it is given: everstep.patched(module, Adam=everstep.optimizers.AdamW)"
+        )
     makers = [(_named(module, name), name, replacement) for name, replacement in replacements.items()]
     makers = [(stock, _maker(module, stock, name, replacement)) for stock, name, replacement in makers]
     for stock, make in makers:

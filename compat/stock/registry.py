@@ -49,7 +49,7 @@ def get(identifier, api=None, **arguments):
         A definition.
 
     Raises:
-        ConfigError: the name is unknown, or the config is incomplete. The message has close names.
+        ConfigError: the name is unknown, the config is incomplete, or api is no module. The message has close names.
         DefinitionError: an argument is unknown.
         UnsupportedError: no definition computes what this stock optimizer does.
 
@@ -61,6 +61,11 @@ def get(identifier, api=None, **arguments):
     >>> everstep.get({"class_name": "Adam", "config": {"learning_rate": 0.01}}).learning_rate
     0.01
     """
+    if not (api is None or isinstance(api, TEXT) or hasattr(api, "__name__")):
+        raise ConfigError(
+            "api is a module, such as tf.keras, or the name of a target; got {!r}. Arguments of the optimizer have "
+            "their names here: everstep.get({!r}, learning_rate=...)".format(api, identifier)
+        )
     if isinstance(identifier, Definition):
         return identifier.replace(**arguments) if arguments else identifier
     if isinstance(identifier, type) and issubclass(identifier, Definition):

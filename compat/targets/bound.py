@@ -17,6 +17,7 @@ from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
 from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
+from everstep.compat.targets.checking import check_not_grown
 from everstep.compat.targets.hooks import slots_missing
 from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, RuleError, SlotError, VariableError
@@ -69,13 +70,14 @@ class Bound(object):
         has_scaled: True once a loss was scaled.
         has_called_gradients: True once `gradients` was called.
         hooked_step: the running `HookedStep`, or None.
+        may_grow: True once a variable was seen whose shape is not known.
         has_checked: True once the variables of the first step were checked.
         tensors_read: (graph, {name: tensor}), those that attributes of stock gave.
     """
 
     backend = None  # type: Any
     carried = None  # type: Any
-    started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = False
+    started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = may_grow = False
     made = ()  # type: tuple[Any, ...]
     tensors_read = None, {}  # type: Any
     hooked_step = None  # type: Any
@@ -183,6 +185,7 @@ class Bound(object):
             rule = self._specialized(record) if is_known(shape) else self._without_shape(record)
         names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
         self.rules[key] = Known(rule, record, variable, key, names, set(), {})
+        self.may_grow = self.may_grow or not is_known(shape)
 
     def _without_shape(self, record):
         """Returns the rule of a variable whose shape is not known. Raises VariableError if the rule needs it."""
@@ -298,6 +301,8 @@ class Bound(object):
             hooks: a `Hooks`, of the hooks that the user's class replaces, or None.
         """
         pairs = check_pairs(self.backend, pairs, self.adapter.casts_gradients) if checked else pairs
+        if self.may_grow and self.backend.eager:
+            check_not_grown(self, pairs)
         eager = not hooks and count and self.backend.keeps_functions() and not self.is_averaged
         return self.eager_steps.run(pairs) if eager else self.new_step(pairs, before, hooks).run(count)
 

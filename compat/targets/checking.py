@@ -7,8 +7,9 @@ import re
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.rehearsal import rehearse
 from everstep.compat.engine.step import skips
+from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.hypers import refusal
-from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError
+from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
@@ -51,6 +52,26 @@ def check_connected(grads, variables):
             "round, ...)".format(", ".join(missing))
         )
     return grads
+
+
+def check_not_grown(bound, pairs):
+    """Raises VariableError if a variable of unknown shape has another one than its slots: stock's slots do not grow."""
+    shape_of = bound.backend.shape
+    for grad, variable in pairs:
+        known = bound.known(variable)
+        if grad is None or is_known(known.record.shape):
+            continue
+        shape = shape_of(bound.backend.read(bound.adapter.unwrap(variable)))
+        for name in known.slot_names:
+            slot, declared = bound.adapter.find_slot(variable, name), bound.slot_declaration(variable, name)[1]
+            held = None if slot is None else shape_of(bound.backend.read(bound.adapter.unwrap(slot)))
+            if held is not None and declared == known.record.shape and held != shape:
+                raise VariableError(
+                    "{} is of shape {} now, and its slot {} of shape {}: slots do not grow with a variable. Train it "
+                    "with a rule without slots, such as SGD(0.1), or bind a new optimizer".format(
+                        known.record.name, shape, name, held
+                    )
+                )
 
 
 @contextlib.contextmanager

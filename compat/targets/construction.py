@@ -8,7 +8,7 @@ import numpy as np
 
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute, is_off
-from everstep.compat.targets.native_classes import native_class, stock_class
+from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class, subclass_in_scope
 from everstep.errors import (
     ConfigError,
     DefinitionError,
@@ -124,6 +124,7 @@ def start(bound, native):
         raise kind("{} on {}: {}{}".format(bound.owner, bound.adapter.target, error, _advice(bound, error)))
     bound.started = True
     bound.lowerings.check()
+    name_subclass(type(bound.native))
 
 
 def _advice(bound, error):
@@ -215,6 +216,9 @@ def from_config(cls, config, custom_objects=None):
 
     It is of another class if that has the definition: Keras finds classes by name, and two definitions may share one.
     """
+    wanted = subclass_in_scope(cls, custom_objects)
+    if wanted is not cls:
+        return wanted.from_config(config)
     if CONFIG_KEY not in _checked(config, cls.__name__) and stock_class(cls) is not None:
         arguments = () if custom_objects is None else (custom_objects,)
         return stock_class(cls).from_config(config, *arguments)

@@ -52,6 +52,7 @@ from everstep.compat.targets.construction import (
     prefix,
 )
 from everstep.compat.targets.copying import ByRole
+from everstep.compat.targets.global_step import check_global_step
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.losses import by_hand, scaled
 from everstep.compat.targets.native import NativeOptimizer
@@ -66,6 +67,10 @@ class GetUpdatesOptimizer(NativeOptimizer):
     def iterations(self):
         """The variable that counts updates."""
         return self._bound.adapter.counter("updates")
+
+    @iterations.setter
+    def iterations(self, variable):
+        self._bound.adapter.set_iterations(variable)
 
     def get_slot_names(self):
         return list(flat(self.definition, "slot"))
@@ -199,6 +204,11 @@ class GetUpdatesAdapter(Adapter):
 
     def calls_per_update(self):
         return 1
+
+    def set_iterations(self, variable):
+        """Counts updates in the user's variable; as in stock, train functions that were built before do not."""
+        check_global_step(self.bound, variable)
+        self._own["updates"] = variable
 
     # Variables and slots.
 

@@ -1,4 +1,4 @@
-"""The `global_step` of `tf.train`: a variable, or the ref tensor of one, that counts steps."""
+"""The `global_step` of `tf.train`, and `iterations` that are set: a variable, or the ref tensor of one, that counts."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.errors import VariableError

@@ -16,6 +16,8 @@ from everstep.optimizers.contract import Definition, Schedule, flat, is_tensor, 
 from everstep.optimizers.contract.checks import check_number
 
 _RATE = ("learning_rate", "lr")
+DECAY = "rate_decay/rate"
+_OF_KERAS_2 = {"lr": "learning_rate", "decay": DECAY}  # {name: ours}
 
 
 def check(bound, name, value):
@@ -164,6 +166,12 @@ def rates_of_branches(bound):
     return rates if "learning_rate" not in bound.hyper_names else []
 
 
+def decays_of(bound, rate):
+    """Returns the flat names of the hypers of `rate_decay` that a learning rate, by its flat name, is decayed by."""
+    names = bound.hyper_declarations()
+    return [name for name in names if name.endswith(DECAY) and rate.startswith(name[: -len(DECAY)])]
+
+
 def many_rates(bound, name):
     """Returns an error message if `name` is the learning rate but each branch of the definition has its own."""
     rates = [attribute(rate) for rate in rates_of_branches(bound)] if name in _RATE else ()
@@ -216,13 +224,15 @@ def options(definition):
 def attribute_names(bound):
     """Returns ({attribute: flat hyper name}, the set of aliases among them).
 
-    Aliases are `lr`, and the bare name of a wrapper's hyper where no other hyper and no member of the class has it.
+    Aliases are `lr` and `decay`, and the bare name of a wrapper's hyper where no other hyper and no member of the class
+    has it.
     """
     declared = flat(bound.definition, "hyper")
     names = OrderedDict([(hyper.replace("/", "_"), hyper) for hyper in declared])
     check_names(type(bound.native), names)
-    if "learning_rate" in declared:
-        names["lr"] = "learning_rate"
+    for alias, hyper in _OF_KERAS_2.items():
+        if hyper in declared:
+            names[alias] = hyper
     bare = [hyper.rpartition("/")[2] for hyper in declared]
     aliases = set()
     for hyper, name in zip(declared, bare):

@@ -204,7 +204,7 @@ class Keras3Adapter(NewStyleAdapter):
             raise VariableError(
                 "{} trains {}; got {!r}".format(self.bound.owner, self.framework.trains, variable)
             )
-        if not is_known(self.backend.shape(self.unwrap(variable))):
+        if not is_known(self.backend.shape(self.unwrap(variable))) and self.bound.slot_names(variable):
             raise VariableError(
                 "{} needs the shape of {}: a slot of Keras 3 has a fixed one. Give the variable its shape, or bind to "
                 "tf_keras or tf.compat.v1.train".format(self.bound.owner, self.variable_name(variable))

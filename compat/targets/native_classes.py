@@ -78,21 +78,56 @@ def register(native_class):
             registry.register_keras_serializable(PACKAGE, native_class.__name__)(native_class)
             setattr(native_class, _REGISTERED, True)
     # For older Kerases, HDF5 files of TF 2.0 to 2.2, and people who write {"class_name": config["name"], ...}. Loaders
-    # look stock names up in lower case. From 2.11 on, two APIs have classes of stock's names in one table.
-    bare = native_class.__name__
-    is_shared = native_class.adapter_class.target in _NEWER or ".legacy" in native_class.native_base.__module__
-    if is_shared and stock_class(native_class):
+    # look stock names up in lower case.
+    if _is_in_doubt(native_class):
         return True
+    bare = native_class.__name__
     for name in (bare, bare.lower()) if stock_class(native_class) else (bare,):
         if name not in table or hasattr(table[name], "definition_class"):  # keep a user's own class of that name
             table[name] = native_class
     return True
 
 
+def _is_in_doubt(native_class):
+    """Returns whether a class's bare name could mean another: from 2.11 on, one table serves two APIs of one stock."""
+    is_shared = native_class.adapter_class.target in _NEWER or ".legacy" in native_class.native_base.__module__
+    return is_shared and stock_class(native_class) is not None
+
+
+def name_subclass(subclass):
+    """Gives a subclass of its native class's name that class's registered name, so that its files load as that class.
+
+    Horovod makes such classes at run time. Stock ones are written under a bare name, which is that of the stock class.
+    """
+    native = next(each for each in subclass.__mro__ if "native_base" in vars(each))
+    if native is not subclass and native.__name__ == subclass.__name__ and _is_in_doubt(native):
+        for names in _names_by_class(registry_of(native.native_base)):
+            names.setdefault(subclass, registered_name(native))
+
+
+def subclass_in_scope(native_class, custom_objects=None):
+    """Returns the subclass that a loader was given for a class's bare name, as Horovod gives it; else the class."""
+    registry, bare = registry_of(native_class.native_base), native_class.__name__
+    if registry is None:
+        return native_class
+    look_up = getattr(registry, "get_registered_object", None) or registry.get_custom_objects().get
+    for name in (bare, bare.lower()):
+        for found in ((custom_objects or {}).get(name), look_up(name)):
+            if isinstance(found, type) and issubclass(found, native_class) and found is not native_class:
+                return found
+    return native_class
+
+
+def _names_by_class(registry):
+    """Returns the registry's tables {class: registered name}."""
+    names = ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES")
+    return [getattr(registry, name) for name in names if hasattr(registry, name)]
+
+
 def _forget_redefined(registry, native_class):
     """Removes the classes of an older definition of the same name and module, which Keras would keep for ever."""
     definition = native_class.definition_class
-    for names in (getattr(registry, name, {}) for name in ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES")):
+    for names in _names_by_class(registry):
         for each in list(names):
             old = getattr(each, "definition_class", definition)
             if old is not definition and (old.__name__, old.__module__) == (definition.__name__, definition.__module__):

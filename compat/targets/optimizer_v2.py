@@ -392,7 +392,8 @@ class V2Adapter(Adapter):
         # Loaders of TF 2.0 and 2.1 build a function that nobody runs. It must not fail.
         self._may_miss_gradients = not self.backend.in_session()
         try:
-            return checking.failing_updates(self.bound, params) or self.base.get_updates(loss, params)
+            with self.module.backend.get_graph().as_default():  # Keras 2.0 to 2.3 on eager TensorFlow has its own graph
+                return checking.failing_updates(self.bound, params) or self.base.get_updates(loss, params)
         finally:
             self._may_miss_gradients = False
 

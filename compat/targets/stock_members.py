@@ -7,7 +7,7 @@ from __future__ import absolute_import, division, print_function
 from collections import namedtuple
 
 from everstep.compat.engine.trace import Tracer
-from everstep.compat.targets.hypers import is_function, many_rates, rates_of_branches
+from everstep.compat.targets.hypers import decays_of, is_function, many_rates, rates_of_branches
 from everstep.errors import UnsupportedMemberError
 from everstep.optimizers.contract import Schedule
 
@@ -34,7 +34,11 @@ def present_rate(bound):
     if "learning_rate" not in bound.hyper_declarations():
         many = many_rates(bound, "learning_rate")
         raise UnsupportedMemberError(many or "{} has no learning rate".format(bound.owner))
-    return present_value(bound, "learning_rate")
+    rate = present_value(bound, "learning_rate")
+    for decay in decays_of(bound, "learning_rate"):
+        updates = bound.backend.cast(bound.read_counter("updates"), "float32")
+        rate = rate / (1 + present_value(bound, decay) * updates)
+    return rate
 
 
 def schedule_value(bound, schedule):

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from everstep.errors import ConfigError, DefinitionError, HyperValueError
 from everstep.optimizers.contract.declarations import REQUIRED
 from everstep.optimizers.contract.declared import Declared
+from everstep.optimizers.contract.instances import InstanceMethod
 from everstep.optimizers.contract.spelling import advice
 
 _PLAIN = (numbers.Number, str, bytes, type(u""), type(None))
@@ -95,6 +96,7 @@ class Configured(Declared(str("_Configured"), (object,), {})):  # type: ignore[m
             if name not in self.keyword_only or value != self._default(name, self._values)
         )
 
+    @InstanceMethod
     def replace(self, **changes):
         """Returns a copy with some arguments changed."""
         return type(self)(**dict(self._given(), **changes))

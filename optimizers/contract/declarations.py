@@ -15,6 +15,7 @@ import numpy as np
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, RuleError
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES, check_number, compute_dtype, is_tensor, static_shape
 from everstep.optimizers.contract.counted_random import RandomStart
+from everstep.optimizers.contract.instances import instead_of, is_a
 
 _order = itertools.count()  # Python 2.7 does not keep the order of a class body, so declarations count
 _running = threading.local()
@@ -219,7 +220,7 @@ class Option(Declaration):
         return instance._values[self.name]
 
     def check(self, owner, value):
-        if self.schedule and _is_a("schedule", value):
+        if self.schedule and is_a("schedule", value):
             return value
         what = "{}.{}".format(owner, self.name)
         default_type = type(self.default)
@@ -403,18 +404,11 @@ class Child(Declaration):
         return instance._values[self.name]
 
     def check(self, owner, value):
-        if not _is_a("definition", value):
+        if not is_a("definition", value):
             raise HyperTypeError(
-                "{}.{} takes an everstep definition, such as everstep.optimizers.Adam(); got {!r}".format(
-                    owner, self.name, value
-                )
+                "{}.{} takes an everstep definition; got {!r}; {}".format(owner, self.name, value, instead_of(value))
             )
         return value
-
-
-def _is_a(kind, value):
-    """Returns whether a value is a definition or schedule, without an import of those: their metaclass marks them."""
-    return hasattr(type(value), "declared_order") and type(value).kind == kind
 
 
 def _checked_init(what, init, needed):

@@ -7,6 +7,7 @@ from everstep.errors import DefinitionError, NotBoundError
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.configured import Configured, once
 from everstep.optimizers.contract.declarations import option
+from everstep.optimizers.contract.instances import NATIVE, InstanceMethod
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -24,13 +25,6 @@ class assign(namedtuple("assign", "value")):
 
 class total(namedtuple("total", "value")):
     """A sum over all variables, for `measure` to return instead of a sum for each variable."""
-
-
-# Members of native optimizers. Whoever asks a definition for one of them forgot `.bind`.
-_NATIVE = frozenset(
-    "minimize compute_gradients apply_gradients get_updates get_gradients get_slot get_slot_names get_weights "
-    "set_weights weights variables iterations lr apply stateless_apply update_step build".split()
-)
 
 
 class Definition(Configured):
@@ -134,7 +128,7 @@ class Definition(Configured):
     hints = {
         "lr": "lr is called learning_rate on every target",
         "decay": "decay means another thing on each API: give the learning rate as a schedule, such as "
-        "everstep.InverseTimeDecay(0.01, rate=1e-4)",
+        "everstep.InverseTimeDecay(0.01, rate=1e-4), or wrap, as in everstep.rate_decay(definition, 1e-4)",
     }
     prefix = ""
     locality = "element"
@@ -389,6 +383,7 @@ class Definition(Configured):
 
     # Native optimizers.
 
+    @InstanceMethod
     def bind(self, module, **native):
         """Returns a native optimizer that does what this definition says, for the API that a module belongs to.
 
@@ -410,6 +405,7 @@ class Definition(Configured):
         """
         return self.native_class(module).from_definition(self, **native)
 
+    @InstanceMethod
     def to_native_config(self, module):
         """Returns the config of the stock optimizer that does the same, for the API that a module belongs to.
 
@@ -438,7 +434,7 @@ class Definition(Configured):
         return binder.native_class(cls, module)
 
     def __getattr__(self, name):
-        if name in _NATIVE:
+        if name in NATIVE:
             raise NotBoundError(
                 "{} is an everstep definition, not an optimizer of any framework, so it has no {!r}. Bind it to the "
                 "module you train with first: {}(...).bind(tf.keras)".format(self._short(), name, type(self).__name__)

@@ -257,6 +257,17 @@ class Partition(Composite):
         **branches: Definition,
     ) -> None: ...
 
+class RateDecay(Wrapper):
+    rate: Hyper
+    def __init__(
+        self,
+        inner: Definition,
+        rate: HyperValue = 0.0,
+        *,
+        sparse: Literal["exact", "rows", "catch_up", "variable_rows"] = ...,
+        dense_ok: bool = ...,
+    ) -> None: ...
+
 class SharpnessAware(Wrapper):
     rho: Hyper
     adaptive: Option[bool]
@@ -369,6 +380,8 @@ def multistage(
 
 def partition(rules: Any, default: Any = None, starts: Any = ()) -> Partition: ...
 
+def rate_decay(definition: Definition, rate: HyperValue) -> RateDecay: ...
+
 def sharpness_aware(
     definition: Definition,
     rho: HyperValue = 0.05,
@@ -397,6 +410,7 @@ __all__ = [
     "MovingAverage",
     "Multistage",
     "Partition",
+    "RateDecay",
     "SharpnessAware",
     "StochasticWeightAveraging",
     "accumulate",
@@ -413,6 +427,7 @@ __all__ = [
     "moving_average",
     "multistage",
     "partition",
+    "rate_decay",
     "sharpness_aware",
     "stochastic_weight_averaging",
 ]

@@ -1,8 +1,11 @@
 """Decoupled weight decay for any definition."""
 from __future__ import absolute_import, division, print_function
 
+import warnings
+
 from everstep.errors import DefinitionError
-from everstep.optimizers.contract.by_name import ByName, Factors, rules_of
+from everstep.optimizers.contract.by_name import ByName, Factors, holds, rules_of
+from everstep.optimizers.contract.checks import TEXT
 from everstep.optimizers.contract.composite import Wrapper
 from everstep.optimizers.contract.declarations import hyper, option
 from everstep.optimizers.contract.definition import assign
@@ -56,8 +59,8 @@ class DecoupledWeightDecay(ByName, Wrapper):
         l1: The constant amount by which elements move towards 0. Default 0.
         factors: ((rule, factor), ...); the first rule that matches counts. A rule is a regular expression that matches
             anywhere in the variable's name, "collection:NAME", or a function of its record. A rule that matches no
-            variable in the first step is an error, unless it is a function or its factor is 0. A config holds no
-            functions. Default ().
+            variable in the first step is an error, unless it is a function or its factor is 0; if none of those of 0
+            matches, a warning says so. A config holds no functions. Default ().
         otherwise: The factor of all other variables. Default 1.
         beside: True to show `inner` the variable as it was before the decay. Default False.
 
@@ -99,6 +102,18 @@ class DecoupledWeightDecay(ByName, Wrapper):
 
     def must_hold(self, factor):
         return factor != 0  # one list of exclusions serves many models
+
+    def check_variables(self, records):
+        super(DecoupledWeightDecay, self).check_variables(records)
+        exclusions = [rule for rule, factor in self.factors if not factor]
+        unchecked = [rule for rule in exclusions if not isinstance(rule, TEXT)]
+        if exclusions and not unchecked and not any(holds(rule, each) for rule in exclusions for each in records):
+            warnings.warn(
+                "none of the exclusions {} of DecoupledWeightDecay chooses a variable; there are: {}".format(
+                    ", ".join(map(repr, exclusions)), ", ".join(record.name for record in records)
+                ),
+                stacklevel=2,
+            )
 
     def update(self, ops, grad, var, slots, hyper, t):
         if not self.otherwise:
