@@ -233,7 +233,8 @@ def test_a_rate_that_decays_is_to_be_given(tmp_path):
     write_bytes(path + ".index", crafted.table(crafted.block(entries)))
     refused(path, "everstep.rate_decay(definition, 0.5)", optimizer="Adam")
     state = everstep.read_checkpoint(path, everstep.rate_decay(everstep.optimizers.Adam(0.1, amsgrad=True), 0.25))
-    assert state.definition.rate == 0.5 and state.definition.inner.amsgrad
+    definition = everstep.Definition.from_config(state.definition)
+    assert definition.rate == 0.5 and definition.inner.amsgrad
 
 
 @TENSORFLOW

@@ -335,6 +335,22 @@ def test_clipping_is_the_stock_one(keras, bounds):
     assert abs(weights[0][0] - expected_chain(SGD(0.5), data)[0]).max() > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore:stock get_updates reads its counter")
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_get_gradients_of_an_optimizer_made_of_stock_is_clipped(keras, bounds):
+    K, found = keras.backend, []
+    stock = keras.optimizers.SGD(0.5, **bounds)
+    for optimizer in (everstep.from_native(stock).bind(keras), stock):
+        with keras_graph(keras):
+            weights = [K.variable(np.ones((2, 2))), K.variable(np.ones(3))]
+            loss = K.sum(3.0 * weights[0]) + K.sum(K.square(weights[1]))
+        found.append([K.get_value(grad) if hasattr(grad, "assign") else K.function([], [grad])([])[0]
+                      for grad in optimizer.get_gradients(loss, weights)])
+    for actual, expected in zip(*found):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+        assert abs(expected).max() < 1
+
+
 @pytest.mark.parametrize("bounds", [{"clipnorm": 0.1}, {"clipvalue": 0.01}], ids=str)
 def test_clipping_keeps_rows(keras, bounds):
     """Stock Keras 2.3.1 on TF 2.1 crashes on a clipped sparse gradient. Other versions clip equal rows one by one."""

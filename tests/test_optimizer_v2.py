@@ -490,3 +490,16 @@ def test_get_updates_in_a_function_of_the_backend(definition):
     updates, after = (1, 0.5) if hasattr(definition, "steps") else (2, -0.25)
     assert K.get_value(layer.kernel).tolist() == [[after], [after]]
     assert K.get_value(optimizer.iterations) == updates
+
+
+def test_a_schedule_of_ours_is_one_of_keras_too():
+    """TensorBoard draws the rate of such a schedule alone."""
+    schedule = everstep.InverseTimeDecay(0.5, rate=1.0)
+    optimizer = SGD(schedule).bind(MODULE)
+    schedules = harness.bound(optimizer).adapter.schedules(harness.base_of(MODULE))
+    for shown in (optimizer.lr, optimizer.learning_rate):
+        assert isinstance(shown, schedules.LearningRateSchedule) and isinstance(shown, everstep.Schedule)
+        assert shown == schedule and schedule == shown and repr(shown) == repr(schedule) and shown.rate == 1.0
+        assert K.get_value(shown(3)) == 0.125
+    with pytest.raises(HyperValueError, match="cannot be set"):
+        optimizer.lr = shown

@@ -60,6 +60,7 @@ from everstep.compat.targets.native_clipping import check_bounds, clip
 from everstep.compat.targets.stock_members import constant, number
 from everstep.errors import StateError, TargetError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, flat, is_tensor
+from everstep.optimizers.wrappers.clip import Clip
 
 
 class GetUpdatesOptimizer(NativeOptimizer):
@@ -151,6 +152,7 @@ class GetUpdatesAdapter(Adapter):
         # bounds each gradient. Only that version lacks the helper `clip_norm`.
         self.one_norm = hasattr(module, "clip_norm")
         self.base.__init__(**check_bounds(native))
+        self._is_building = False  # while `get_updates` builds a step
         self._hypers, self._own, self._slots = {}, OrderedDict(), {}  # _own: counters and scalars
         for counter in counters(definition):
             self._own[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
@@ -343,7 +345,12 @@ class GetUpdatesAdapter(Adapter):
         grads = check_connected(self._gradients_of(self.scale_loss(loss), params), params)
         grads = [grad for grad, _ in check_grads(self.bound, list(zip(grads, params)))] if params else []
         bounds = vars(self.native).get("clipnorm"), vars(self.native).get("clipvalue")
-        return clip(self.backend, grads, *bounds, one_norm=self.one_norm)
+        grads, rule = clip(self.backend, grads, *bounds, one_norm=self.one_norm), self.bound.definition
+        if self._is_building or not isinstance(rule, Clip):
+            return grads
+        # As of a stock optimizer with bounds, which `from_native` makes a `clip`. In `get_updates` the engine clips.
+        one_norm = rule.norm is None
+        return clip(self.backend, grads, rule.global_norm if one_norm else rule.norm, rule.value, one_norm)
 
     def _gradients_of(self, loss, params):
         if self.bound.gradients is not None:
@@ -362,7 +369,11 @@ class GetUpdatesAdapter(Adapter):
         native.updates = failing_updates(self.bound, params)
         if native.updates:
             return native.updates
-        grads = native.get_gradients(loss, params)
+        self._is_building = True
+        try:
+            grads = native.get_gradients(loss, params)
+        finally:
+            self._is_building = False
         self.carries.give(self.bound, params)
         self.make_state(params)
         # As with stock optimizers, a model may have nothing to train.

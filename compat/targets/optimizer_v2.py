@@ -58,7 +58,7 @@ from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.optimizer_v2_class import V2Optimizer
 from everstep.compat.targets.optimizer_v2_hooks import hooks_of
-from everstep.compat.targets.optimizer_v2_hypers import hand_over, set_hyper
+from everstep.compat.targets.optimizer_v2_hypers import hand_over, set_hyper, shown
 from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS, is_plain, make_slot
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
 from everstep.compat.targets.stock_members import constant, present_rate
@@ -152,7 +152,7 @@ class V2Adapter(Adapter):
     def get_attribute(self, name, dtype):
         """Returns a hyper by the name of its attribute. The base class would call an everstep.Schedule."""
         value = self.native._hyper[name]
-        return value if isinstance(value, Schedule) else self.base._get_hyper(name, dtype)
+        return shown(self.bound, value) if isinstance(value, Schedule) else self.base._get_hyper(name, dtype)
 
     def decayed_rate(self, dtype):
         return self.backend.tf.cast(present_rate(self.bound), dtype)

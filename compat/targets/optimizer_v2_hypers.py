@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
+from everstep.compat.targets.stock_members import schedule_value
 from everstep.errors import EverstepError
 
 
@@ -30,7 +31,7 @@ def set_hyper(bound, numbers, name, value):
     Args:
         numbers: {hyper: (number it was given, its variable)} of those that became native schedules.
     """
-    held = bound.native._hyper
+    held, value = bound.native._hyper, getattr(value, "_of_everstep", value)
     if is_native_schedule(bound, value):
         before = bound.given(name), held[attribute(name)]
         replace_by_schedule(bound, name, value)
@@ -41,6 +42,26 @@ def set_hyper(bound, numbers, name, value):
         _set_number_again(bound, numbers, name, value)
     else:
         bound.base._set_hyper(attribute(name), hypers.check(bound, name, value))
+
+
+def shown(bound, schedule):
+    """Returns an everstep.Schedule as users see it: as one of Keras too, whose values TensorBoard draws."""
+
+    def call(self, step):
+        return schedule_value(bound, schedule, lambda: bound.backend.tf.cast(step, "int64"))
+
+    base = bound.adapter.schedules(type(bound.native).native_base).LearningRateSchedule
+    members = {
+        "_of_everstep": schedule,
+        "__call__": call,
+        "__class__": property(lambda self: type(schedule)),  # so that isinstance finds both classes
+        "__getattr__": lambda self, name: getattr(schedule, name),
+        "__eq__": lambda self, other: schedule == getattr(other, "_of_everstep", other),
+        "__hash__": lambda self: hash(schedule),
+        "__repr__": lambda self: repr(schedule),
+        "get_config": lambda self: schedule.get_config(),
+    }
+    return type(str("Shown"), (base,), members)()
 
 
 def _set_number_again(bound, numbers, name, value):

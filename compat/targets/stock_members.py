@@ -41,10 +41,11 @@ def present_rate(bound):
     return rate
 
 
-def schedule_value(bound, schedule):
-    """Returns the value of an everstep.Schedule at the next step."""
+def schedule_value(bound, schedule, read_count=None):
+    """Returns the value of an everstep.Schedule at a count of updates; by default that of the next step."""
     tracer = Tracer(bound.backend, "float32")
-    value = schedule.value(tracer, tracer.count_leaf(lambda: bound.read_counter("updates"), shape=()))
+    read_count = read_count or (lambda: bound.read_counter("updates"))
+    value = schedule.value(tracer, tracer.count_leaf(read_count, shape=()))
     return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
 
 

@@ -58,6 +58,9 @@ from everstep.compat.targets.tf_train_hooks import hooks_of
 from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat
 
+# {rule: stock's name of its operation} of rules that store nothing, so that no file has their name.
+_WITHOUT_STATE = {"SGD": "GradientDescent"}
+
 
 class TrainAdapter(Adapter):
     target = "tf_train"
@@ -113,7 +116,8 @@ class TrainAdapter(Adapter):
         self.keeps_count = self._needs_count()
         # A counter that does not exist is not incremented.
         self.moved_natively = () if self.keeps_count else ("updates",)
-        self.name = prefix(name, self.bound.definition.base)
+        base = self.bound.definition.base
+        self.name = prefix(name if self.keeps_count else name or _WITHOUT_STATE.get(type(base).__name__), base)
         self.base.__init__(use_locking, self.name, **native)
 
     # Hypers.
