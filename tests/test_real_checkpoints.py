@@ -106,7 +106,7 @@ def step_of_keras_3(state, grads):
 
 def goes_on(state, arrays, groups):
     """Checks that the next step is stock's, on tf.train and, where that is installed, on Keras 3."""
-    grads = gradients({name: value.shape for name, value in state.variables.items()})
+    grads = gradients({name: np.shape(value) for name, value in state.variables.items()})
     expected = stock_step(arrays, groups, grads)
     actual = [own_step(state, grads)]
     if getattr(keras, "__version__", "").startswith("3."):
@@ -140,19 +140,38 @@ def test_a_checkpoint_of_five_adams():
     arrays = tf1.train.NewCheckpointReader(path)
     groups = [(variables_of(net), "Adam", [power + ("_%d" % net if net else "")
                                            for power in ("beta1_power", "beta2_power")]) for net in range(NETS)]
+    goes_on(state, arrays, groups)
     partition = everstep.Definition.from_config(state.definition)
-    grads = gradients({name: value.shape for name, value in state.variables.items()})
-    expected, actual = stock_step(arrays, groups, grads), own_step(state, grads)
-    for name, value in expected.items():
-        np.testing.assert_allclose(actual[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
     last = everstep.read_checkpoint(path, DEFINITION, updates="beta1_power_4", variables=variables_of(4))
     assert last.updates == 14310 and list(last.slots) == variables_of(4)
     assert partition.children()["net0"] == DEFINITION
 
 
+class ByVariable(object):
+    """The arrays of a checkpoint of objects, under the names that tf.train gives slots and powers.
+
+    A variable of a State is the one whose slot m is equal.
+    """
+
+    def __init__(self, arrays, keys, state):
+        self._arrays, self._owners, self._updates = arrays, {}, state.updates
+        for key in [key for key in keys if "/m/.ATTRI" in key]:
+            [name] = [name for name, slots in state.slots.items()
+                      if np.array_equal(np.asarray(slots["m"]), arrays.get_tensor(key))]
+            self._owners[name] = key.partition("/.OPTIMIZER_SLOT/")[0]
+
+    def get_tensor(self, name):
+        if name in ("beta1_power", "beta2_power"):
+            return np.float32({"1": 0.9, "2": 0.999}[name[4]] ** (self._updates + 1))
+        variable, _, slot = name.rpartition("/Adam")
+        owner = self._owners[variable or name]
+        beside = "/.OPTIMIZER_SLOT/optimizer/" + {"": "m", "_1": "v"}[slot] if variable else ""
+        return self._arrays.get_tensor(owner + beside + "/.ATTRIBUTES/VARIABLE_VALUE")
+
+
 def test_a_saved_model_of_keras():
     path = path_of("saved_model-legacy")
-    state = everstep.read_checkpoint(path, Adam(RATE))
+    state = everstep.read_checkpoint(path, DEFINITION)
     arrays = tf1.train.NewCheckpointReader(os.path.join(path, "variables", "variables"))
     keys = [key for key in arrays.get_variable_to_shape_map() if "/.OPTIMIZER_SLOT/" in key]
     assert state.updates == 94036 and len(keys) == 2 * len(state.slots) == 16
@@ -161,3 +180,5 @@ def test_a_saved_model_of_keras():
     for slot in "mv":  # the names in the file are those of objects
         own = sorted(np.sum(np.asarray(slots[slot]), dtype="float64") for slots in state.slots.values())
         assert own == stored[slot]
+    assert set(state.variables) == set(state.slots)
+    goes_on(state, ByVariable(arrays, keys, state), [(sorted(state.slots), "Adam", ["beta1_power", "beta2_power"])])
