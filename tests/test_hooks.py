@@ -411,3 +411,27 @@ def test_a_subclass_that_makes_no_slots_is_told_so(way):
         with pytest.raises(EverstepError, match="must call super"):
             world.step(optimizer, list(zip(GRADS, variables)))
         np.testing.assert_array_equal(world.read(variables[0]), START["kernel"])
+
+
+@pytest.mark.parametrize("name", ["assign", "assign_add", "assign_sub"])
+@harness.ways_where(lambda way: way in HOOKED and way.target == "keras3")
+def test_helpers_of_keras_3_that_ours_does_not_call_are_refused(way, name):
+    definition = SGD(0.1)
+    native = type(definition.bind(way.module)), lambda cls: cls.from_definition(definition)
+    with way.world(way.module) as world:
+        variable = world.variable(START["bias"], name="bias")
+        with pytest.raises(UnsupportedError, match="replaces {},".format(name)):
+            world.step(replaced(native, [name], "subclass", passed_on), [(GRADS[1], variable)])
+        np.testing.assert_array_equal(world.read(variable), START["bias"])
+
+
+@harness.ways_where(lambda way: way.name == "tf_train resource")
+def test_sums_over_the_parts_of_a_variable_refuse(way):
+    definition = everstep.clip(SGD(0.1), norm=0.1)
+    native = type(definition.bind(way.module)), lambda cls: cls.from_definition(definition)
+    with way.world(way.module) as world:
+        whole = world.tf.get_variable("whole", (4, 2), use_resource=True,
+                                      partitioner=world.tf.fixed_size_partitioner(2))
+        optimizer = replaced(native, PER_VARIABLE[way.target], "subclass", passed_on)
+        with pytest.raises(UnsupportedError, match="measures whole over all its parts"):
+            optimizer.minimize(world.tf.reduce_sum(world.tf.square(whole)))
