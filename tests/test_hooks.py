@@ -50,12 +50,13 @@ def natives(way, **native):
     """Returns {"stock" and "everstep": (class, a function of a class that makes the optimizer)}."""
     stock_class = stock.stock_class(way, "MomentumOptimizer" if way.target == "tf_train" else "SGD")
     name = {} if way.target == "get_updates" else dict(native, name="trained")  # stock there has none
-    from_stock = stock.migrate(stock_class(0.1, momentum=0.9))
+    with way.world(way.module):  # stock Keras 2 makes variables at once
+        from_stock = stock.migrate(stock_class(0.1, momentum=0.9))
     if way.name.startswith("keras3 torch"):  # stock itself is replaced by a class with other hooks; a subclass is not
         stock_class = type(str("SGD"), (stock_class,), {})
     return {
         "stock": (stock_class, lambda cls: cls(0.1, momentum=0.9, **name)),
-        "everstep": (type(from_stock.bind(way.module)), lambda cls: cls.from_definition(from_stock, **name)),
+        "everstep": (from_stock.native_class(way.module), lambda cls: cls.from_definition(from_stock, **name)),
     }
 
 

@@ -253,6 +253,7 @@ def test_two_accumulations_are_refused():
 
 
 @pytest.mark.filterwarnings("ignore:stock Keras 3 on TensorFlow applies equal rows")
+@pytest.mark.filterwarnings("ignore:none of the exclusions")  # where stock searches the last part of a path alone
 @pytest.mark.parametrize("way", ["bind", "from_native", "from_native, a pattern"])
 def test_a_layer_excluded_by_name(way):
     """Stock searches the path of a variable on TensorFlow, and the last part of it on JAX and torch."""
