@@ -606,6 +606,8 @@ class SharedTests(object):
         for name in api.names_of_formats():
             if "weights" in name or (name, is_stock) == ("keras", True) or (name, given) == ("saved model", True):
                 continue  # stock could not locate its class; TF 2.0 to 2.3 pass no custom objects to a SavedModel's
+            if given and name == "h5" and getattr(api.keras, "__version__", "").startswith("3.0."):
+                continue  # nor does Keras 3.0 to the optimizer of an HDF5 file
             path = api.save(model, name, tmpdir)
             objects = {"adam" if is_stock else "Adam": made} if given else None  # loaders look up stock names so
             loaded = api.keras.models.load_model(path, custom_objects=objects)

@@ -70,6 +70,7 @@ class Keras3Adapter(NewStyleAdapter):
     casts_gradients = True
     copies_deeply = True  # as stock, which Keras copies by saving and loading it
     applied = True  # whether the last call made an update
+    _rate_of_step = None  # the learning rate that the running step gives its hooks
 
     # Construction and config.
 
@@ -311,12 +312,15 @@ class Keras3Adapter(NewStyleAdapter):
         """Runs the engine's step on all pairs, which `apply` checked."""
         bound, native, self._rate_of_step = self.bound, self.native, learning_rate
         hooks = through(native, ["update_step"], lambda v, grad: [native.update_step(grad, v, learning_rate)])
-        if not skips(bound.definition):
-            bound.take_step(list(pairs), checked=False, hooks=hooks)
-            return
-        step = bound.new_step(list(pairs), hooks=hooks)
-        step.run()
-        self.applied = step.predicate
+        try:
+            if not skips(bound.definition):
+                bound.take_step(list(pairs), checked=False, hooks=hooks)
+                return
+            step = bound.new_step(list(pairs), hooks=hooks)
+            step.run()
+            self.applied = step.predicate
+        finally:
+            self._rate_of_step = None  # a traced value must not outlive its jitted function
 
     def update_one(self, gradient, variable, learning_rate):
         hypers, is_hooked = {}, self.bound.hooked_step is not None
