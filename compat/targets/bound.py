@@ -40,8 +40,8 @@ class Bound(object):
     Args:
         native: the user's optimizer, which has no attribute yet.
         base: the methods of the native base class, bound to it: `super`.
-        args, kwargs: the arguments of its class: those of the definition, or `definition`, or a native config; and those
-            of `bind`.
+        args, kwargs: the arguments of its class: those of the definition, `definition` or those of a native config; and
+            those of `bind`.
 
     Raises:
         DefinitionError, UnsupportedError, ...: see `Definition.bind`.

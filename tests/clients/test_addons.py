@@ -169,7 +169,8 @@ def decayed(name, form, with_ours, decay=1e-2):
 
 
 @pytest.mark.parametrize("name, form, decay", [
-    ("Adam", "function", 1e-2), ("Adagrad", "mixin", 1e-2), ("SGD", "mixin", tf.keras.optimizers.schedules.PolynomialDecay(1e-2, STEPS, 1e-3)),
+    ("Adam", "function", 1e-2), ("Adagrad", "mixin", 1e-2),
+    ("SGD", "mixin", tf.keras.optimizers.schedules.PolynomialDecay(1e-2, STEPS, 1e-3)),
 ], ids=lambda value: value if isinstance(value, str) else type(value).__name__)
 def test_its_decay_around_our_classes(name, form, decay, tmp_path):
     (_, own), (_, again), (cls, ours) = [decayed(name, form, each, decay) for each in (False, False, True)]
