@@ -77,6 +77,6 @@ def test_transformer(name, tmp_path):
     resumed = resumed_apart(ours, model.build, lambda: model, STEPS, str(tmp_path / "model.ckpt"))
     shown(*T2T, "Transformer, " + name, STEPS, difference, noise, weights, own_weights,
           "tf.train.Saver: {:.1e}".format(resumed))
-    # Stock multiplies its power of beta_2 by itself, so that one step is 1e-6 apart; twelve steps enlarge a difference in
-    # the start of its own run 15 times, too.
+    # Stock rounds its power of beta_2 in each step, so that one step is 1e-6 apart; twelve steps enlarge a difference
+    # in the start of its own run 15 times, too.
     assert losses[-1] < losses[0] and difference < 1e-5 and weights < 1e-4 and resumed < 1e-6
