@@ -1,16 +1,24 @@
 """AmpliGraph 2.0 (TF 2.10): embeddings of a graph, also in partitions, whose slots it takes out by `get_weights`."""
 from __future__ import absolute_import, division, print_function
 
-import ampligraph
+import os
+import tempfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from ampligraph.latent_features import ScoringBasedEmbeddingModel, optimizers
-from ampligraph.utils import restore_model, save_model
 from compare import apart, shown
 
 import everstep
 
+WHERE = os.getcwd()
+os.chdir(tempfile.mkdtemp())  # AmpliGraph opens a log in the folder in which it is imported
+
+import ampligraph  # noqa: E402
+from ampligraph.latent_features import ScoringBasedEmbeddingModel, optimizers  # noqa: E402
+from ampligraph.utils import restore_model, save_model  # noqa: E402
+
+os.chdir(WHERE)
 AMPLIGRAPH = "ampligraph", "{}, TF {}".format(ampligraph.__version__, tf.__version__)
 pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
