@@ -224,6 +224,20 @@ def test_a_subclass_of_a_native_class(duplicate):
     assert twin.definition == Adam(0.1)
 
 
+@ways
+def test_a_config_is_taken_by_the_constructor(way):
+    """A user's subclass or mixin may have the from_config of most of stock: `cls(**config)`."""
+    if way.target == "tf_train":
+        pytest.skip("optimizers of tf.train have no config")
+    if way.target == "get_updates":
+        harness.clear_session(way.module)
+    optimizer = everstep.accumulate(SGD(0.1, momentum=0.9), 2).bind(way.module, name="mine")
+    optimizer.learning_rate = 0.25
+    twin = type(optimizer)(**optimizer.get_config())
+    assert twin.definition == everstep.accumulate(SGD(0.25, momentum=0.9), 2)
+    assert twin.get_config().get("name") == optimizer.get_config().get("name")
+
+
 def test_a_shallow_copy_shares_its_slots():
     """As with stock."""
     optimizer, weights = SGD(0.1, momentum=0.9).bind(np), np.zeros(2)

@@ -42,7 +42,8 @@ class Bound(object):
     Args:
         native: the user's optimizer, which has no attribute yet.
         base: the methods of the native base class, bound to it: `super`.
-        args, kwargs: the arguments of its class: those of the definition, or `definition`; and those of `bind`.
+        args, kwargs: the arguments of its class: those of the definition, `definition` or those of a native config; and
+            those of `bind`.
 
     Raises:
         DefinitionError, UnsupportedError, ...: see `Definition.bind`.
@@ -83,6 +84,7 @@ class Bound(object):
     hooked_step = None  # type: Any
 
     def __init__(self, native, base, args, kwargs):
+        construction.take_config(type(native), kwargs)
         definition, gradients = kwargs.pop("definition", None), kwargs.pop("gradients", None)
         lowering = kwargs.pop("lowering", None)
         self.native, self.base, self.gradients = native, base, gradients

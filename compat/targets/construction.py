@@ -59,6 +59,14 @@ def in_parts(variable):
     return hasattr(variable, "_get_partitions") or isinstance(variable, (list, tuple))
 
 
+def take_config(native_class, kwargs):
+    """Puts the definition in the place of a native config: a subclass's `from_config` may be `cls(**config)`."""
+    if CONFIG_KEY in kwargs:
+        definition, rest = split_config(kwargs, native_class.__name__)
+        kwargs.clear()
+        kwargs.update(native_class.adapter_class.native_keywords(rest), definition=definition)
+
+
 def definition_of(native_class, definition, args, kwargs):
     """Returns the definition to bind: the one given, or one made of the arguments, which it takes out of `kwargs`."""
     definition_class = native_class.definition_class

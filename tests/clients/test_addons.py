@@ -142,6 +142,75 @@ def test_a_rule_that_it_lacks():
     shown(*ADDONS, "accumulate(DiffGrad, 2): loss {:.3f} to {:.3f}".format(losses[0], losses[-1]), STEPS)
 
 
+# Addons' decay around our classes: the classes that it makes of ours, and its mixin beside them.
+
+EXTENDED = {
+    "Adam": dict(learning_rate=5e-3), "SGD": dict(learning_rate=0.02, momentum=0.9), "Adagrad": dict(learning_rate=0.1),
+}
+
+
+def extended(name, form, with_ours):
+    """Returns the class that decays, and what it takes but for the weight decay."""
+    base, arguments = getattr(tf.keras.optimizers, name), EXTENDED[name]
+    if with_ours:
+        rule = everstep.from_native(base(**arguments))
+        base, arguments = type(rule.bind(tf.keras)), dict(definition=rule)
+    if form == "function":
+        return tfa.optimizers.extend_with_decoupled_weight_decay(base), arguments
+    return type("Decayed", (tfa.optimizers.DecoupledWeightDecayExtension, base), {}), arguments
+
+
+def decayed(name, form, with_ours, decay=1e-2):
+    """Returns its class, and a model of dense layers and an embedding, whose gradients are sparse."""
+    cls, arguments = extended(name, form, with_ours)
+    model = compiled(lambda layers: cls(
+        weight_decay=decay, exclude_from_weight_decay=["bias", "norm"], **arguments))
+    return cls, model
+
+
+@pytest.mark.parametrize("name, form, decay", [
+    ("Adam", "function", 1e-2), ("Adagrad", "mixin", 1e-2),
+    ("SGD", "mixin", tf.keras.optimizers.schedules.PolynomialDecay(1e-2, STEPS, 1e-3)),
+], ids=lambda value: value if isinstance(value, str) else type(value).__name__)
+def test_its_decay_around_our_classes(name, form, decay, tmp_path):
+    (_, own), (_, again), (cls, ours) = [decayed(name, form, each, decay) for each in (False, False, True)]
+    undecayed = compiled(lambda layers: everstep.from_native(
+        getattr(tf.keras.optimizers, name)(**EXTENDED[name])).bind(tf.keras))
+    losses, losses_again, our_losses, other_losses = [fitted(each) for each in (own, again, ours, undecayed)]
+    difference, noise = apart(losses, our_losses), apart(losses, losses_again)
+    weights, own_weights = (apart(own.get_weights(), model.get_weights()) for model in (ours, again))
+    paths = [str(tmp_path / each) for each in ("model.h5", "weights")]
+    ours.save(paths[0])
+    ours.save_weights(paths[1])
+    loaded = [tf.keras.models.load_model(paths[0], {cls.__name__: cls}), decayed(name, form, True, decay)[1]]
+    loaded[1].load_weights(paths[1])
+    expected = fitted(ours, 4)
+    resumed = max(max(apart(expected, fitted(each, 4)), apart(ours.get_weights(), each.get_weights()))
+                  for each in loaded)
+    text = "fit, {}, decay by its {}{}".format(name, form, "" if isinstance(decay, float) else ", of a schedule")
+    shown(*ADDONS, text, STEPS, difference, noise, weights, own_weights,
+          "model.save and load_model, save_weights and load_weights: {:.1e}".format(resumed))
+    assert losses[-1] < 0.8 * losses[0] and apart(losses, other_losses) > 1e-3
+    assert max(difference, weights) < 1e-5 and resumed < 1e-6
+    assert [type(each.optimizer) for each in loaded] == [cls, type(loaded[1].optimizer)]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_its_list_of_variables_to_decay(sparse):
+    def made(with_ours):
+        cls, arguments = extended("Adam", "function", with_ours)
+        optimizer = cls(weight_decay=0.1, **arguments)
+        step = optimizer.apply_gradients
+        optimizer.apply_gradients = lambda pairs: _decaying_kernels(step, list(pairs))
+        return optimizer
+
+    assert apart(train(lambda: made(False), sparse), train(lambda: made(True), sparse)) < 1e-6
+
+
+def _decaying_kernels(step, pairs):
+    step(pairs, decay_var_list=[each for _, each in pairs if each.name == "kernel:0"])
+
+
 def momentum():
     return tf.keras.optimizers.SGD(0.02, 0.9)
 
