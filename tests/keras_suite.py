@@ -408,7 +408,7 @@ class SharedTests(object):
             assert optimizer.get_config()[name] == expected
             assert name == "momentum" or api.number(optimizer.learning_rate) == expected
         elif name == "momentum" or api.target == "optimizer_v2":
-            assert getattr(optimizer, name) is hyper
+            assert getattr(optimizer, name) == hyper
         else:
             assert api.number(optimizer.learning_rate) == 0.5  # as in stock
 

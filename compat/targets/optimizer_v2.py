@@ -152,7 +152,9 @@ class V2Adapter(Adapter):
     def get_attribute(self, name, dtype):
         """Returns a hyper by the name of its attribute. The base class would call an everstep.Schedule."""
         value = self.native._hyper[name]
-        return shown(self.bound, value) if isinstance(value, Schedule) else self.base._get_hyper(name, dtype)
+        if not isinstance(value, Schedule):
+            return self.base._get_hyper(name, dtype)
+        return shown(self.bound, value) if name == "learning_rate" else value
 
     def decayed_rate(self, dtype):
         return self.backend.tf.cast(present_rate(self.bound), dtype)
