@@ -126,7 +126,7 @@ def steps(way, optimizer, grads, count=2):
 
 
 def grads_for(way):
-    return ROWS if way.sparse else GRADS
+    return ROWS if way.sparse and way.target != "get_updates" else GRADS  # stock there makes sparse gradients dense
 
 
 def logged(native, hooks, form, log):
@@ -290,6 +290,8 @@ def test_what_other_hooks_do_counts(way, place):
     hook, weights, native = WHOLE[way.target][place], {}, {}
     if way.target != "optimizer_v2":
         native = {"weight_decay": 0.5, "clipnorm": 0.25}
+    if native and "weight_decay" not in harness.arguments_of(stock.stock_class(way, "SGD").__init__):
+        pytest.skip("SGD of TF 2.11 has no weight_decay")
     for who, (cls, make) in natives(way, **native).items():
         if not hasattr(cls, hook):
             pytest.skip("TF 1.14 has no {}".format(hook))
@@ -384,8 +386,9 @@ def test_slots_of_a_subclass_are_copied_and_restored(way):
         others, start = [copied], [world.read(variable) for variable in variables]
         if way.target in ("update_step", "keras3"):
             store, loaded = {}, make(type(copied))
-            optimizer.save_own_variables(store)
-            loaded.load_own_variables(store)  # before it has any slot
+            private = "" if hasattr(cls.native_base, "save_own_variables") else "_"  # TF 2.11 and 2.12
+            getattr(optimizer, private + "save_own_variables")(store)
+            getattr(loaded, private + "load_own_variables")(store)  # before it has any slot
             others.append(loaded)
         ends = []
         for each in [optimizer] + others:

@@ -58,7 +58,11 @@ def update_rows(bound, grad, variable, indices, apply_state):
 
 def _given_hypers(bound, apply_state, variable):
     """Returns {hyper: value} of `apply_state` if a hook is replaced that may have changed them."""
-    if not apply_state or not replaced(bound.native, _COEFFICIENTS):
+    native, key = bound.native, (variable.device, variable.dtype.base_dtype)
+    if not replaced(native, _COEFFICIENTS):
         return {}
-    coefficients = apply_state.get((variable.device, variable.dtype.base_dtype), {})
+    if hasattr(native, "_fallback_apply_state"):
+        coefficients = (apply_state or {}).get(key) or native._fallback_apply_state(*key)
+    else:  # TF 1.14: its optimizers ask for the rate themselves
+        coefficients = {"lr_t": native._decayed_lr(key[1])}
     return {name: coefficients[key] for key, name in _names(bound).items() if key in coefficients}
