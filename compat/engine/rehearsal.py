@@ -86,7 +86,7 @@ class Rehearsal(object):
 
     def totals(self, variable, is_sparse):
         """Returns the names of the sums over all variables that the variable's rule measures."""
-        return self._measure(self._view(variable, is_sparse)) if defines(self.definition, "measure") else []
+        return self._measure(self._view(variable, is_sparse))
 
     def _measure(self, view):
         with running_rule():

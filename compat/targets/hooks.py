@@ -28,9 +28,9 @@ def slots_missing(owner, what):
 def why_other_slots_stay(adapter):
     """Returns why a State would lack slots that the user's class adds; None if there are none."""
     names = sorted(set(name for variable in adapter.trained() for name in adapter.other_slots(variable)))
-    if not names:
-        return None
-    return (
-        "its class adds slots of its own ({}), and a state has those of the definition; save them with the API's own "
-        "files".format(", ".join(names))
-    )
+    return why_own_stay("slots of its own ({})".format(", ".join(names))) if names else None
+
+
+def why_own_stay(what):
+    """Returns why a State lacks what the user's class adds. what: that, in words."""
+    return "its class adds {}, which a state cannot hold; save them with the API's own files".format(what)

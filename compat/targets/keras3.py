@@ -305,6 +305,10 @@ class Keras3Adapter(NewStyleAdapter):
     def clip_in_hook(self, grads):
         return self.framework.clipped(grads) if self.clips_by_hook() else grads
 
+    def backend_update(self, grads, variables, learning_rate):
+        grads = grads if self.clips_by_hook() else self.framework.clipped(grads)
+        self.framework.update_step(grads, variables, learning_rate)
+
     def distributed_update(self, distribution, pairs, learning_rate):
         self.take_pairs(self.framework.added_up(distribution, pairs), learning_rate)
 
@@ -329,7 +333,9 @@ class Keras3Adapter(NewStyleAdapter):
         elif is_hooked and learning_rate is not self._rate_of_step:
             raise UnsupportedError(
                 "update_step of {} was given another learning rate than the step has, but {} has no hyper of that "
-                "name, or several; set the definition's own hypers".format(self.bound.owner, self.bound.definition)
+                "name, or several; set the definition's own hypers".format(
+                    self.bound.owner, self.bound.definition._short()
+                )
             )
         with self.backend.computing():
             self.bound.update_one(gradient, self.unwrap(variable), hypers)

@@ -83,7 +83,7 @@ class Keras3Optimizer(NativeOptimizer):
         self._bound.adapter.backend_apply(grads, trainable_variables)
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        self._bound.adapter.framework.update_step(grads, trainable_variables, learning_rate)
+        self._bound.adapter.backend_update(grads, trainable_variables, learning_rate)
 
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
         self._bound.adapter.distributed_update(distribution, grads_and_vars, learning_rate)

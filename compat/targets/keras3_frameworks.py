@@ -72,7 +72,6 @@ class OnTensorFlow(object):
 
     def update_step(self, grads, variables, learning_rate):
         # Calls `_distributed_tf_update_step` across replicas.
-        grads = grads if self.adapter.clips_by_hook() else self.clipped(grads)
         self.adapter.base._backend_update_step(grads, variables, learning_rate)
 
     def added_up(self, distribution, pairs):
@@ -161,7 +160,6 @@ class OnArrays(object):
         return function(variable, grad)
 
     def update_step(self, grads, variables, learning_rate):
-        grads = grads if self.adapter.clips_by_hook() else self.clipped(grads)
         with self.backend.computing():
             self.adapter.take_pairs(list(zip(grads, variables)), learning_rate)
 

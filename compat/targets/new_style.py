@@ -18,7 +18,7 @@ from everstep.compat.targets.adapter import Adapter, required
 from everstep.compat.targets.checking import check_grads, check_repeat
 from everstep.compat.targets.construction import Unsupported, config_of, member
 from everstep.compat.targets.copying import ByPosition
-from everstep.compat.targets.hooks import replaced
+from everstep.compat.targets.hooks import replaced, why_own_stay
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
@@ -341,10 +341,7 @@ class NewStyleAdapter(Adapter):
     def why_others_stay(self):
         """Returns why a State would lack variables of the base class or of a subclass; None if there are none."""
         if self._made is not None and len(self.native._variables) > self._made:
-            return (
-                "its class adds variables of its own, and a state has those of the definition; save them with the "
-                "API's own files"
-            )
+            return why_own_stay("variables of its own")
         if self.native.use_ema:
             return (
                 "use_ema keeps averages, and a state cannot hold them; save them with the API's own files, or train "
