@@ -5,7 +5,7 @@ import larq
 import numpy as np
 import pytest
 import tensorflow as tf
-from compare import apart, shown
+from compare import apart, fitted, shown
 
 import everstep
 
@@ -40,27 +40,20 @@ def compiled(make):
     return model
 
 
-def fitted(model, epochs):
-    random = np.random.RandomState(0)
-    x = random.normal(size=(BATCH * BATCHES, 4)).astype("float32")
-    y = (x[:, :1] + x[:, 1:2] > 0) * 1.0
-    return model.fit(x, y, BATCH, epochs, shuffle=False, verbose=0).history["loss"]
-
-
 def run(make, folder):
     """Returns losses and weights of a run, of one resumed from a checkpoint, and of one that went on from HDF5."""
     model, half = compiled(make), EPOCHS // 2
-    losses = fitted(model, half)
+    losses = fitted(model, half, BATCH, BATCHES)
     model.save_weights(str(folder / "checkpoint"))
     model.save(str(folder / "model.h5"))
     loaded = compiled(make)
     loaded.load_weights(str(folder / "checkpoint"))
-    resumed = fitted(loaded, half), loaded.get_weights()
+    resumed = fitted(loaded, half, BATCH, BATCHES), loaded.get_weights()
     from_file = tf.keras.models.load_model(str(folder / "model.h5"))
     assert type(from_file.optimizer.default) is type(make())
     assert apart(model.get_weights(), from_file.get_weights()) == 0
-    went_on = fitted(from_file, half), from_file.get_weights()
-    rest = fitted(model, half), model.get_weights()
+    went_on = fitted(from_file, half, BATCH, BATCHES), from_file.get_weights()
+    rest = fitted(model, half, BATCH, BATCHES), model.get_weights()
     return losses, rest, resumed, went_on
 
 

@@ -1,11 +1,10 @@
 """TensorFlow Privacy 0.8 (TF 2.10): its optimizers that clip and blur gradients, made of our classes."""
 from __future__ import absolute_import, division, print_function
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_privacy
-from compare import apart, shown
+from compare import apart, fitted, shown
 from tensorflow_privacy.privacy.optimizers import dp_optimizer_keras, dp_optimizer_keras_vectorized
 
 import everstep
@@ -49,13 +48,6 @@ def compiled(*case):
     return model
 
 
-def fitted(model, epochs):
-    random = np.random.RandomState(0)
-    x = random.normal(size=(BATCH * BATCHES, 4)).astype("float32")
-    y = (x[:, :1] + x[:, 1:2] > 0) * 1.0
-    return model.fit(x, y, BATCH, epochs, shuffle=False, verbose=0).history["loss"]
-
-
 @pytest.mark.parametrize(
     "name, maker, accumulated", [("Adam", "generic", 1), ("SGD", "generic", 4), ("Adagrad", "vectorized", 1)])
 def test_fit(name, maker, accumulated, tmp_path):
@@ -63,10 +55,10 @@ def test_fit(name, maker, accumulated, tmp_path):
     start, half, losses = own.get_weights(), EPOCHS // 2, {}
     for who, model in (("own", own), ("again", again), ("ours", ours)):
         tf.keras.utils.set_random_seed(1)
-        losses[who] = fitted(model, half)
+        losses[who] = fitted(model, half, BATCH, BATCHES)
         model.save_weights(str(tmp_path / who))
         tf.keras.utils.set_random_seed(1)
-        losses[who] += fitted(model, half)
+        losses[who] += fitted(model, half, BATCH, BATCHES)
     difference, noise = apart(losses["own"], losses["ours"]), apart(losses["own"], losses["again"])
     weights, own_weights = (apart(own.get_weights(), each.get_weights()) for each in (ours, again))
     resumed = {}
@@ -74,7 +66,7 @@ def test_fit(name, maker, accumulated, tmp_path):
         loaded = compiled(name, maker, accumulated, who == "ours")
         loaded.load_weights(str(tmp_path / who))
         tf.keras.utils.set_random_seed(1)
-        resumed[who] = max(apart(losses[who][half:], fitted(loaded, half)),
+        resumed[who] = max(apart(losses[who][half:], fitted(loaded, half, BATCH, BATCHES)),
                            apart(model.get_weights(), loaded.get_weights()))
     text = "fit, {}, {}{}".format(name, maker, ", gradient_accumulation_steps=4" if accumulated > 1 else "")
     shown(*PRIVACY, text, STEPS, difference, noise, weights, own_weights,
