@@ -403,6 +403,17 @@ def test_a_checkpoint_of_a_legacy_optimizer(tmpdir):
         tf.train.Checkpoint(optimizer=optimizer, weight=variable([1.0])).restore(path)
 
 
+def test_a_stock_subclass_made_at_run_time_beside_a_legacy_optimizer(tmpdir):
+    """One table of names serves both APIs. TF 2.11 calls the module of its legacy classes by its old name still."""
+    stock = type(API.stock("Adam", 0.01))
+    model = compiled(type("Adam", (stock,), {})(0.01), traced=False)
+    API.train_on_batches(model, 1)
+    paths = [API.save(model, name, tmpdir) for name in ("h5", "saved model")]
+    Adam().bind(keras.optimizers.legacy)
+    for path in paths:
+        assert type(keras.models.load_model(path).optimizer) is stock, path
+
+
 # Bad input: raises an everstep error, and changes nothing.
 
 IN_A_GRAPH = """

@@ -11,6 +11,8 @@ import importlib
 import sys
 import types
 
+from packaging.version import Version
+
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.targets.hypers import check_names
 from everstep.compat.targets.signature import NativeSignature
@@ -19,7 +21,7 @@ PACKAGE = "everstep"  # the package name in Keras's registry
 # Keras's modules with the registry, relative to the package that has the optimizers; the newest first.
 _REGISTRIES = ("saving.object_registration", "utils.generic_utils")
 
-_NEWER = ("update_step", "keras3")  # the targets of Keras 2.11 and newer
+_SHARED_SINCE = Version("2.11")  # from here on one table of names serves two APIs of one stock
 _CLASSES = "_native_classes"  # in a definition class: its native classes, by adapter class and native base
 _REGISTERED = "_is_registered"  # in a native class, once Keras has a name for it
 _registries = {}  # type: dict  # by module of the native base
@@ -89,9 +91,9 @@ def register(native_class):
 
 
 def _is_in_doubt(native_class):
-    """Returns whether a class's bare name could mean another: from 2.11 on, one table serves two APIs of one stock."""
-    is_shared = native_class.adapter_class.target in _NEWER or ".legacy" in native_class.native_base.__module__
-    return is_shared and stock_class(native_class) is not None
+    """Returns whether a class's bare name could mean another, of the other API that the same table serves."""
+    version = Version(sys.modules[_root(native_class.native_base)].__version__)
+    return version >= _SHARED_SINCE and stock_class(native_class) is not None
 
 
 def name_subclass(subclass):

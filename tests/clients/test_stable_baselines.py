@@ -1,6 +1,8 @@
 """stable-baselines 2.10 (TF 1.15): its agents name tf.train's optimizers; `everstep.patched` trains them with ours."""
 from __future__ import absolute_import, division, print_function
 
+import contextlib
+
 import gym
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ def weights(name, replacement=None, path=None, **changed):
     """
     optimizer, arguments, steps = AGENTS[name]
     agent_class = getattr(stable_baselines, name)
-    with everstep.patched(tf.train, **({optimizer: replacement} if replacement else {})):
+    with everstep.patched(tf.train, **{optimizer: replacement}) if replacement else contextlib.nullcontext():
         agent = agent_class("MlpPolicy", cart_pole(), seed=0, n_cpu_tf_sess=1, verbose=0, **dict(arguments, **changed))
         agent.learn(steps)
         if path:
