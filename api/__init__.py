@@ -11,6 +11,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep import errors, optimizers
 from everstep.compat.backends.on_numpy import IndexedSlices, numpy_ops
+from everstep.compat.checkpoints.by_position import stock_arrays
 from everstep.compat.checkpoints.capture import capture
 from everstep.compat.checkpoints.files import read_checkpoint, write_checkpoint
 from everstep.compat.checkpoints.restore import restore
@@ -23,6 +24,7 @@ from everstep.compat.extras.training_log import log_hook, log_training
 from everstep.compat.extras.warm_start import WarmStart, warm_start
 from everstep.compat.port.entry import port
 from everstep.compat.stock.from_native import from_native, to_native_config
+from everstep.compat.stock.lookup import slots_of_stock
 from everstep.compat.stock.patched import patched
 from everstep.compat.stock.registry import get, names
 from everstep.compat.targets import native_classes
@@ -31,6 +33,7 @@ from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
 from everstep.compat.targets.lazy_embeddings import lazy_embeddings
 from everstep.compat.targets.native import NativeOptimizer
+from everstep.errors import StateWarning
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.counted_random import random_normal, random_uniform
@@ -84,7 +87,7 @@ def _native_class(definition_class, module):
     return native_class
 
 
-binder.use(_native_class, to_native_config, _check, numpy_ops)
+binder.use(_native_class, to_native_config, _check, numpy_ops, stock_arrays, slots_of_stock)
 
 
 def custom_objects(module):
@@ -144,7 +147,7 @@ def _native_classes(module):
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
     "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State",
-    "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
+    "StateWarning", "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
     "average_checkpoint", "averaged", "capture", "cautious", "centralize", "child", "clip", "current_rate",
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",

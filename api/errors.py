@@ -1,4 +1,4 @@
-"""All errors that everstep raises. Each class is also a subclass of the built-in error that callers already catch."""
+"""All errors that everstep raises, and its warning. An error is also a built-in one that callers already catch."""
 from __future__ import absolute_import, division, print_function
 
 
@@ -102,3 +102,10 @@ class FileError(StateError):
 
 class CheckError(EverstepError, AssertionError):
     """`everstep.testing` found a mistake in a definition, or a difference between optimizers."""
+
+
+class StateWarning(UserWarning):
+    """A framework's loader went on, as it does with stock, where a part of an optimizer's state did not arrive.
+
+    The message says what, why, and the line that carries it.
+    """

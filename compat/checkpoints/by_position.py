@@ -12,7 +12,7 @@ from everstep.compat.checkpoints.layouts import layouts_of
 from everstep.compat.checkpoints.naming import names_of, version_of, weights_of
 from everstep.compat.checkpoints.unwrapping import inner_config
 from everstep.compat.targets.construction import CONFIG_KEY
-from everstep.errors import FileError, StateError
+from everstep.errors import FileError, StateError, UnsupportedError
 from everstep.optimizers.contract.checks import TEXT
 
 _WHOLE_SINCE = (2, 0, 8)  # the version of Keras from which on counts are integers
@@ -140,6 +140,28 @@ def by_position(claim, definition, by_everstep, variables):
     return claim._replace(definition=definition, slots=slots, values=values, entry=entry,
                           target=claim.target or entry and entry.target,
                           shapes=dict(zip(names, [each.shape for each in per_variable])))
+
+
+def stock_arrays(target, definition, arrays, variables):
+    """Returns what the arrays of a stock optimizer's `variables` are, for the definition that computes the same.
+
+    Args:
+        target: the name of the API.
+        arrays: the arrays, in the order in which stock saves them.
+        variables: `{name: shape}` of the variables to train, in order.
+
+    Returns:
+        ({name: array} of counters and the learning rate, [{slot: array} of each variable]); None if they are not that.
+    """
+    shapes, entries = list(variables.values()), [("", array) for array in arrays]
+    try:
+        for layout, _ in layouts_of(target, definition, False):
+            for values, per_variable in fits(entries, layout, definition, variables, target):
+                if [each.shape for each in per_variable] == shapes:
+                    return values, [each.slots for each in per_variable]
+    except UnsupportedError:  # stock has no such optimizer
+        pass
+    return None
 
 
 def _meaning(fit):

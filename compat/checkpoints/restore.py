@@ -95,7 +95,11 @@ def restore(
         optimizer_values = _optimizer_values(state, bound)
         hyper_values = _hyper_values(state, bound) if hypers else {}
         matching, values = _slot_values(state, access, rename, by_order, weights, partial)
-        bound.adapter.carries.keep(bound, None)  # what it was loaded with is overwritten
+        if partial:  # what it was loaded with stays where nothing is restored
+            bound.adapter.carries.give(bound, access.variables)
+        else:
+            bound.adapter.carries.keep(bound, None)
+        bound.lost = None
         access.backend.start(bound.adapter.make_state(access.variables), access.session)
         writes = access.assignments(values)
         for name, variable in bound.adapter.own_variables().items():

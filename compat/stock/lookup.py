@@ -141,6 +141,14 @@ def entry_for(target, definition):
     )
 
 
+def slots_of_stock(target, definition):
+    """Returns {slot in files of the API's stock optimizer: slot} of a definition; {} if there is no such optimizer."""
+    try:
+        return entry_for(target, definition).slot_names
+    except UnsupportedError:
+        return {}
+
+
 def short(value):
     """Returns a number without the digits that a conversion through float32 added; other values unchanged."""
     if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0:

@@ -19,6 +19,7 @@ from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
 from everstep.compat.targets.checking import check_not_grown
 from everstep.compat.targets.hooks import slots_missing
+from everstep.compat.targets.loading import tell_what_is_lost
 from everstep.compat.targets.random_starts import initial_value
 from everstep.errors import DefinitionError, RuleError, SlotError, VariableError
 from everstep.optimizers.contract import Definition, Variable, changed_hypers, flat
@@ -66,6 +67,8 @@ class Bound(object):
         made: the variables of the last call that made slots.
         calls: {(graph, replica): variables of the first call}, for definitions that count calls.
         carried: the state of a copy or file, for the variables of the first step; None if there is none.
+        lost: what to warn of at the first step, of a loader that brings no state; None if nothing is lost.
+        warned: the texts of the warnings of loaders.
         is_averaged: True inside everstep.averaged, while the variables hold averages.
         takes_stages: True if the caller takes all gradients of a batch, for definitions that need several.
         has_scaled: True once a loss was scaled.
@@ -78,6 +81,7 @@ class Bound(object):
 
     backend = None  # type: Any
     carried = None  # type: Any
+    lost = None  # type: Any
     started = is_averaged = takes_stages = has_scaled = has_called_gradients = has_checked = may_grow = False
     made = ()  # type: tuple[Any, ...]
     tensors_read = None, {}  # type: Any
@@ -98,6 +102,7 @@ class Bound(object):
         self.hyper_names, self.aliases = hypers.attribute_names(self)
         self.options = hypers.options(self.definition)
         self.rules, self.seen, self.calls = {}, {}, {}  # type: dict, dict, dict
+        self.warned = set()  # type: set
 
     def for_twin(self, native):
         """Returns the `Bound` of a shallow copy of the native object, which shares variables, slots and counters."""
@@ -302,6 +307,8 @@ class Bound(object):
             checked: True if the pairs have yet to be checked.
             hooks: a `Hooks`, of the hooks that the user's class replaces, or None.
         """
+        if self.lost:
+            tell_what_is_lost(self)
         pairs = check_pairs(self.backend, pairs, self.adapter.casts_gradients) if checked else pairs
         if self.may_grow and self.backend.eager:
             check_not_grown(self, pairs)

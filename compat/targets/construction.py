@@ -8,6 +8,7 @@ import numpy as np
 
 from everstep.compat.targets import hypers
 from everstep.compat.targets.hypers import attribute, is_off
+from everstep.compat.targets.loading import remember_saved_model
 from everstep.compat.targets.native_classes import name_subclass, native_class, stock_class, subclass_in_scope
 from everstep.errors import (
     ConfigError,
@@ -239,7 +240,9 @@ def from_config(cls, config, custom_objects=None):
     definition, rest = split_config(dict(config, **native), cls.__name__)
     if type(definition) is not cls.definition_class:
         cls = native_class(cls.adapter_class, type(definition), cls.native_base)
-    return cls.from_definition(definition, **cls.adapter_class.native_keywords(rest))
+    optimizer = cls.from_definition(definition, **cls.adapter_class.native_keywords(rest))
+    remember_saved_model(optimizer._bound)
+    return optimizer
 
 
 def _checked(config, owner):

@@ -54,6 +54,7 @@ from everstep.compat.targets.construction import (
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.global_step import check_global_step
 from everstep.compat.targets.hypers import attribute, is_function
+from everstep.compat.targets.loading import weights_fit
 from everstep.compat.targets.losses import by_hand, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
@@ -80,7 +81,7 @@ class GetUpdatesOptimizer(NativeOptimizer):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
-            StateError: the number of weights or a shape differs. The message names the first weight that does not fit.
+            StateError: the number of weights or a shape differs. Keras's loader goes on instead, with a `StateWarning`.
         """
         self._bound.adapter.set_weights(weights)
 
@@ -252,21 +253,10 @@ class GetUpdatesAdapter(Adapter):
         unused = weights[len(own) :]  # of stock: one zero for each slot that its form does not have
         if own and all(np.shape(value) == (1,) and not np.any(value) for value in unused):
             weights = weights[: len(own)]
-        if len(weights) != len(own):
-            raise StateError(
-                "{} has {} weights ({}); got {}{}".format(
-                    self.bound.owner,
-                    len(own),
-                    ", ".join(variable.name.split(":")[0] for variable in own) or "none",
-                    len(weights),
-                    "" if own else ". There are none before a train function is built: train a step first",
-                )
-            )
-        for variable, value in zip(own, weights):
-            shape, expected = np.shape(value), tuple(self.backend.shape(variable))
-            if shape != expected:
-                raise StateError("{} needs shape {}; got {}".format(variable.name.split(":")[0], expected, shape))
-        self.base.set_weights([np.asarray(value) for value in weights])
+        named = [(variable.name.split(":")[0], self.backend.shape(variable)) for variable in own]
+        none_yet = "There are none before a train function is built: train a step first"
+        if weights_fit(self.bound, named, weights, StateError, none_yet):
+            self.base.set_weights([np.asarray(value) for value in weights])
 
     # State.
 

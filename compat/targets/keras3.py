@@ -34,8 +34,6 @@ and jitted steps leave it there.
 """
 from __future__ import absolute_import, division, print_function
 
-import numpy as np
-
 from everstep.compat.engine.other_steps import Flush
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
@@ -126,7 +124,7 @@ class Keras3Adapter(NewStyleAdapter):
                 )
 
     def make_hyper(self, name, value):
-        return self.make_variable(name, (), "float32", value)
+        return self.framework.hyper(self.make_variable(name, (), "float32", value))
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
         full_name = name.replace("/", "_")
@@ -188,13 +186,6 @@ class Keras3Adapter(NewStyleAdapter):
             # Outside of a function that is being traced: XLA takes no function that creates variables from tensors.
             with self.backend.at_once(), self.backend.outside():
                 self.build_slots(variables)
-
-    def set_weights(self, weights):
-        if self.is_built():
-            self.give_weights(weights)
-        else:  # the HDF5 loader calls this before `build`, then closes the file
-            weights = as_list(weights, SlotError, "set_weights takes a list of arrays")
-            self.bound.carried = [np.asarray(weight) for weight in weights]
 
     # State.
 

@@ -12,28 +12,30 @@ class Keras3Optimizer(NativeOptimizer):
         Args:
             variables: all variables that this optimizer will train.
 
-        Raises:
-            SlotError: a state that was loaded before belongs to another optimizer or other variables. Each step raises
-                the same error until another state is loaded.
+        Warns with `StateWarning` if a state that was loaded before belongs to another optimizer or other variables.
         """
         self._bound.adapter.build(variables)
 
     def set_weights(self, weights):
         """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
-        Before `build`, keeps them for it: the loader of HDF5 files calls this first.
+        Keras's loader of HDF5 files calls it, too. Then it does what `load_own_variables` does.
 
         Raises:
-            SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
-                log a line and continue with a fresh optimizer.
+            NotBuiltError: `build` was not called.
+            SlotError: the number of weights or a shape differs.
         """
-        self._bound.adapter.set_weights(weights)
+        self._bound.adapter.give_weights(weights)
+
+    def save_own_variables(self, store):
+        """Saves the state to a file: also one that was loaded, and waits for the slots."""
+        self._bound.adapter.save(store)
 
     def load_own_variables(self, store):
-        """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.
+        """Loads the state from a file, ours or that of the stock optimizer that computes the same.
 
-        Raises:
-            SlotError: the state belongs to another optimizer or other variables. Nothing changes.
+        If the slots do not exist yet, they get theirs later; counters arrive now. Hypers stay as they are. Warns with
+        `StateWarning`, and changes nothing, if the state belongs to another optimizer or other variables.
         """
         self._bound.adapter.load(store)
 

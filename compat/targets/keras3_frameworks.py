@@ -6,6 +6,7 @@ from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.backends.ops import END
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets.hypers import refusal
+from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import StateError
@@ -43,6 +44,10 @@ class OnTensorFlow(object):
     def check_eager(self):
         if not self.backend.tf.executing_eagerly_outside_functions():
             raise refusal(self.adapter.bound, "graphs of TF 1")
+
+    def hyper(self, variable):
+        """Returns the variable of a hyper, for checkpoints of the framework."""
+        return keep_from_restores(variable, lambda: self.unwrap(variable), self.backend.tf.no_op)
 
     def unwrap(self, variable):
         """Returns the native variable that the backend works on: the tf.Variable of a Keras variable."""
@@ -113,6 +118,9 @@ class OnArrays(object):
 
     def check_eager(self):
         """Does nothing: there are no graphs here."""
+
+    def hyper(self, variable):
+        return variable
 
     def unwrap(self, variable):
         return variable

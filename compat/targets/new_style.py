@@ -20,9 +20,11 @@ from everstep.compat.targets.construction import Unsupported, config_of, member
 from everstep.compat.targets.copying import ByPosition
 from everstep.compat.targets.hooks import replaced, why_own_stay
 from everstep.compat.targets.hypers import attribute, is_function
+from everstep.compat.targets.loading import is_loading
 from everstep.compat.targets.native_clipping import check_bounds
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
 from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
+from everstep.compat.targets.stored_arrays import StoredArrays
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract import VARIABLE, Schedule, flat, tree, walk
 
@@ -56,10 +58,11 @@ class NewStyleAdapter(Adapter):
         weight_decay = native.pop("weight_decay", None)
         self._check_settings(weight_decay, native)
         self._own = OrderedDict()  # counters and scalars by name
-        self._slots = {}  # by variable's key, then slot name
+        self.slots = {}  # by variable's key, then slot name
         self._trained = OrderedDict()  # the variables that it was built on, by key
         self._made = None  # the number of variables after `build`; a subclass may add its own
         self.before_slots = 0  # the number of optimizer variables before `build`
+        self.stored = StoredArrays(self)
         self._undecayed = ()  # of a pickle: the indices of variables without weight decay, in the order of the step
         self.use(self.make_backend())
         self.check_eager()
@@ -227,7 +230,7 @@ class NewStyleAdapter(Adapter):
         return record.index not in self._undecayed and self.native._use_weight_decay(searched(record.native))
 
     def find_slot(self, variable, name):
-        return self._slots.get(self.bound.variable_key(variable), {}).get(name)
+        return self.slots.get(self.bound.variable_key(variable), {}).get(name)
 
     def other_slots(self, variable):
         return []
@@ -255,7 +258,7 @@ class NewStyleAdapter(Adapter):
         for variable in variables:
             key = bound.variable_key(variable)
             self._trained[key] = variable
-            slots = self._slots[key] = OrderedDict()
+            slots = self.slots[key] = OrderedDict()
             for name in bound.slot_names(variable):
                 initial, shape, dtype = bound.slot_declaration(variable, name)
                 slots[name] = self.make_variable(name, shape, dtype, initial, variable)
@@ -276,58 +279,31 @@ class NewStyleAdapter(Adapter):
         return self.backend.copy(self.backend.cast(self.backend.read(variable), dtype), variable)
 
     def give_weights(self, weights):
-        """Sets the values of `variables`, as `set_weights` does."""
-        if not self.is_built():
+        """Sets the values of `variables`, as `set_weights` does. What Keras's loaders give is loaded: see `load`."""
+        weights = [np.asarray(weight) for weight in as_list(weights, SlotError, "set_weights takes a list of arrays")]
+        if is_loading():
+            self.stored.load(weights)
+        elif self.is_built():
+            self.stored.put(weights)
+        else:
             raise NotBuiltError(
                 "{} has no slots yet; call build(trainable_variables) before set_weights".format(self.bound.owner)
             )
-        self._give(as_list(weights, SlotError, "set_weights takes a list of arrays"))
 
     def load(self, store):
-        """Loads the state from a file, as `load_own_variables` does. Keeps it until the slots exist."""
-        keys = [str(position) for position in range(len(store.keys()))]
-        if set(keys) != set(store.keys()):
-            raise SlotError(
-                "{} is stored under the numbers 0, 1, ...; the state has {}. It was written by another optimizer, or "
-                "for other variables".format(self.bound.owner, ", ".join(sorted(store.keys())))
-            )
-        values = [np.asarray(store[key]) for key in keys]
-        if self.is_built():
-            self._give(values)
-        else:
-            self.bound.carried = values
+        """Loads the state from a file, as `load_own_variables` does."""
+        self.stored.load([np.asarray(store[key]) for key in sorted(store.keys(), key=lambda key: (len(key), key))])
+
+    def save(self, store):
+        """Saves the state to a file, as `save_own_variables` does."""
+        for position, value in enumerate(self.stored.values()):
+            store[str(position)] = value
 
     def take_waiting(self):
         """Gives the variables the state that waits for them."""
         if self.bound.carried is not None:
             with self.backend.outside():  # assigns once, not at each call of a function that is being traced
-                self._give(self.bound.carried)
-
-    def _give(self, values):
-        """Sets all variables, or raises SlotError and changes nothing."""
-        variables, values = list(self.native._variables), [np.asarray(value) for value in values]
-        shapes = [value.shape for value in values]
-        expected = [tuple(variable.shape) for variable in variables]
-        if shapes and shapes == expected[: self.before_slots] and not np.any(values[0]):
-            variables = variables[: self.before_slots]  # the state was saved before `build`
-        elif shapes != expected:
-            raise SlotError(
-                "{} has {} variables, {}; the state has {} of shapes {}. It was written by another optimizer, or for "
-                "other variables".format(
-                    self.bound.owner,
-                    len(expected),
-                    ", ".join("{} {}".format(v.name, shape) for v, shape in zip(variables, expected)),
-                    len(shapes),
-                    shapes,
-                )
-            )
-        dtypes = [self.backend.dtype(self.unwrap(variable)) for variable in variables]
-        for variable, value, dtype in zip(variables, values, dtypes):
-            if value.dtype.kind not in ("iu" if "int" in dtype else "iufV"):  # V: bfloat16
-                raise SlotError("{} is of dtype {}; the state has {!r} for it".format(variable.name, dtype, value))
-        for variable, value, dtype in zip(variables, values, dtypes):
-            variable.assign(self.backend.cast(self.backend.tensor(value), dtype))
-        self.bound.carried = None
+                self.stored.take_waiting()
 
     # State.
 

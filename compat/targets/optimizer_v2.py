@@ -54,6 +54,7 @@ from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Un
 from everstep.compat.targets.copying import ByRole
 from everstep.compat.targets.hooks import why_other_slots_stay
 from everstep.compat.targets.hypers import attribute, is_function
+from everstep.compat.targets.loading import weights_fit
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native_clipping import check_bounds, clip, without_duplicates
 from everstep.compat.targets.optimizer_v2_class import V2Optimizer
@@ -289,22 +290,11 @@ class V2Adapter(Adapter):
         return slot
 
     def set_weights(self, weights):
-        weights, own = as_list(weights, SlotError, "set_weights takes a list of arrays"), self.native.weights
-        shapes = [np.shape(weight) for weight in weights]
-        expected = [self.backend.shape(weight) for weight in own]
-        if shapes != expected:
-            names = ["{} {}".format(weight.name, shape) for weight, shape in zip(own, expected)]
-            raise (SlotError if expected else NotBuiltError)(
-                "{} has {} weights, {}; got {} of shapes {}{}".format(
-                    self.bound.owner,
-                    len(expected),
-                    ", ".join(names) or "none",
-                    len(shapes),
-                    shapes,
-                    "" if expected else ". It makes them at its first step",
-                )
-            )
-        self.base.set_weights([np.asarray(weight) for weight in weights])
+        weights = as_list(weights, SlotError, "set_weights takes a list of arrays")
+        own = [(weight.name, self.backend.shape(weight)) for weight in self.native.weights]
+        error = SlotError if own else NotBuiltError
+        if weights_fit(self.bound, own, weights, error, "It makes them at its first step"):
+            self.base.set_weights([np.asarray(weight) for weight in weights])
 
     # State.
 

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.targets.construction import from_config
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.optimizer_v2_hooks import prepare_local, update_one, update_rows
-from everstep.compat.targets.optimizer_v2_slots import check_restored
+from everstep.compat.targets.optimizer_v2_slots import restored_name
 
 
 class V2Optimizer(NativeOptimizer):
@@ -49,17 +49,16 @@ class V2Optimizer(NativeOptimizer):
         return self._bound.adapter.add_slot(var, slot_name, initializer, shape)
 
     def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
-        """Raises SlotError for a slot in a checkpoint that neither the definition has nor a subclass can add."""
-        check_restored(self._bound, variable, slot_name)
-        return super(V2Optimizer, self)._create_or_restore_slot_variable(slot_variable_position, slot_name, variable)
+        """Leaves out, with a warning, a slot in a checkpoint that neither the definition has nor a subclass can add."""
+        base, name = super(V2Optimizer, self), restored_name(self._bound, variable, slot_name)
+        return name and base._create_or_restore_slot_variable(slot_variable_position, name, variable)
 
     def set_weights(self, weights):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
 
         Raises:
             NotBuiltError: there are no weights before the first step.
-            SlotError: the number of weights or a shape differs. It is not a ValueError: Keras's `load_model` catches
-                that, logs a line and continues with a fresh optimizer.
+            SlotError: the number of weights or a shape differs. Keras's loader goes on instead, with a `StateWarning`.
         """
         self._bound.adapter.set_weights(weights)
 

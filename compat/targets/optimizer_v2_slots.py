@@ -3,8 +3,9 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.step import engine_slots
 from everstep.compat.targets.hooks import replaced
-from everstep.errors import SlotError
+from everstep.compat.targets.loading import warn
 from everstep.optimizers.contract import VARIABLE, flat
+from everstep.optimizers.contract.binder import binder
 
 # Stock classes that do not store slots as definitions declare them, one after the other. The stock table has the order
 # of all; a test compares them.
@@ -38,12 +39,14 @@ def make_slot(bound, variable, name):
         return backend.tf.Variable(value, name=full_name, dtype=dtype, trainable=False, use_resource=True)
 
 
-def check_restored(bound, variable, name):
-    """Raises SlotError for a slot of a checkpoint that neither the definition has nor the user's class adds."""
+def restored_name(bound, variable, name):
+    """Returns the slot that a slot of a checkpoint is, ours or stock's; None, with a warning, if it is none."""
     names = bound.slot_names(variable)
-    if name not in names and not replaced(bound.native, ["_create_slots"]):
-        raise SlotError(
-            "{} has no slot {!r}; it has {}. A checkpoint that holds it was written by another optimizer: restore "
-            "tf.train.Checkpoint(model=model) without the optimizer, or load weights before the model is "
-            "compiled".format(bound.owner, name, ", ".join(names) or "none")
-        )
+    if name in names or replaced(bound.native, ["_create_slots"]):  # the user's class may add it
+        return name
+    of_stock = binder.stock_slots(bound.adapter.target, bound.definition).get(name)
+    if of_stock in names:
+        return of_stock
+    warn(bound, "the checkpoint has a slot {!r}, of another optimizer; {} has {}".format(
+        name, bound.owner, ", ".join(names) or "none"))
+    return None

@@ -38,6 +38,7 @@ from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, Unsupported, from_config, in_parts, prefix
 from everstep.compat.targets.hooks import replaced, through
+from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import without_duplicates
@@ -62,31 +63,34 @@ class UpdateStepOptimizer(NativeOptimizer):
         Args:
             variables: all variables that this optimizer will train.
 
-        Raises:
-            SlotError: a state that was loaded before belongs to another optimizer or other variables. Each step raises
-                the same error until another state is loaded.
+        Warns with `StateWarning` if a state that was loaded before belongs to another optimizer or other variables.
         """
         self._bound.adapter.build_slots(variables)
 
     def set_weights(self, weights):
         """Sets the values of `optimizer.variables`, a list of arrays. If they do not fit, nothing changes.
 
+        Keras's loader of HDF5 files calls it, too. Then it does what `load_own_variables` does.
+
         Raises:
             NotBuiltError: `build` was not called.
-            SlotError: the number of weights or a shape differs. It is not a ValueError: some Keras loaders catch that,
-                log a line and continue with a fresh optimizer.
+            SlotError: the number of weights or a shape differs.
         """
         self._bound.adapter.give_weights(weights)
 
-    def load_own_variables(self, store):
-        """Loads the state from a file. If the slots do not exist yet, keeps the state until they do.
+    def save_own_variables(self, store):
+        """Saves the state to a file: also one that was loaded, and waits for the slots."""
+        self._bound.adapter.save(store)
 
-        Raises:
-            SlotError: the state belongs to another optimizer or other variables. Nothing changes.
+    def load_own_variables(self, store):
+        """Loads the state from a file, ours or that of the stock optimizer that computes the same.
+
+        If the slots do not exist yet, they get theirs later; counters arrive now. Hypers stay as they are. Warns with
+        `StateWarning`, and changes nothing, if the state belongs to another optimizer or other variables.
         """
         self._bound.adapter.load(store)
 
-    _load_own_variables = load_own_variables  # its name in TF 2.11 and 2.12
+    _save_own_variables, _load_own_variables = save_own_variables, load_own_variables  # of TF 2.11 and 2.12
 
     def apply_gradients(self, grads_and_vars, name=None, skip_gradients_aggregation=False, **native):
         """Runs one step. everstep.compat.targets.new_style explains a second call in the same step.
@@ -183,7 +187,8 @@ class UpdateStepAdapter(NewStyleAdapter):
 
     def make_hyper(self, name, value):
         with self.backend.tf.init_scope():
-            return self.backend.tf.Variable(value, name=name, dtype="float32", trainable=False)
+            variable = self.backend.tf.Variable(value, name=name, dtype="float32", trainable=False)
+        return keep_from_restores(variable, variable.read_value, self.backend.tf.no_op)
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
         tf = self.backend.tf
