@@ -237,7 +237,8 @@ def test_swap_averages(name, definition):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-RULES = {"moving_average": lambda rule: everstep.moving_average(rule, 0.5, start=1),  # Keras 3 starts at the second step
+# use_ema of Keras 3 starts at the second step.
+RULES = {"moving_average": lambda rule: everstep.moving_average(rule, 0.5, start=1),
          "around": lambda rule: everstep.clip(everstep.moving_average(rule, 0.5, start=1), global_norm=1e6),
          "partition": lambda rule: everstep.moving_average(
              everstep.partition({"last": ("last", rule)}, default=rule), 0.5, start=1)}

@@ -35,8 +35,8 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
         session: as for `everstep.capture`. Nothing is added to a graph.
 
     Raises:
-        StateError: the optimizer keeps no averages, or does not know its variables yet; rows are not up to date (`sparse="catch_up"`: call
-            `optimizer.flush()` first); there is a block inside another, or training inside.
+        StateError: the optimizer keeps no averages, or does not know its variables yet; rows are not up to date
+            (`sparse="catch_up"`: call `optimizer.flush()` first); there is a block inside another, or training inside.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
@@ -78,8 +78,8 @@ def assign_averages(optimizer, variables=None, session=None):
         session: as for `everstep.capture`.
 
     Raises:
-        StateError: the optimizer keeps no averages or does not know its variables yet, rows are not up to date (`sparse="catch_up"`: call
-            `optimizer.flush()` first), or this is inside of `everstep.averaged`.
+        StateError: the optimizer keeps no averages or does not know its variables yet, rows are not up to date
+            (`sparse="catch_up"`: call `optimizer.flush()` first), or this is inside of `everstep.averaged`.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
