@@ -10,6 +10,8 @@ import pytest
 
 import everstep
 import harness
+import runs
+import test_wrappers_average as averages
 from crafted_files import tf1 as tf
 from everstep import errors
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
@@ -17,6 +19,7 @@ from everstep.testing import oracle
 from everstep.testing.training import make_batches, start_values
 from harness import in_graphs, ways_where
 from small_model import IDS, TARGETS, build
+from test_battery import ids
 
 pytestmark = pytest.mark.shared
 HALF = 22  # ends in the middle of a window of 4
@@ -628,3 +631,24 @@ def test_under_a_strategy_of_one_replica(way):
             everstep.restore(optimizer, state, {"w": variable}, weights=True)
         go_on(variable, optimizer, grads[3:])
         assert variable.numpy().tobytes() == whole.numpy().tobytes()
+
+
+@pytest.mark.parametrize("way", runs.WAYS, ids=ids)
+@pytest.mark.parametrize("definition", [Adam(0.05), everstep.accumulate(Adam(0.05), 2)], ids=ids)
+def test_the_state_before_the_first_step_resets_an_optimizer(definition, way):
+    """Then it trains as a new one on the same weights, docs/fine_tune.md. Settings stay as they are."""
+    start, kinds, rate = averages.START, averages.KINDS, way.target != "tf_train"
+    run = runs.started(way, definition, start, kinds)
+    fresh = run.captured()
+    runs.stepped(run, averages.BATCHES[:3])
+    for change in [run.set_rate] if rate else []:
+        change(0.01)
+    weights = run.weights()
+    run.restored(fresh)
+    assert (run.captured().updates, run.captured().pending) == (0, 0) and runs.same(run.weights(), weights)
+    runs.stepped(run, averages.BATCHES[3:6])
+    ended = run.weights()
+    other = runs.started(way, definition, weights, kinds)
+    for change in [other.set_rate] if rate else []:
+        change(0.01)
+    assert runs.distance(ended, runs.stepped(other, averages.BATCHES[3:6]).weights()) < 1e-6
