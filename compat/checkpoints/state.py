@@ -119,14 +119,14 @@ def finished(state, path):
     """
     if path is None:
         return with_arrays(state, np.asarray)
-    kept = [None, None]  # the last handle that was read, and its array
+    kept = {}  # type: dict  # {id of the last handle that was read: its array}
 
     def one_at_a_time(handle):
         def read(selection):
-            if kept[0] is not handle:
-                kept[:] = None, None  # the old one goes first
-                kept[:] = handle, np.asarray(handle)
-            return kept[1][selection]
+            if id(handle) not in kept:
+                kept.clear()  # the old one goes first
+                kept[id(handle)] = np.asarray(handle)
+            return kept[id(handle)][selection]
 
         return Handle("array", handle.shape, handle.dtype, read)
 
