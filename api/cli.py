@@ -12,6 +12,8 @@ except ImportError:  # Python 2
 
 from everstep import __version__, completion, file_facts, optimizers, verify
 from everstep.compat.checkpoints import files
+from everstep.compat.checkpoints.claims import Request
+from everstep.compat.checkpoints.stripping import write_without_optimizer
 from everstep.compat.files.contents import size_of
 from everstep.compat.port import command
 from everstep.compat.targets import doctor
@@ -93,10 +95,13 @@ def argument_parser():
     add_max_bytes(look)
     add_json(look)
     look.set_defaults(run=verify_file)
-    convert = commands.add_parser("convert", help="write an optimizer state to a file of another format")
+    convert = commands.add_parser("convert", help="write an optimizer state to a file of another format, or without it")
     convert.add_argument("source", metavar="SRC", help="the file to read, as for inspect")
     convert.add_argument("target", metavar="DST", help="the file to write")
-    convert.add_argument("--to", required=True, metavar="FORMAT", help=", ".join(WRITTEN))
+    form = convert.add_mutually_exclusive_group(required=True)
+    form.add_argument("--to", metavar="FORMAT", help=", ".join(WRITTEN))
+    without = "copy SRC without what its optimizer keeps there, in the same format"
+    form.add_argument("--without-optimizer", action="store_true", help=without)
     add_reading(convert)
     convert.add_argument("--template", metavar="FILE", help="for Keras's formats: a file with the model and optimizer")
     ours = "for tf-saver: name slots as everstep does; for keras-weights-h5: the template is of an everstep optimizer"
@@ -105,7 +110,7 @@ def argument_parser():
     convert.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help=rename)
     convert.add_argument("--by-order", action="store_true", help="match variables by their order if no name matches")
     convert.add_argument("--dry-run", action="store_true", help="read and match, but write nothing")
-    convert.set_defaults(run=convert_file)
+    convert.set_defaults(run=lambda options: (strip_file if options.without_optimizer else convert_file)(options))
     ported = commands.add_parser("port", help="write somebody's optimizer as a definition, and compare both")
     ported.add_argument("optimizer", metavar="MODULE:CLASS", help="the class, or a function of keywords that makes it")
     ported.add_argument("--api", help="what it has to be of: tf.train, tf.keras, keras, or a target of doctor")
@@ -300,6 +305,31 @@ def convert_file(options):
         len(state.slots), total)
     print("\n" + printable(done, sys.stdout))
     for note in report.notes:
+        print(printable("note: {}".format(note), sys.stdout))
+    return 0
+
+
+def strip_file(options):
+    """Writes a copy of a file without its optimizer, and prints what is left out."""
+    refused = [name for name in ("template", "ours", "rename", "by_order") if getattr(options, name)]
+    if refused:
+        raise ConfigError("--without-optimizer copies a file as it is, so --{} says nothing there".format(
+            refused[0].replace("_", "-")))
+    keywords = reading(options)
+    max_bytes = keywords.pop("max_bytes")
+    stripped = write_without_optimizer(options.source, options.target, Request(**keywords), max_bytes,
+                                       dry_run=options.dry_run)
+    rows = [(name, str(handle.shape), str(handle.dtype)) for name, handle in stripped.removed.items()]
+    total = sum(map(size_of, stripped.removed.values()))
+    if options.json:
+        print_json(dict(source=options.source, target=options.target, format=stripped.format, bytes=total,
+                        written=not options.dry_run, removed=[row[0] for row in rows], notes=stripped.notes))
+        return 0
+    print_table("WITHOUT SHAPE DTYPE", rows)
+    done = "{} {}: {}, without {} arrays of the optimizer, {} bytes".format(
+        options.target, "would be written" if options.dry_run else "is written", stripped.format, len(rows), total)
+    print("\n" + printable(done, sys.stdout))
+    for note in stripped.notes:
         print(printable("note: {}".format(note), sys.stdout))
     return 0
 

@@ -606,6 +606,100 @@ def wide_and_deep(run):
     assert len(state.slots) == 7
 
 
+# Fine-tuning
+
+
+@setup
+def pretrained(run):
+    """A file of weights that a model has trained, and a new model of the same layers."""
+    old, model = (dense_model(KERAS, names=("hidden", "head")) for _ in range(2))
+    old.save_weights("pretrained.weights.h5")
+    run.names.update(everstep=everstep, keras=KERAS, model=model, x=X, y=Y)
+    yield
+    for start, end in zip(old.get_weights(), model.get_weights()):
+        assert 0 < np.abs(start - end).max() < 0.01
+
+
+@setup
+def pretrained_graph(run):
+    """A checkpoint with momentum, and the graph of the same model without an optimizer."""
+    with v1.Graph().as_default(), v1.Session() as session:
+        v1.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_sum(v1.get_variable("w", initializer=[3.0, 4.0])))
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, os.path.join(".", "pretrained.ckpt"))
+    with v1.Graph().as_default():
+        weight = v1.get_variable("w", initializer=[0.0, 0.0])
+        run.names.update(everstep=everstep, tf=v1, loss=tf.reduce_sum(weight * weight))
+        yield
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            run.names["weights"].restore(session, "pretrained.ckpt")
+            assert session.run(weight).tolist() == [3, 4]
+            session.run(run.names["train_op"])
+            assert 0 < np.abs(session.run(weight) - [3, 4]).max() < 0.001
+
+
+@contextlib.contextmanager
+def training_graph():
+    """Yields (session, optimizer, its operation, its variable) after two steps."""
+    with v1.Graph().as_default(), v1.Session() as session:
+        weight = v1.get_variable("w", initializer=[3.0, 4.0])
+        optimizer = Adam(0.1).bind(v1.train)
+        train_op = optimizer.minimize(tf.reduce_sum(weight * weight), v1.train.get_or_create_global_step())
+        session.run(v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(train_op)
+        yield session, optimizer, train_op, weight
+
+
+@setup
+def trained_graph(run):
+    with training_graph() as (session, optimizer, _, weight):
+        before = session.run(weight)
+        run.names.update(tf=v1, session=session, optimizer=optimizer)
+        yield
+        state = everstep.capture(optimizer, [weight], session=session)
+        assert state.updates == 0 and not np.asarray(state.slots["w"]["m"]).any()
+        np.testing.assert_array_equal(session.run(weight), before)
+
+
+@setup
+def saved_graph(run):
+    with training_graph() as (session, optimizer, train_op, weight):
+        v1.add_to_collection("train_op", train_op)
+        v1.train.Saver().save(session, os.path.join("run", "model.ckpt"))
+        session.run(train_op)
+        expected = session.run(weight)
+    with v1.Graph().as_default() as graph:
+        run.names["tf"] = v1
+        yield
+        with v1.Session(graph=graph) as session:
+            run.names["saver"].restore(session, os.path.join("run", "model.ckpt"))
+            session.run(run.names["train_op"])
+            np.testing.assert_array_equal(session.run(v1.trainable_variables()[0]), expected)
+    assert everstep.read_checkpoint(os.path.join("run", "model.ckpt"), Adam(0.1)).updates == 2
+
+
+@setup
+def another_file(run):
+    """A model file, and a model that trains a layer less."""
+    keras = tf.keras if hasattr(tf.keras.optimizers, "AdamW") else KERAS
+    old, model = (dense_model(keras, names=("hidden", "head")) for _ in range(2))
+    for each in (old, model):
+        each.compile(Adam(1e-2).bind(keras), "mse")
+    old.fit(X, Y, verbose=0)
+    old.save("model.keras")
+    model.layers[-1].trainable = False
+    model.compile(Adam(1e-2).bind(keras), "mse")
+    run.names.update(everstep=everstep, model=model, optimizer=model.optimizer)
+    yield
+    old_state = everstep.capture(old.optimizer, old.trainable_variables)
+    state = everstep.capture(model.optimizer, model.trainable_variables)
+    for slots, expected in zip(state.slots.values(), old_state.slots.values()):
+        np.testing.assert_array_equal(slots["m"], expected["m"])
+    assert len(state.slots) == 2 and state.updates == old_state.updates == 2
+
+
 @setup
 def bert_converted(run):
     yield

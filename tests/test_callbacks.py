@@ -224,7 +224,7 @@ def test_tensorboard(name, definition, tmpdir):
 @kerases
 @pytest.mark.parametrize("definition", harness.share([each for each in sorted(DEFINITIONS) if each != "accumulate"], 4))
 def test_swap_averages(name, definition):
-    """Those of Keras itself; `accumulate` refuses them, and those of `moving_average` are for everstep.averaged."""
+    """Those of Keras itself, which `accumulate` refuses."""
     keras = started(name)
     if not hasattr(keras.callbacks, "SwapEMAWeights"):
         pytest.skip("this Keras has no SwapEMAWeights")
@@ -235,3 +235,90 @@ def test_swap_averages(name, definition):
         weights.append(model.get_weights())
     for one, other in zip(*weights):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+# use_ema of Keras 3 starts at the second step.
+RULES = {"moving_average": lambda rule: everstep.moving_average(rule, 0.5, start=1),
+         "around": lambda rule: everstep.clip(everstep.moving_average(rule, 0.5, start=1), global_norm=1e6),
+         "partition": lambda rule: everstep.moving_average(
+             everstep.partition({"last": ("last", rule)}, default=rule), 0.5, start=1)}
+
+
+class Watch(object):
+    """Makes a callback that keeps the weights where training has those that train, and where it has averages."""
+
+    def __init__(self, keras):
+        self.seen = seen = []
+
+        class Callback(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch, logs=None):
+                seen.append(self.model.get_weights())
+
+            def on_epoch_end(self, epoch, logs=None):
+                seen.append(self.model.get_weights())
+
+            def on_test_batch_end(self, batch, logs=None):
+                seen.append(self.model.get_weights())
+
+        self.callback = Callback()
+
+
+@kerases
+@pytest.mark.parametrize("swap_on_epoch", [False, True])
+@pytest.mark.parametrize("kind", sorted(RULES))
+def test_swap_averages_of_moving_average(name, kind, swap_on_epoch):
+    """As with the same rule and `use_ema`, batch by batch and in evaluations. Then stock leaves averages in the model.
+
+    So does ours with `swap_on_epoch`; else the model keeps the weights that trained, for `everstep.assign_averages`.
+    """
+    keras = started(name)
+    if not hasattr(keras.callbacks, "SwapEMAWeights"):
+        pytest.skip("this Keras has no SwapEMAWeights")
+    if kind == "partition" and not lists_optimizers(keras):
+        pytest.skip("the callbacks of this Keras do not know several optimizers")
+    seen, losses, ends = [], [], []
+    for optimizer in (Adam(RATE).bind(keras, use_ema=True, ema_momentum=0.5), RULES[kind](Adam(RATE)).bind(keras)):
+        model, watch = build(keras, optimizer), Watch(keras)
+        swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=swap_on_epoch)
+        history = model.fit(INPUTS, OUTPUTS, batch_size=4, epochs=3, shuffle=False, verbose=0,
+                            callbacks=[swap, watch.callback], validation_data=(INPUTS, OUTPUTS))
+        seen.append(watch.seen)
+        losses.append(history.history["val_loss"] + history.history["loss"])
+        ends.append(model)
+    assert len(seen[0]) == len(seen[1]) >= 3 * (2 + 1 + 1)
+    for theirs, ours in zip(*seen):
+        for one, other in zip(theirs, ours):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    theirs, ours = ends
+    if not swap_on_epoch:
+        assert not np.allclose(theirs.get_weights()[0], ours.get_weights()[0], rtol=1e-3)
+        everstep.assign_averages(ours.optimizer)
+    for one, other in zip(theirs.get_weights(), ours.get_weights()):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@kerases
+def test_swap_averages_of_one_branch(name):
+    """The variables of the other branch stay. Without any average, Keras says what is missing."""
+    keras = started(name)
+    if not hasattr(keras.callbacks, "SwapEMAWeights") or not lists_optimizers(keras):
+        pytest.skip("this Keras has no SwapEMAWeights, or none that knows several optimizers")
+    rule = everstep.partition({"last": ("last", everstep.moving_average(Adam(RATE), 0.5))}, default=Adam(RATE))
+    model = build(keras, rule.bind(keras))
+    fit(model)
+    trained = model.get_weights()
+    with everstep.averaged(model.optimizer):
+        averages, loss = model.get_weights(), model.evaluate(INPUTS, OUTPUTS, verbose=0)
+    watch = Watch(keras)
+    measured = model.evaluate(INPUTS, OUTPUTS, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights(), watch.callback])
+    np.testing.assert_allclose(measured, loss, rtol=1e-5)
+    for before, average, inside, after in zip(trained, averages, watch.seen[0], model.get_weights()):
+        np.testing.assert_allclose(inside, average, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(before, after, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(trained[2], averages[2]) and np.array_equal(trained[0], averages[0])
+    for other in (Adam(RATE), everstep.lookahead(Adam(RATE))):
+        model = build(keras, other.bind(keras))
+        fit(model, epochs=1)
+        with pytest.raises(ValueError, match="use_ema"):
+            model.evaluate(INPUTS, OUTPUTS, verbose=0, callbacks=[keras.callbacks.SwapEMAWeights()])

@@ -10,13 +10,20 @@ import pytest
 
 import everstep
 import harness
+import runs
+import test_wrappers_average as averages
+from crafted_files import optional
 from crafted_files import tf1 as tf
 from everstep import errors
+from everstep.compat.checkpoints import live
 from everstep.optimizers import SGD, Adam, AdamW, DiffGrad, Ftrl, Nadam, RMSprop
 from everstep.testing import oracle
 from everstep.testing.training import make_batches, start_values
 from harness import in_graphs, ways_where
 from small_model import IDS, TARGETS, build
+from test_battery import ids
+
+resource = optional("resource")
 
 pytestmark = pytest.mark.shared
 HALF = 22  # ends in the middle of a window of 4
@@ -628,3 +635,84 @@ def test_under_a_strategy_of_one_replica(way):
             everstep.restore(optimizer, state, {"w": variable}, weights=True)
         go_on(variable, optimizer, grads[3:])
         assert variable.numpy().tobytes() == whole.numpy().tobytes()
+
+
+@pytest.mark.parametrize("way", runs.WAYS, ids=ids)
+@pytest.mark.parametrize("definition", [Adam(0.05), everstep.accumulate(Adam(0.05), 2)], ids=ids)
+def test_the_state_before_the_first_step_resets_an_optimizer(definition, way):
+    """Then it trains as a new one on the same weights, docs/fine_tune.md. Settings stay as they are."""
+    start, kinds, rate = averages.START, averages.KINDS, way.target != "tf_train"
+    run = runs.started(way, definition, start, kinds)
+    fresh = run.captured()
+    runs.stepped(run, averages.BATCHES[:3])
+    for change in [run.set_rate] if rate else []:
+        change(0.01)
+    weights = run.weights()
+    run.restored(fresh)
+    assert (run.captured().updates, run.captured().pending) == (0, 0) and runs.same(run.weights(), weights)
+    runs.stepped(run, averages.BATCHES[3:6])
+    ended = run.weights()
+    other = runs.started(way, definition, weights, kinds)
+    for change in [other.set_rate] if rate else []:
+        change(0.01)
+    assert runs.distance(ended, runs.stepped(other, averages.BATCHES[3:6]).weights()) < 1e-6
+
+
+# Into a file, one array at a time
+
+
+@pytest.mark.parametrize("way", runs.WAYS, ids=ids)
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_file_has_the_bytes_of_a_saved_state(way, steps, tmp_path):
+    """Before the first step, too. The state that is returned is the file's."""
+    first, path = tmp_path / "saved.npz", tmp_path / "captured.npz"
+    path.write_bytes(b"an old file")
+    definition = everstep.moving_average(everstep.accumulate(Adam(0.05), 2), 0.9)
+    run = runs.stepped(runs.started(way, definition, averages.START, averages.KINDS), averages.BATCHES[:steps])
+    for weights in (False, True):
+        expected = run.captured(weights=weights)
+        expected.save(str(first))
+        state = run.captured(weights=weights, path=str(path))
+        assert path.read_bytes() == first.read_bytes()
+        harness.assert_same_arrays(state, expected)
+        assert state.updates == steps // 2 and not isinstance(next(iter(state.slots.values()))["m"], np.ndarray)
+
+
+def test_groups_of_values_that_are_read_ahead(tmp_path, monkeypatch):
+    """However many are read at once."""
+    variables = [np.full((3, number), number, "float32") for number in range(1, 6)]
+    optimizer = Adam(0.1).bind(np)
+    optimizer.apply_gradients([(variable, variable) for variable in variables])
+    paths = []
+    for size in (1, 14, 10000):
+        monkeypatch.setattr(live, "GROUP_SIZE", size)
+        paths.append(tmp_path / str(size))
+        everstep.capture(optimizer, variables, weights=True, path=str(paths[-1]))
+    assert len({path.read_bytes() for path in paths}) == 1
+    state = everstep.State.load(str(paths[0]))
+    for variable, name in zip(variables, state.variables):
+        np.testing.assert_array_equal(np.asarray(state.variables[name]), variable)
+
+
+def test_a_failure_leaves_the_old_file(tmp_path):
+    path, variables = tmp_path / "run.npz", [np.ones(2), np.ones(3)]
+    optimizer = Adam(0.1).bind(np)
+    optimizer.apply_gradients([(np.ones(2), variables[0]), (np.ones(3), variables[1])])
+    everstep.capture(optimizer, variables, path=str(path))
+    before = path.read_bytes()
+    with pytest.raises(errors.StateError, match="slots of"):
+        everstep.capture(optimizer, variables[:1], path=str(path))
+    with pytest.raises(errors.StateError, match="cannot be written"):
+        everstep.capture(optimizer, variables, path=str(tmp_path))
+    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["run.npz"]
+
+
+@pytest.mark.skipif(resource is None, reason="Windows does not say how much memory was used")
+def test_a_file_takes_the_memory_of_one_array(tmp_path):
+    variables = [np.ones((1000, 4000), "float32") for _ in range(6)]  # 16 MB each, with slots of 96 MB
+    optimizer, grad = SGD(0.1, momentum=0.5).bind(np), np.ones((1000, 4000), "float32")
+    optimizer.apply_gradients([(grad, variable) for variable in variables])
+    del grad
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    everstep.capture(optimizer, variables, path=str(tmp_path / "run.npz"))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64000  # kB

@@ -166,6 +166,23 @@ def test_assign_averages(way):
     run.step(BATCHES[0])  # training continues from there
 
 
+@pytest.mark.parametrize("way", WAYS, ids=ids)
+def test_the_optimizer_knows_its_variables(way):
+    """Before it does, an error says to give them."""
+    definition = everstep.moving_average(Adam(0.05), 0.9)
+    fresh = definition.bind(way.module)
+    for use in (lambda: everstep.averaged(fresh).__enter__(), lambda: everstep.assign_averages(fresh)):
+        with pytest.raises(StateError, match="does not know its variables yet: give them"):
+            use()
+    run = trained(way, definition, 3)
+    session, before, expected = run.world.session, run.weights(), averages(run)
+    with everstep.averaged(run.optimizer, session=session):
+        assert runs.same(run.weights(), expected)
+    assert runs.same(run.weights(), before) and not runs.same(before, expected)
+    everstep.assign_averages(run.optimizer, session=session)
+    assert runs.same(run.weights(), expected)
+
+
 def test_an_error_inside_is_not_hidden():
     weights = np.ones(2)
     optimizer = runs.steps(everstep.lookahead(SGD(1.0)), weights, np.ones(2))
@@ -181,8 +198,9 @@ def test_what_cannot_be_averaged():
     plain = Adam().bind(np)
     with pytest.raises(StateError, match="keeps no averages"):
         everstep.averaged(plain, [weights]).__enter__()
-    with pytest.raises(UnsupportedError, match="stock optimizers too"):
-        everstep.averaged(Adam(), [weights]).__enter__()
+    for variables in ([weights], None):
+        with pytest.raises(UnsupportedError, match="stock optimizers too"):
+            everstep.averaged(Adam(), variables).__enter__()
     late = runs.steps(everstep.moving_average(CATCH_UP), table, *[(np.ones((1, 2)), [row]) for row in (0, 1)])
     before = table.copy()
     with pytest.raises(StateError, match="flush"):

@@ -179,7 +179,10 @@ def _named(claim, entry, asked=None):
                 slots = OrderedDict((variable, OrderedDict(
                     (slot.name, in_order[place]) for place, slot in enumerate(expected) if slot.name in used))
                     for variable, in_order in handles.items())
-                claims.append(claim._replace(scope=(scope + "/" + name).lstrip("/"), slots=slots, powers=own))
+                unused = [in_order[place] for in_order in handles.values() for place, slot in enumerate(expected)
+                          if slot.name not in used]
+                claims.append(claim._replace(scope=(scope + "/" + name).lstrip("/"), slots=slots, powers=own,
+                                             unused=unused))
     return claims
 
 

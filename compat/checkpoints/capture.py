@@ -5,14 +5,14 @@ from collections import OrderedDict
 
 from everstep.compat.checkpoints import stock_live
 from everstep.compat.checkpoints.live import open_access
-from everstep.compat.checkpoints.state import State
+from everstep.compat.checkpoints.state import State, finished
 from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
 from everstep.compat.engine.step import counters
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.optimizers.contract.trees import flat
 
 
-def capture(optimizer, variables, session=None, weights=False):
+def capture(optimizer, variables, session=None, weights=False, path=None):
     """Returns a copy of the state of an optimizer, bound or stock.
 
         >>> import numpy as np
@@ -35,19 +35,21 @@ def capture(optimizer, variables, session=None, weights=False):
             standalone Keras 2, give the list in the order in which it trains them, as `model.trainable_weights`.
         session: the session that holds the values of variables in a graph. Default: the default session, or Keras's.
         weights: True also copies the values of the variables. Default False.
+        path: a `.npz` file to write, as `capture(...).save(path)` does. A bound optimizer's arrays are read and written
+            one at a time, so that a state of 2 GB takes no 2 GB of memory. Default None: the state is in memory.
 
     Returns:
-        A `State` of NumPy arrays.
+        A `State` of NumPy arrays; with a path, that in the file, whose arrays are read on demand.
 
     Raises:
-        StateError: the optimizer has slots of other variables, or something that no state can hold; or a value could
-            not be read.
+        StateError: the optimizer has slots of other variables, or something that no state can hold; a value could not
+            be read, or the file not be written.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is neither a bound nor a stock optimizer, or no definition computes what it does.
     """
     scale, optimizer = scale_variables(optimizer), unwrapped(optimizer)
     if not isinstance(optimizer, NativeOptimizer) and stock_live.api_of(optimizer) is not None:
-        return stock_live.capture_stock(optimizer, variables, session, weights, scale)
+        return stock_live.capture_stock(optimizer, variables, session, weights, scale, path)
     with open_access(optimizer, variables, session) as access:
         bound, adapter = access.bound, access.bound.adapter
         adapter.carries.give(bound, access.variables)  # of a pickle or a file, before the first step
@@ -60,12 +62,9 @@ def capture(optimizer, variables, session=None, weights=False):
             (name, float(optimizer_values.get(name, declaration.init)))
             for name, (_, declaration) in flat(bound.definition, "scalar").items()
         )
-        slots, values = OrderedDict(), OrderedDict()
-        for whole, slot_values, value in access.read_wholes(weights):
-            slots[whole.name] = slot_values
-            if weights:
-                values[whole.name] = value
+        slots, values = access.handles(weights)
         updates = counts["updates"] // adapter.calls_per_update()
         steps, pending = counts.get("steps"), counts.get("pending", 0)
-        return State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered,
-                     {name: float(access.read(variable)) for name, variable in scale.items()} or None)
+        state = State(access.config(), updates, steps, pending, scalars, slots, values, access.ordered,
+                      {name: float(access.read(variable)) for name, variable in scale.items()} or None)
+        return finished(state, path)

@@ -12,7 +12,7 @@ Request.__new__.__defaults__ = (None,) * len(Request._fields)
 
 class Claim(namedtuple(
     "Claim", "contents target class_name config scaling loss_scale copies entries slots values powers variables shapes "
-    "definition entry branches scope counted notes missing"
+    "definition entry branches scope counted notes missing unused"
 )):
     """One interpretation of a file: which of its arrays are an optimizer's state, and of what.
 
@@ -38,17 +38,19 @@ class Claim(namedtuple(
         counted: True if the file has a count of updates.
         notes: sentences on what the file lacks that a state can do without.
         missing: sentences on why no state can be read.
+        unused: [handle] of slots that the stock optimizer keeps and the definition does not use.
     """
 
     __slots__ = ()
 
     def __new__(cls, contents, target=None, class_name=None, config=None, scaling=None, loss_scale=(), copies=(),
                 entries=(), slots=(), values=(), powers=(), variables=(), shapes=(), definition=None, entry=None,
-                branches=(), scope="", counted=True, notes=(), missing=()):
+                branches=(), scope="", counted=True, notes=(), missing=(), unused=()):
         return super(Claim, cls).__new__(
             cls, contents, target, class_name, config, scaling, OrderedDict(loss_scale), OrderedDict(copies),
             tuple(entries), OrderedDict(slots), OrderedDict(values), OrderedDict(powers), OrderedDict(variables),
-            dict(shapes), definition, entry, OrderedDict(branches), scope, counted, tuple(notes), tuple(missing))
+            dict(shapes), definition, entry, OrderedDict(branches), scope, counted, tuple(notes), tuple(missing),
+            tuple(unused))
 
     @property
     def path(self):
@@ -66,6 +68,32 @@ class Claim(namedtuple(
             if len(powers) == 1:
                 handles.extend(next(iter(powers.values())).values())
         return frozenset([handle.name for handle in handles if hasattr(handle, "name")])
+
+    def owned(self, request):
+        """Returns {name: handle} of all arrays that are the optimizer's: what a file of weights alone has not.
+
+        `global_step` is not: it is the graph's. If the user asks for some variables or a scope, and there are beta
+        powers of several optimizers, he has to say whose are meant, by `updates`, the name of one.
+
+        Args:
+            request: the Request that the claim answers.
+
+        Raises:
+            FileError: the powers are of several optimizers, and the user does not say.
+        """
+        handles = [handle for name, handle in self.values.items() if name != "global_step"]
+        handles += list(self.loss_scale.values()) + list(self.unused)
+        for slots in self.slots.values():
+            handles.extend(slots.values())
+        named = [each for each in self.powers.values()
+                 if request.updates in [handle.name.partition(":")[0] for handle in each.values()]]
+        powers = named or list(self.powers.values())
+        if len(powers) > 1 and (request.scope or request.variables):
+            raise FileError("{} has the beta powers of {} optimizers, {}. Give updates= (--updates), the name of "
+                            "the one that is meant".format(self.path, len(powers), " and ".join(self.powers)))
+        for each in powers:
+            handles.extend(each.values())
+        return OrderedDict((handle.name, handle) for handle in handles if hasattr(handle, "name"))
 
     def describe(self):
         """Returns a phrase for messages: which optimizer, and of how many variables."""

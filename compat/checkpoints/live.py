@@ -9,7 +9,7 @@ import numpy as np
 
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.variable_view import agree, is_known
-from everstep.compat.files.contents import numbered, product
+from everstep.compat.files.contents import Handle, numbered, product
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.targets import construction
 from everstep.compat.targets.native import NativeOptimizer
@@ -113,6 +113,7 @@ class _Access(object):
         self.bound, self.wholes, self.session, self.ordered = bound, wholes, session, ordered
         self.backend, self.owner = bound.backend, bound.owner
         self._ahead = {}  # {id: (variable, value)}
+        self._waiting = []  # (whole variable, slot or None) of the handles that are read next
         self.variables = [part for whole in wholes.values() for part in whole.parts]
         obstacle = bound.adapter.not_carried()
         if obstacle:
@@ -148,20 +149,20 @@ class _Access(object):
             pass
         return OrderedDict((name, self.read(variable)) for name, variable in variables.items())
 
-    def read_wholes(self, weights=True):
-        """Yields (whole variable, {slot: value}, value of the variable or None). Reads about GROUP_SIZE at once."""
-        for group in self._groups(weights):
+    def read_wholes(self):
+        """Yields (whole variable, {slot: value}, value of the variable). Reads about GROUP_SIZE at once."""
+        for group in self._groups():
             self.read_ahead([variable for _, variables in group for variable in variables])
             for whole, _ in group:
                 slots = OrderedDict((slot, self.read_slot(whole, slot)) for slot in whole.slot_names)
-                yield whole, slots, self.read_whole(whole) if weights else None
+                yield whole, slots, self.read_whole(whole)
 
-    def _groups(self, weights):
+    def _groups(self):
         """Yields lists of (whole variable, [all variables that hold its values])."""
         group, room = [], GROUP_SIZE
         for whole in self.wholes.values():
             variables = [self.bound.adapter.find_slot(part, slot) for slot in whole.slot_names for part in whole.parts]
-            variables = [slot for slot in variables if slot is not None] + (whole.parts if weights else [])
+            variables = [slot for slot in variables if slot is not None] + whole.parts
             size = product(length or 1 for length in whole.shape or ()) * (len(variables) // len(whole.parts))
             if group and size > room:
                 yield group
@@ -169,6 +170,58 @@ class _Access(object):
             group.append((whole, variables))
             room -= size
         yield group
+
+    def handles(self, weights):
+        """Returns ({name: {slot: handle}}, {name: handle} of the variables, empty without `weights`).
+
+        The handles are read in this order, about GROUP_SIZE at once; each read is of the whole.
+        """
+        wanted = [(whole, slot) for whole in self.wholes.values() for slot in whole.slot_names]
+        wanted += [(whole, None) for whole in self.wholes.values() if weights]
+        self._waiting = list(wanted)
+        found = [self._handle(whole, slot) for whole, slot in wanted]
+        slots = OrderedDict((name, OrderedDict()) for name in self.wholes)
+        for (whole, slot), handle in zip(wanted, found):
+            if slot is not None:
+                slots[whole.name][slot] = handle
+        return slots, OrderedDict((whole.name, handle) for (whole, slot), handle in zip(wanted, found) if slot is None)
+
+    def _handle(self, whole, slot):
+        def read(selection):
+            if self._waiting and self._waiting[0] == (whole, slot):
+                self._read_next()
+            return (self.read_whole(whole) if slot is None else self.read_slot(whole, slot))[selection]
+
+        variables = self._variables_of(whole, slot)
+        shape, dtype = (whole.shape, whole.dtype) if slot is None else whole.declaration(slot)[1:]
+        if variables:
+            variable = self.bound.adapter.unwrap(variables[0])
+            dtype = self.backend.dtype(variable)
+            if self.bound.adapter.place(variables[0]) is None:
+                shape = self.backend.shape(variable)
+        if not is_known(shape):
+            shape = (self.read_whole(whole) if slot is None else self.read_slot(whole, slot)).shape
+        return Handle("{}/{}".format(whole.name, slot or ""), shape, "float32" if dtype == "bfloat16" else dtype, read)
+
+    def _variables_of(self, whole, slot):
+        """Returns the variables that hold a slot of a variable, or the variable itself; [] if there is no slot yet."""
+        if slot is None:
+            return whole.parts
+        found = [self.bound.adapter.find_slot(part, slot) for part in whole.parts]
+        return [] if found[0] is None else found
+
+    def _read_next(self):
+        """Reads the values that are asked for next, of about GROUP_SIZE numbers together."""
+        variables, room = [], GROUP_SIZE
+        while self._waiting:
+            whole, slot = self._waiting[0]
+            size = product(length or 1 for length in whole.shape or ())
+            if variables and size > room:
+                break
+            variables += self._variables_of(whole, slot)
+            room -= size
+            del self._waiting[0]
+        self.read_ahead(variables)
 
     def write(self, writes):
         """Sets variables. `writes` is as `assignments` returns it."""

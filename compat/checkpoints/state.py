@@ -6,6 +6,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.files import npz
+from everstep.compat.files.contents import Handle
 
 
 class State(object):
@@ -108,6 +109,29 @@ class State(object):
     def __repr__(self):
         name = (self.definition or {}).get("definition", "an unknown definition")
         return "<everstep state of {}: {} updates, {} variables>".format(name, self.updates, len(self.slots))
+
+
+def finished(state, path):
+    """Returns a copy of a State of live arrays: in memory, or in a new file, which takes them one at a time.
+
+    Args:
+        path: the file; None for memory.
+    """
+    if path is None:
+        return with_arrays(state, np.asarray)
+    kept = {}  # type: dict  # {id of the last handle that was read: its array}
+
+    def one_at_a_time(handle):
+        def read(selection):
+            if id(handle) not in kept:
+                kept.clear()  # the old one goes first
+                kept[id(handle)] = np.asarray(handle)
+            return kept[id(handle)][selection]
+
+        return Handle("array", handle.shape, handle.dtype, read)
+
+    with_arrays(state, one_at_a_time).save(path)
+    return State.load(path)
 
 
 def with_arrays(state, function):

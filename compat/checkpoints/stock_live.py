@@ -13,6 +13,7 @@ from everstep.compat.checkpoints.claims import Claim, Request
 from everstep.compat.checkpoints.identify import definition_of_stock
 from everstep.compat.checkpoints.live import as_variables, is_ordered
 from everstep.compat.checkpoints.reading import to_state
+from everstep.compat.checkpoints.state import finished
 from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, numbered
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.stock.entry import AROUND
@@ -32,7 +33,7 @@ def api_of(optimizer):
     return next((api for api in TARGETS if api.speaks(type(optimizer))), None)
 
 
-def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
+def capture_stock(optimizer, variables, session=None, weights=False, scale=(), path=None):
     """Does what `everstep.capture` does, for a stock optimizer. `scale` is as of `unwrapping.scale_variables`."""
     with open_stock(optimizer, variables, session) as stock:
         request = Request(definition=stock.definition, variables=stock.order)
@@ -40,8 +41,7 @@ def capture_stock(optimizer, variables, session=None, weights=False, scale=()):
         slots = OrderedDict((name, state.slots[name]) for name in stock.variables)
         values = OrderedDict((name, stock.claim.variables[name]) for name in stock.variables if weights)
         state.loss_scale = {name: stock.value(scale[name]) for name in scale} or None
-        copied = state.replace(slots=slots, variables=values, ordered=is_ordered(variables)).to_dict()
-        return state.replace(**copied)
+        return finished(state.replace(slots=slots, variables=values, ordered=is_ordered(variables)), path)
 
 
 def _definition(optimizer):

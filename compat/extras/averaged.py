@@ -7,6 +7,7 @@ from everstep.compat.backends.on_numpy import numpy_ops
 from everstep.compat.checkpoints.live import as_variables, open_access
 from everstep.compat.checkpoints.unwrapping import unwrapped
 from everstep.compat.engine import fast_forward
+from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import StateError
 from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
 
@@ -14,7 +15,7 @@ from everstep.optimizers.contract import Names, Schedule, defines, flat, tree
 class averaged(object):  # noqa: N801  # used like a function, in a with statement
     """Puts averages into the variables for the length of a `with` block, then puts the old values back.
 
-        with everstep.averaged(optimizer, model.trainable_variables):
+        with everstep.averaged(optimizer):
             model.evaluate(...)
 
     The averages are those of `moving_average` and `stochastic_weight_averaging`, the slow weights of `lookahead`, or
@@ -29,21 +30,24 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
 
     Args:
         optimizer: the optimizer that `bind(module)` returned.
-        variables: all variables that it trains, a list or {name: variable}, as for `everstep.capture`.
+        variables: all variables that it trains, a list or {name: variable}, as for `everstep.capture`. Default: those
+            that the optimizer knows, since its first step or `build`.
         session: as for `everstep.capture`. Nothing is added to a graph.
 
     Raises:
-        StateError: the optimizer keeps no averages; rows are not up to date (`sparse="catch_up"`: call
-            `optimizer.flush()` first); there is a block inside another, or training inside.
+        StateError: the optimizer keeps no averages, or does not know its variables yet; rows are not up to date
+            (`sparse="catch_up"`: call `optimizer.flush()` first); there is a block inside another, or training inside.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
 
-    def __init__(self, optimizer, variables, session=None):
-        self._arguments = unwrapped(optimizer), as_variables(variables), session
+    def __init__(self, optimizer, variables=None, session=None):
+        self._arguments = unwrapped(optimizer), None if variables is None else as_variables(variables), session
         self._before = self._updates = None
 
     def __enter__(self):
+        optimizer, variables, session = self._arguments
+        self._arguments = optimizer, _given_or_known(optimizer, variables), session
         with open_access(*self._arguments) as access:
             if access.bound.is_averaged:
                 raise StateError("the averages of {} are in its variables already".format(access.owner))
@@ -64,21 +68,23 @@ class averaged(object):  # noqa: N801  # used like a function, in a with stateme
                 )
 
 
-def assign_averages(optimizer, variables, session=None):
+def assign_averages(optimizer, variables=None, session=None):
     """Sets the variables to their averages for good, at the end of training. Slots stay as they are.
 
     Args:
         optimizer: the optimizer that `bind(module)` returned.
-        variables: all variables that it trains, a list or {name: variable}, as for `everstep.capture`.
+        variables: all variables that it trains, a list or {name: variable}, as for `everstep.capture`. Default: those
+            that the optimizer knows, since its first step or `build`.
         session: as for `everstep.capture`.
 
     Raises:
-        StateError: the optimizer keeps no averages, rows are not up to date (`sparse="catch_up"`: call
-            `optimizer.flush()` first), or this is inside of `everstep.averaged`.
+        StateError: the optimizer keeps no averages or does not know its variables yet, rows are not up to date
+            (`sparse="catch_up"`: call `optimizer.flush()` first), or this is inside of `everstep.averaged`.
         VariableError: `variables` has something that is not a variable, one twice, or only some parts of one.
         UnsupportedError: `optimizer` is not a bound optimizer.
     """
-    with open_access(unwrapped(optimizer), variables, session) as access:
+    optimizer = unwrapped(optimizer)
+    with open_access(optimizer, _given_or_known(optimizer, variables), session) as access:
         if access.bound.is_averaged:
             raise StateError(
                 "inside of everstep.averaged the variables already have averages, and the end of its block would undo "
@@ -95,6 +101,17 @@ def check_averages(optimizer):
         raise StateError(
             "{} keeps no averages; bind everstep.moving_average(definition) or another that does".format(name)
         )
+
+
+def _given_or_known(optimizer, variables):
+    """Returns the variables that were given, or those that the optimizer knows. Raises StateError if it knows none."""
+    if variables is not None or not isinstance(optimizer, NativeOptimizer):
+        return variables if variables is not None else ()
+    known = optimizer._bound.adapter.trained()
+    if not known:
+        raise StateError("{} has made no step, so it does not know its variables yet: give them, such as "
+                         "model.trainable_variables".format(optimizer._bound.owner))
+    return known
 
 
 class _Value(object):

@@ -182,6 +182,13 @@ def write(path, tensors, moved):
         _delete_other_parts(target, names)
 
 
+def write_without(path, source, names, moved):
+    """Copies a checkpoint of tf.train.Saver without some arrays. The arguments are those of `hdf5.write_without`."""
+    tensors = Tensors(source)
+    write(path, OrderedDict((name, tensors.handle(name)) for name in sorted(tensors.shapes) if name not in names),
+          moved)
+
+
 def _delete_other_parts(target, names):
     """Deletes data files that a killed process published without their index, so that nothing can read them."""
     parent, name = os.path.split(target)

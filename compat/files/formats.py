@@ -13,18 +13,21 @@ from everstep.errors import FileError
 
 # title: for people. is_it(path, first bytes, last bytes): is a file one? read(path, max_bytes): its Contents.
 # write(path, template, values, moved): a copy of a template with other values in its arrays; None if there is another
-# way, or none. stored(path, max_bytes): (name of the container, [Stored], all its arrays).
-Format = namedtuple("Format", "name title is_it read write stored")
+# way, or none. stored(path, max_bytes): (name of the container, [Stored], all its arrays). write_without(path, source,
+# names, moved): a copy of a file without the arrays of these names, those of its optimizer; None if there is no way.
+Format = namedtuple("Format", "name title is_it read write stored write_without")
 FORMATS = OrderedDict((each.name, each) for each in [
-    Format("everstep", "everstep's own, .npz", npz.is_it, npz.read, None, npz.stored),
-    Format("tf-saver", "checkpoints of tf.train.Saver", bundle.is_it, bundle.read, None, bundle.stored),
+    Format("everstep", "everstep's own, .npz", npz.is_it, npz.read, None, npz.stored, None),
+    Format("tf-saver", "checkpoints of tf.train.Saver", bundle.is_it, bundle.read, None, bundle.stored,
+           bundle.write_without),
     Format("tf-object", "checkpoints of tf.train.Checkpoint and of tf.keras's save_weights", bundle.is_it, bundle.read,
-           None, bundle.stored),
-    Format("keras-h5", "models in HDF5, of every Keras", hdf5.is_it, keras_h5.read, hdf5.write, hdf5.stored),
+           None, bundle.stored, None),
+    Format("keras-h5", "models in HDF5, of every Keras", hdf5.is_it, keras_h5.read, hdf5.write, hdf5.stored,
+           keras_h5.write_without),
     Format("keras", ".keras of Keras 3 and tf.keras 2.12 and newer", keras_zip.is_it, keras_zip.read, keras_zip.write,
-           keras_zip.stored),
+           keras_zip.stored, keras_zip.write_without),
     Format("keras-weights-h5", ".weights.h5 of Keras 3 and tf.keras 2.12 and newer", hdf5.is_it, keras_h5.read,
-           hdf5.write, hdf5.stored),
+           hdf5.write, hdf5.stored, hdf5.write_without),
 ])
 
 

@@ -93,6 +93,61 @@ def fill(path, values, moved):
                 moved(chunk.nbytes)
 
 
+def write_without(path, source, names, moved, attributes=()):
+    """Copies a file without some arrays, and without the groups that have nothing else.
+
+    Args:
+        names: a set of the names of these arrays in the file.
+        moved: a function, called repeatedly with the number of bytes written since the last call.
+        attributes: the names of attributes of the file that are left out, too.
+    """
+    with replacing(path) as temporary:
+        read_in(whole(source), lambda hdf5: copy_without(hdf5, temporary, names, moved, attributes))
+
+
+def copy_without(hdf5, path, names, moved, attributes=()):
+    """Writes what is in an open Hdf5 to a new file. The arguments are those of `write_without`."""
+    arrays = list(hdf5.arrays())
+    kept = _groups_of(key for key, dataset in arrays if dataset.name not in names)
+    emptied = _groups_of(key for key, dataset in arrays if dataset.name in names) - kept
+    seen = set()
+
+    def copy(source, target, around):
+        if source.id in seen:
+            raise FileError("{}: the group {} is in two places, which no Keras writes".format(hdf5.path, around))
+        seen.add(source.id)
+        _copy_attributes(hdf5, source, target, () if around else attributes)
+        for name in source:
+            item, key = hdf5.find(source, name), around + name + "/"
+            if hasattr(item, "keys"):
+                if key not in emptied:
+                    copy(item, target.create_group(name), key)
+            elif item.name not in names:
+                hdf5.file.copy(item, target, name)
+                moved(size_of(item) if getattr(item, "shape", None) is not None else 0)
+
+    with import_h5py(path).File(path, "w") as new:
+        copy(hdf5.file, new, "")
+
+
+def _groups_of(keys):
+    """Returns the set of the groups around arrays, each with a slash at its end."""
+    return {key[: place + 1] for key in keys for place, letter in enumerate(key) if letter == "/"}
+
+
+def _copy_attributes(hdf5, source, target, left_out):
+    """Copies attributes as they are stored: old versions of Keras ask whether a text is bytes."""
+    h5a = import_h5py(hdf5.path).h5a
+    for name in source.attrs:
+        if name not in left_out:
+            key = name.encode("utf-8")
+            old = h5a.open(source.id, key)
+            value, new = np.empty(old.shape, old.dtype), h5a.create(target.id, key, old.get_type(), old.get_space())
+            if value.size:
+                old.read(value, mtype=old.get_type())
+                new.write(value, mtype=old.get_type())
+
+
 def import_h5py(path):
     """Returns h5py, or raises UnsupportedError with how to install it."""
     try:

@@ -15,6 +15,11 @@ def read(path, max_bytes=None):
     return access.read_in(access.whole(path, max_bytes), read_open)
 
 
+def write_without(path, source, names, moved):
+    """Does what `hdf5.write_without` does, as `model.save(include_optimizer=False)`: without what was compiled."""
+    access.write_without(path, source, names, moved, ("training_config",))
+
+
 def read_open(hdf5):
     """Returns the Contents of an open HDF5 file."""
     is_model = "layer_names" in hdf5.file.attrs or hdf5.find(hdf5.file, "model_weights")

@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import contextlib
 import io
+import json
 import re
 import shutil
 import struct
@@ -148,20 +149,44 @@ def _copy(file, target, size):
 
 def write(path, template, values, moved):
     """Does what `hdf5.write` does, for a `.keras` file. The zip is written anew, uncompressed."""
-    with replacing(path) as temporary, open_zip(template) as source:
-        unpacked = temporary + ".h5"
-        with as_file_errors(template):
-            weights = open_weights(source, template)
+    def change(weights, unpacked):
         with weights, io.open(unpacked, "wb") as file:
             shutil.copyfileobj(weights, file, 1 << 20)
         hdf5.fill(unpacked, values, moved)
+
+    _write_changed(path, template, change)
+
+
+def write_without(path, source, names, moved):
+    """Does what `hdf5.write_without` does, for a `.keras` file: the model is as if nobody had compiled it."""
+    def change(weights, unpacked):
+        hdf5.read_in(weights, lambda file: hdf5.copy_without(file, unpacked, names, moved))
+
+    with open_zip(source) as archive:
+        config = json.loads(read_text(archive, CONFIG, source), object_pairs_hook=OrderedDict)
+    config.pop("compile_config", None)
+    _write_changed(path, source, change, {CONFIG: json.dumps(config)})
+
+
+def _write_changed(path, source, change, texts=()):
+    """Writes a copy of a `.keras` file.
+
+    Args:
+        change: change(Window of the weights, path) writes the new weights to the path.
+        texts: {name of a member: its new text}.
+    """
+    with replacing(path) as temporary, open_zip(source) as old:
+        unpacked = temporary + ".h5"
+        with as_file_errors(source):
+            weights = open_weights(old, source)
+        change(weights, unpacked)
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, True) as archive:
-            for name in source.namelist():
+            for name in old.namelist():
                 if name == WEIGHTS:
                     archive.write(unpacked, WEIGHTS)
                 else:
-                    with as_file_errors(template):
-                        content = source.read(name)
+                    with as_file_errors(source):
+                        content = dict(texts)[name] if name in dict(texts) else old.read(name)
                     archive.writestr(name, content)
 
 

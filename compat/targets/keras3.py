@@ -48,7 +48,7 @@ from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
 from everstep.compat.targets.since_v2 import module_of
-from everstep.compat.targets.stock_members import StockMember, branches
+from everstep.compat.targets.stock_members import StockMember, averages_of_all, branches
 from everstep.errors import GradientError, SlotError, UnsupportedError, VariableError
 from everstep.optimizers.contract.trees import tree, walk
 
@@ -63,7 +63,8 @@ class Keras3Adapter(NewStyleAdapter):
         GRAPHS, PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
         member("minimize", "train with fit, or give gradients to apply_gradients"),
     )
-    stock_members = dict(NewStyleAdapter.stock_members, optimizers=StockMember(None, None, branches))
+    stock_members = dict(NewStyleAdapter.stock_members, optimizers=StockMember(None, None, branches),
+                         _model_variables_moving_average=StockMember(None, None, averages_of_all))
     moved_natively = ("updates",)
     casts_gradients = True
     copies_deeply = True  # as stock, which Keras copies by saving and loading it

@@ -9,7 +9,9 @@ from collections import namedtuple
 from everstep.compat.engine.trace import Tracer
 from everstep.compat.targets.hypers import decays_of, is_function, many_rates, rates_of_branches
 from everstep.errors import UnsupportedMemberError
-from everstep.optimizers.contract import Schedule
+from everstep.optimizers.contract import Averages, Schedule
+from everstep.optimizers.contract.trees import tree, walk
+from everstep.optimizers.contract.verbs import overrides
 
 # kind, needs: the definition has it if it declares this hyper or slot; None if every definition has it.
 # read: a function of the `Bound` that returns the attribute's value.
@@ -89,6 +91,29 @@ def slot_lists(*names):
     return {member: StockMember("slot", slot, listed(slot)) for member, slot in names}
 
 
+def _averages(bound):
+    """Returns [(variable, the slot that is its average)] of those that have one, as `everstep.averaged` takes it."""
+    found = []
+    for variable in bound.adapter.trained():
+        averaging = [node for node in walk(tree(bound.rule(variable)), active=True)
+                     if overrides(node.definition, "evaluation_value")]
+        if averaging and isinstance(averaging[-1].definition, Averages):
+            found.append((variable, bound.adapter.find_slot(variable, averaging[-1].prefix + "average")))
+    return found
+
+
+def averages_of_all(bound):
+    """Returns the slots that are the averages of the variables, in their order: Keras's SwapEMAWeights swaps them.
+
+    Raises:
+        UnsupportedMemberError: a variable has none.
+    """
+    averages = [average for _, average in _averages(bound)]
+    if not averages or len(averages) < len(bound.adapter.trained()):
+        raise UnsupportedMemberError("{} has no averages of all its variables".format(bound.owner))
+    return averages
+
+
 class Branch(object):
     """One of the optimizers of a partition, as callbacks of Keras see those of its MultiOptimizer."""
 
@@ -108,7 +133,19 @@ class Branch(object):
     @property
     def use_ema(self):
         # Its averages are of all variables, and a callback that finds them twice swaps them back.
-        return self._bound.native.use_ema and rates_of_branches(self._bound)[0] == self._rate
+        has_averages = self._bound.native.use_ema or bool(_averages(self._bound))
+        return has_averages and rates_of_branches(self._bound)[0] == self._rate
+
+    @property
+    def _trainable_variables(self):
+        own = self._bound.native._trainable_variables
+        return own if self._bound.native.use_ema else [variable for variable, _ in _averages(self._bound)]
+
+    @property
+    def _model_variables_moving_average(self):
+        if self._bound.native.use_ema:
+            return self._bound.native._model_variables_moving_average
+        return [average for _, average in _averages(self._bound)]
 
     def __getattr__(self, name):
         if name.startswith("__"):  # copying asks for them before there is an optimizer
