@@ -31,6 +31,7 @@ from everstep.compat.targets.dry_run import check_rule
 from everstep.compat.targets.fit_multistage import disable_multistage, enable_multistage
 from everstep.compat.targets.lazy_embeddings import lazy_embeddings
 from everstep.compat.targets.native import NativeOptimizer
+from everstep.errors import StateWarning
 from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.composite import Composite, Wrapper
 from everstep.optimizers.contract.counted_random import random_normal, random_uniform
@@ -144,7 +145,7 @@ def _native_classes(module):
 __all__ = [
     "CosineDecay", "CosineDecayRestarts", "Definition", "ExponentialDecay", "HyperValue", "IndexedSlices",
     "InverseTimeDecay", "NativeOptimizer", "PiecewiseConstantDecay", "PolynomialDecay", "Schedule", "State",
-    "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
+    "StateWarning", "VARIABLE", "Variable", "WarmStart", "Warmup", "Wrapper", "accumulate", "assign", "assign_averages",
     "average_checkpoint", "averaged", "capture", "cautious", "centralize", "child", "clip", "current_rate",
     "custom_objects", "decoupled_weight_decay", "disable_multistage", "enable_multistage", "errors", "from_native",
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",
