@@ -96,6 +96,10 @@ class StateError(EverstepError, ValueError):
         return text if more <= 0 else "{} ... ({} characters more)".format(text[:-more], more)
 
 
+class StateWarning(UserWarning):
+    """Warns that a framework's loader went on where a part of the state did not arrive."""
+
+
 class FileError(StateError):
     """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""
 

@@ -1,17 +1,23 @@
 """Copies and pickles of a bound optimizer: its definition and settings as they are now, its counters and slots.
 
-A deep copy trains the same variables, with its own slots. A pickle has no variables. It keeps the slots in the order of
-the variables, and gives them to the variables of its first step. Neither can read a graph, whose values live in a
-session. `everstep.capture` can. Plans and functions are in none: a copy plans anew.
+A deep copy trains the same variables, with its own slots. A pickle has no variables. It keeps the slots with the names
+of the variables, and gives them to the variables of its first step if these have the same names. Other variables begin
+anew. Neither can read a graph, whose values live in a session. `everstep.capture` can. Plans and functions are in none:
+a copy plans anew.
+
+Where stock's own copies have no slots, ours have none: in Keras 3, and wherever a library such as scikeras makes the
+copies of all optimizers of an API from their configs.
 """
 from __future__ import absolute_import, division, print_function
 
 import copy
+import warnings
 from collections import OrderedDict
 
+from everstep.compat.engine.step import counters
 from everstep.compat.targets import construction
-from everstep.compat.targets.native_classes import native_class
-from everstep.errors import StateError, UnsupportedError
+from everstep.compat.targets.native_classes import native_class, register
+from everstep.errors import StateError, StateWarning, UnsupportedError
 from everstep.optimizers.contract import flat, is_tensor, with_hypers
 
 MYPY = False
@@ -40,21 +46,33 @@ def deep(bound, memo):
     twin = memo[id(bound.native)] = rebuild_it(*arguments)
     adapter = twin._bound.adapter
     adapter.carries.keep(twin._bound, state)
-    if variables:
+    if variables and adapter.carries.has_slots_at_once:
         adapter.carries.give(twin._bound, variables)
     return twin
 
 
 def parts(bound, exclusions):
     """Returns (`rebuild`, its arguments, the state), as `__reduce__` does. `exclusions` is as of the adapter."""
-    state = bound.adapter.carries.taken(bound)  # first: it raises the error that tells why a graph cannot be copied
+    # First: it raises the error that tells why a graph cannot be copied.
+    state = None if _copies_configs(bound) else bound.adapter.carries.taken(bound)
     arguments = _maker(type(bound.native)), present_definition(bound), present_native(bound)
     return rebuild, arguments + ((exclusions,) if exclusions else ()), state
 
 
+def _copies_configs(bound):
+    """Returns whether some library has replaced how optimizers of this API are pickled, as scikeras does."""
+    base = type(bound.native).native_base
+    library = getattr(base.__reduce__, "__module__", None)  # None: it is Python's own
+    return library is not None and library.split(".")[0] != base.__module__.split(".")[0]
+
+
 def rebuild(maker, definition, native, exclusions=None):
-    """Returns the optimizer that a pickle describes, without its state."""
-    maker = maker[0] if len(maker) == 1 else native_class(maker[0], type(definition), maker[1])
+    """Returns the optimizer that a pickle describes, without its state. Registers its class, as `bind` does."""
+    if len(maker) == 1:
+        maker = maker[0]
+    else:
+        maker = native_class(maker[0], type(definition), maker[1])
+        register(maker)
     optimizer = maker.from_definition(definition, **native)
     if exclusions:
         optimizer._bound.adapter.exclude(exclusions)
@@ -108,9 +126,11 @@ def shown(bound):
 class ByRole(object):
     """State that copies carry by the roles of slots: of APIs that make a variable's slots when it first trains."""
 
+    has_slots_at_once = True  # of a deep copy
+
     @staticmethod
     def taken(bound):
-        """Returns ({name: array} of counters and scalars, [(shape, {slot: array})]).
+        """Returns ({name: array} of counters and scalars, {variable's key: (shape, {slot: array})}).
 
         Before the first step it returns the state that was kept for it, or the counters, which may be set by then, and
         None for the slots; None if there are no counters either, or in a graph.
@@ -133,14 +153,14 @@ class ByRole(object):
         shared = {name: _array(bound, variable) for name, variable in own.items()}
         if not variables:
             return shared, None
-        slots = []
-        for variable in variables:
+        slots = OrderedDict()
+        for key, variable in zip(_keys(bound, variables), variables):
             arrays = OrderedDict()
             for name in bound.slot_names(variable) + bound.adapter.other_slots(variable):
                 slot = bound.adapter.find_slot(variable, name)
                 if slot is not None:
                     arrays[name] = _array(bound, slot)
-            slots.append((bound.record(variable).shape, arrays))
+            slots[key] = bound.record(variable).shape, arrays
         return shared, slots
 
     @staticmethod
@@ -154,22 +174,21 @@ class ByRole(object):
 
     @staticmethod
     def give(bound, variables):
-        """Gives variables the state that was kept for them.
+        """Gives variables the state that was kept for them. Variables of other names begin anew.
 
         Raises:
-            StateError: their number or shapes differ from those that the copied optimizer trained.
+            StateError: a shape differs from that of the copied optimizer's variable of the same name.
         """
-        if bound.carried is None:
+        if bound.carried is None or _begins_anew(bound, bound.carried[1], variables):
             return
         shared, slots = bound.carried
+        slots = [slots[key] for key in _keys(bound, variables)]
         expected = [shape for shape, _ in slots]
         shapes = [bound.record(variable).shape for variable in variables]
         if shapes != expected:
             raise StateError(
                 "this {} was unpickled with the state of variables of shapes {}; got variables of shapes {}. Give it "
-                "the same ones in the same order, or bind the definition for a fresh optimizer".format(
-                    bound.owner, expected, shapes
-                )
+                "the same ones, or bind the definition for a fresh optimizer".format(bound.owner, expected, shapes)
             )
         bound.carried = None
         adapter = bound.adapter
@@ -182,14 +201,20 @@ class ByRole(object):
 
 
 class ByPosition(object):
-    """State that copies carry as stock does: the values of `variables`, in their order."""
+    """State that copies carry as the values of `variables`, in their order, with the names of what they trained."""
+
+    has_slots_at_once = False  # such an optimizer trains one list of variables, and a copy may train another one
 
     @staticmethod
     def taken(bound):
         """Returns (the values of all variables there are, those that wait for the first step or None)."""
         adapter = bound.adapter
         values = bound.backend.values([adapter.unwrap(variable) for variable in bound.native._variables], None)
-        return values, values if bound.carried is None and adapter.is_built() else bound.carried
+        waiting = bound.carried
+        if waiting is None and adapter.is_built():
+            waiting = Waiting(values)
+            waiting.keys = _keys(bound, adapter.trained())
+        return values, waiting
 
     @staticmethod
     def keep(bound, state):
@@ -204,6 +229,67 @@ class ByPosition(object):
         """Gives variables the state that was kept for them. Raises SlotError if it does not fit."""
         if bound.carried is not None:
             bound.native.build(variables)
+
+    @staticmethod
+    def check_names(bound, variables):
+        """Drops the state of a copy, which waits for its first step, if these variables have other names."""
+        if isinstance(bound.carried, Waiting):
+            _begins_anew(bound, bound.carried.keys, variables)
+
+
+class Waiting(list):
+    """The values of a copy's variables, which wait for its first step.
+
+    Attributes:
+        keys: those of the variables that the copied optimizer trained.
+    """
+
+    keys = ()  # type: Any
+
+
+class WithoutSlots(ByPosition):
+    """State that copies carry as those of Keras 3's own optimizers: all if there are no slots yet, else none."""
+
+    @staticmethod
+    def taken(bound):
+        adapter, variables = bound.adapter, bound.native._variables
+        carried = variables if bound.carried is None else bound.carried
+        if len(carried) == (adapter.before_slots if adapter.is_built() else len(variables)):
+            return ByPosition.taken(bound)[0] if bound.carried is None else bound.carried, None
+        warnings.warn(
+            "this copy of {} begins anew, without slots and updates, as those of Keras 3's own optimizers do. For the "
+            "rest write everstep.restore(copy, everstep.capture(optimizer, variables), variables)".format(bound.owner),
+            StateWarning,
+            stacklevel=5,
+        )
+        return None
+
+
+def _keys(bound, variables):
+    """Returns a (name, number among those of that name) for each variable."""
+    names = [bound.adapter.state_name(variable, index) for index, variable in enumerate(variables)]
+    return [(name, names[:index].count(name)) for index, name in enumerate(names)]
+
+
+def _begins_anew(bound, kept, variables):
+    """Returns whether variables have other names than a copy's state. If so, drops the state and says so."""
+    keys = _keys(bound, variables)
+    if sorted(keys) == sorted(kept):
+        return False
+    bound.carried = None
+    new = {name: 0 for name in counters(bound.definition)}
+    new.update((name, scalar.init) for name, (_, scalar) in flat(bound.definition, "scalar").items())
+    with bound.backend.outside():
+        _set_shared(bound, new)
+    warnings.warn(
+        "this copy of {} begins anew: it has the state of {}, and trains {}. If they are the same under other names, "
+        "write everstep.restore(copy, everstep.capture(optimizer, variables), variables, by_order=True)".format(
+            bound.owner, *(", ".join(name for name, _ in each) or "no variables" for each in (kept, keys))
+        ),
+        StateWarning,
+        stacklevel=3,
+    )
+    return True
 
 
 def _array(bound, variable):

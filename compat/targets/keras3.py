@@ -41,6 +41,7 @@ from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member, prefix
+from everstep.compat.targets.copying import WithoutSlots
 from everstep.compat.targets.hooks import replaced, slots_missing, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
@@ -59,6 +60,7 @@ class Keras3Adapter(NewStyleAdapter):
     target = "keras3"
     works_on = "keras 3 on TensorFlow, JAX and torch; tf.keras of TF 2.16 and newer"
     native_class = Keras3Optimizer
+    carries = WithoutSlots
     unsupported = (
         GRAPHS, PARTITIONED, COMPLEX, SLOT_NAMES, WEIGHTS, DECAY,
         member("minimize", "train with fit, or give gradients to apply_gradients"),

@@ -253,6 +253,7 @@ class NewStyleAdapter(Adapter):
             self.check_variable(variable)
         bound, native = self.bound, self.native
         bound.check_first(variables)
+        self.carries.check_names(bound, variables)
         self.before_slots = len(native._variables)
         self.base.build(variables)
         for variable in variables:
