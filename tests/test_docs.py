@@ -84,6 +84,6 @@ def test_mistakes_are_seen(tmp_path):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 8), reason="a tool in modern Python")
-@pytest.mark.parametrize("script", ["optimizer_table.py", "slot_table.py"])
+@pytest.mark.parametrize("script", ["loaders.py", "optimizer_table.py", "slot_table.py"])
 def test_a_generated_table_is_current(script):
     subprocess.check_call([sys.executable, os.path.join(ROOT, "tests", "make", script), "--check"])
