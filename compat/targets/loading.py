@@ -98,6 +98,10 @@ def remember_saved_model(bound):
 
 
 def tell_what_is_lost(bound):
-    """Warns at the first step of an optimizer whose state no loader brings, and which nothing else has set."""
+    """Warns at the first step of an optimizer whose state no loader brings, unless a checkpoint was restored since."""
     text, bound.lost = bound.lost, None
-    warnings.warn(StateWarning(text), stacklevel=2)
+    with bound.backend.outside():
+        counter = bound.adapter.counter("updates")
+        has_arrived = bound.backend.eager and np.any(bound.backend.values([counter], None)[0])
+    if not has_arrived:
+        warnings.warn(StateWarning(text), stacklevel=2)
