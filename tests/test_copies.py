@@ -160,7 +160,8 @@ def test_trained(way, rule):
     twin, copied = with_state(pickled, run.optimizer), with_state(copy.deepcopy, run.optimizer)
     if way.target != "tf_train":
         assert int(np.asarray(twin.iterations)) == int(np.asarray(run.optimizer.iterations)) > 0
-    for each in (copied, with_state(pickled, run.optimizer), with_state(copy.deepcopy, twin), with_state(pickled, twin)):
+    again = with_state(pickled, run.optimizer), with_state(copy.deepcopy, twin), with_state(pickled, twin)
+    for each in (copied,) + again:
         assert_same_state(everstep.capture(each, variables), state)
     replaced = with_state(pickled, run.optimizer)
     everstep.restore(replaced, fresh, variables)
