@@ -96,10 +96,6 @@ class StateError(EverstepError, ValueError):
         return text if more <= 0 else "{} ... ({} characters more)".format(text[:-more], more)
 
 
-class StateWarning(UserWarning):
-    """Warns that a framework's loader went on where a part of the state did not arrive."""
-
-
 class FileError(StateError):
     """A file cannot be read: it is damaged, of another format, or without an optimizer's state."""
 
@@ -109,7 +105,7 @@ class CheckError(EverstepError, AssertionError):
 
 
 class StateWarning(UserWarning):
-    """A framework's loader went on, as it does with stock, where a part of an optimizer's state did not arrive.
+    """A framework's loader or copy went on, as it does with stock, where a part of an optimizer's state did not arrive.
 
     The message says what, why, and the line that carries it.
     """

@@ -8,6 +8,10 @@ import numpy as np
 
 from everstep.errors import StateWarning
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 _KERAS = ("keras", "tf_keras")
 _SAVED_MODEL = "saved_model.load"  # the module of Keras that loads SavedModels
 _REST = (
@@ -23,7 +27,7 @@ _OF_SAVED_MODEL = (
 
 def _callers():
     """Yields the names of the modules that called, from the nearest on, without everstep's own."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(2)  # type: Any
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name.split(".")[0] != "everstep":

@@ -50,8 +50,8 @@ class V2Optimizer(NativeOptimizer):
 
     def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
         """Leaves out, with a warning, a slot in a checkpoint that neither the definition has nor a subclass can add."""
-        base, name = super(V2Optimizer, self), restored_name(self._bound, variable, slot_name)
-        return name and base._create_or_restore_slot_variable(slot_variable_position, name, variable)
+        name = restored_name(self._bound, variable, slot_name)
+        return name and self._bound.base._create_or_restore_slot_variable(slot_variable_position, name, variable)
 
     def set_weights(self, weights):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.
