@@ -6,6 +6,7 @@ A comment above a block names its set-up (`matrix/blocks.py` has the form). A se
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import copy
 import importlib
 import io
 import json
@@ -716,3 +717,19 @@ def my_project(run):
     with open("tox.ini") as file:
         assert "[testenv:py39-tf2.10]" in file.read()
     assert "all files are current" in run.printed()
+
+
+@setup
+def other_names(run):
+    """A trained optimizer, and a model whose variables have other names."""
+    keras = tf.keras if hasattr(tf.keras.optimizers, "AdamW") else KERAS
+    model, other = (dense_model(keras, names=names) for names in (("hidden", "head"), ("first", "second")))
+    model.compile(Adam(1e-2).bind(keras), "mse")
+    model.fit(X, Y, verbose=0)
+    run.names.update(copy=copy, everstep=everstep, model=model, optimizer=model.optimizer, other=other)
+    yield
+    expected = everstep.capture(model.optimizer, model.trainable_variables)
+    state = everstep.capture(run.names["twin"], other.trainable_variables)
+    assert state.updates == expected.updates > 0
+    for slots, wanted in zip(state.slots.values(), expected.slots.values()):
+        np.testing.assert_array_equal(slots["m"], wanted["m"])

@@ -183,7 +183,8 @@ def both(target, loader, case, folder):
 def version(world):
     """Returns the version of what a world's Keras comes with."""
     package = world.tf if world.target in ("optimizer_v2", "update_step") else world.keras
-    return "{} {}".format("TensorFlow" if package is world.tf else "Keras", ".".join(package.__version__.split(".")[:2]))
+    number = ".".join(package.__version__.split(".")[:2])
+    return "{} {}".format("TensorFlow" if package is world.tf else "Keras", number)
 
 
 def recorded():
