@@ -14,7 +14,8 @@ Names of variables. NAME is the name given to `bind`, by default the class name 
 `variables`, HDF5 and `.keras` files store all but the hypers by position: iteration, the other counters, scalars,
 moving averages with `use_ema`, then the slots of each variable in turn, in the order of `build` or of the first step.
 The files hold hypers in the config. In checkpoints of objects, iteration is `optimizer/_iterations`, the others are
-`optimizer/_variables/<position>`, and hypers are `optimizer/_learning_rate` and `optimizer/_hypers/<hyper>`.
+`optimizer/_variables/<position>`, and hypers are `optimizer/_learning_rate` and `optimizer/_hypers/<hyper>`. Restoring
+one sets no hyper but the learning rate, as with stock.
 
 A checkpoint does not store the roles of variables. As in stock, it restores the state of another rule silently if all
 shapes are equal. If shapes differ, TensorFlow raises its own error.
