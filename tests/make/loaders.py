@@ -13,7 +13,7 @@ from regions import renew
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RECORD = pathlib.Path(TESTS, "loaders.json")
-TARGETS = ("get_updates", "optimizer_v2", "update_step", "keras3")
+TARGETS = ("tf_train", "get_updates", "optimizer_v2", "update_step", "keras3")
 
 
 def shown(outcome):
