@@ -382,10 +382,11 @@ def test_slots_of_a_subclass_are_copied_and_restored(way):
     cls, make = natives(way)["everstep"]
     with way.world(way.module) as world:
         optimizer, variables = trained_with_own_slots(world, way, cls, make)
-        copied = copy.deepcopy(optimizer)
-        others, start = [copied], [world.read(variable) for variable in variables]
+        # A deep copy of Keras 3 begins anew, as stock's.
+        others = [copy.deepcopy(optimizer)] if way.target != "keras3" else []
+        start = [world.read(variable) for variable in variables]
         if way.target in ("update_step", "keras3"):
-            store, loaded = {}, make(type(copied))
+            store, loaded = {}, make(type(optimizer))
             private = "" if hasattr(cls.native_base, "save_own_variables") else "_"  # TF 2.11 and 2.12
             getattr(optimizer, private + "save_own_variables")(store)
             getattr(loaded, private + "load_own_variables")(store)  # before it has any slot
