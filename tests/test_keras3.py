@@ -502,7 +502,7 @@ def test_a_file_of_the_stock_optimizer_loads(name, tmpdir):
         some_steps(copy, 1)
         copy.load_weights(path)
         some_steps(copy, 1)
-        assert int(other.optimizer.iterations) == 4
+        assert API.number(other.optimizer.iterations) == 4
         assert difference(other.get_weights(), copy.get_weights()) < 1e-6
 
 

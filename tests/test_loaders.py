@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import sys
 import warnings
 
 import numpy as np
@@ -231,7 +232,7 @@ def both(target, loader, case, folder):
 
 def version(world):
     """Returns the version of what a world's Keras comes with."""
-    package = world.keras if world.target in ("get_updates", "keras3") else world.tf
+    package = sys.modules.get("keras", world.tf) if world.target in ("get_updates", "keras3") else world.tf
     number = ".".join(package.__version__.split(".")[:2])
     return "{} {}".format("TensorFlow" if package is world.tf else "Keras", number)
 
