@@ -39,8 +39,7 @@ class StoredArrays(object):
             self._deliver(values, self._hypers()[1:])
             return
         own, hypers = list(self.native._variables), self._hypers()
-        is_ours = len(values) >= len(own) and all(value.shape == () for value in values[: len(own)])
-        counters = self._without(zip(own if is_ours else own[:1], values), hypers)
+        counters = self._without(zip(own if _is_ours(values, own) else own[:1], values), hypers)
         counters = [(variable, value) for variable, value in counters if self._fits(variable, value)]
         self._before_load = list(zip([variable for variable, _ in counters], self._read(counters)))
         self._write(counters)
@@ -55,8 +54,7 @@ class StoredArrays(object):
         own, waiting = self._read([(variable, None) for variable in self.native._variables]), self.bound.carried
         if waiting is None:
             return own
-        is_ours = all(np.shape(value) == () for value in waiting[: len(own)])
-        return own + waiting[len(own):] if is_ours else own[:1] + waiting[1:]
+        return own + waiting[len(own):] if _is_ours(waiting, own) else own[:1] + waiting[1:]
 
     def _deliver(self, values, without):
         try:
@@ -143,3 +141,8 @@ class StoredArrays(object):
         backend = self.adapter.backend
         for variable, value in pairs:
             variable.assign(backend.cast(backend.tensor(value), self._dtype(variable)))
+
+
+def _is_ours(values, own):
+    """Returns whether the arrays of a file begin with all the numbers that our optimizer has before its slots."""
+    return len(values) >= len(own) and all(np.shape(value) == () for value in values[: len(own)])
