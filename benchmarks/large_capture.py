@@ -8,7 +8,6 @@ from __future__ import print_function
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,8 +88,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 4:
         measure(*sys.argv[1:])
         sys.exit()
-    scratch = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
-    try:
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as scratch:
         main(scratch)
-    finally:
-        shutil.rmtree(scratch)

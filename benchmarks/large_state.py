@@ -4,7 +4,6 @@ Trains a model of embeddings, 128 MiB each, for one step of Adam and saves it: 1
 `everstep convert` between formats, with its peak memory. Needs Keras 3, h5py and 6 GB of disk.
 """
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,8 +55,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["save"]:
         save_model(sys.argv[2])
         sys.exit()
-    scratch = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
-    try:
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as scratch:
         main(scratch)
-    finally:
-        shutil.rmtree(scratch)
