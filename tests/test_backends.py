@@ -12,8 +12,8 @@ import pytest
 import everstep
 import harness
 from everstep.compat.backends import base, on_numpy, ops
-from everstep.compat.engine.shapes import result_shape
-from everstep.compat.engine.trace import Tracer
+from everstep.compat.rules.expressions import Tracer
+from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError, StateError, UnsupportedError
 from everstep.optimizers import SGD
 
@@ -443,8 +443,9 @@ def test_the_last_count_is_the_last_that_a_float_tells_from_the_next():
 
 def shape_before(op, *shapes, **options):
     """Returns the shape of an op's result, found before anything is computed."""
-    tracer = Tracer(harness.bound(SGD().bind(np)).backend, "float64")
-    return result_shape(getattr(tracer, op)(*[tracer.leaf(None, shape=shape) for shape in shapes], **options))
+    tracer = Tracer("float64")
+    leaves = [tracer.leaf(("slot", str(place)), shape=shape) for place, shape in enumerate(shapes)]
+    return result_shape(getattr(tracer, op)(*leaves, **options))
 
 
 @pytest.mark.parametrize("op, options, shapes", [

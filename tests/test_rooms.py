@@ -28,6 +28,7 @@ ROOMS = (
     "everstep.compat.targets",
     "everstep.compat.engine",
     "everstep.compat.backends",
+    "everstep.compat.rules",
     "everstep.optimizers",  # includes everstep.optimizers.wrappers
     "everstep.optimizers.contract",
     "everstep.errors",

@@ -8,7 +8,8 @@ import numpy as np
 from everstep.compat.backends.arrays_in_memory import as_own, to_give
 from everstep.compat.backends.base import GRAPHS, ROWS, Backend
 from everstep.compat.backends.on_torch import TorchLists
-from everstep.compat.backends.ops import END, add_pairs, ops_table
+from everstep.compat.backends.ops_table import add_pairs, ops_table
+from everstep.compat.rules.operations import END
 from everstep.optimizers.contract import SIXTEEN_BITS
 
 MYPY = False

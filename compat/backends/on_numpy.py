@@ -8,7 +8,8 @@ import numpy as np
 
 from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
-from everstep.compat.backends.ops import COMPOSED, NAMES, PAIRS, add_pairs, ops_table, unknown_op
+from everstep.compat.backends.ops_table import add_pairs
+from everstep.compat.rules.operations import COMPOSED, NAMES, PAIRS, TABLE, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -50,16 +51,7 @@ class IndexedSlices(object):
         return "everstep.IndexedSlices(values of shape {}, {} indices)".format(self.values.shape, len(self.indices))
 
 
-def _sigmoid(x):
-    half = x / 2  # tanh does not overflow, as exp(-x) would
-    return (np.tanh(half) + 1) / 2
-
-
-NUMPY = ops_table(
-    np,
-    {"pow": "power", "divide": "true_divide"},
-    {"rsqrt": lambda x: 1 / np.sqrt(x), "cast": lambda x, to: np.asarray(x).astype(to), "sigmoid": _sigmoid},
-)
+NUMPY = {name: operation.numpy for name, operation in TABLE.items()}
 add_pairs(NUMPY, np.linalg.qr, np.linalg.eigh, np.diagonal)
 
 

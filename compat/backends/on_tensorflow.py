@@ -5,7 +5,7 @@ import contextlib
 
 from packaging.version import Version
 
-from everstep.compat.backends.ops import add_pairs, ops_table
+from everstep.compat.backends.ops_table import add_pairs, ops_table
 from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing

@@ -8,7 +8,7 @@ import functools
 import importlib
 import math
 
-from everstep.compat.backends.ops import ops_table
+from everstep.compat.backends.ops_table import ops_table
 
 BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
 JOIN = 2**14  # elements; joining a larger tensor with others takes longer than computing it alone

@@ -7,7 +7,6 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.backends.ops import END
 from everstep.compat.checkpoints.live import open_access
 from everstep.compat.checkpoints.matching import match
 from everstep.compat.checkpoints.state import State
@@ -15,6 +14,7 @@ from everstep.compat.checkpoints.unwrapping import scalars_of, scale_variables, 
 from everstep.compat.checkpoints.values import Checked, Room, numeric_array, shape_of
 from everstep.compat.engine import fast_forward
 from everstep.compat.engine.step import counters
+from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import check
 from everstep.errors import HyperTypeError, HyperValueError, StateError
 from everstep.optimizers.contract import Schedule, flat, tree

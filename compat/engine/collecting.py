@@ -3,9 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
+from everstep.compat.engine.tracing import collected
 from everstep.compat.engine.variable_view import LAST_WINDOW, agree
-from everstep.optimizers.contract.declarations import running_rule
-from everstep.optimizers.contract.trees import flatten
 from everstep.optimizers.contract.verbs import defines
 
 
@@ -22,9 +21,7 @@ def collect(step, view, gate):
     """
     if not step.arrived or not defines(view.rule, "collect"):
         return {}, []
-    with running_rule():
-        slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
-    changed = view.changed_slots(flatten(view.rule, "slot", slots, "collect"))
+    changed = view.changed_slots(collected(view))
     added = _add_in_place(step, view, changed, gate)
     _read_before(step, view, changed)
     natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
@@ -47,7 +44,7 @@ def _read_before(step, view, changed):
     leaves = [view.slot_values[name] for name in changed]
     natives = step.backend.separate([view.lower(leaf) for leaf in leaves] + step.measured)
     if natives:
-        view.results.update((id(leaf), (leaf, native)) for leaf, native in zip(leaves, natives))
+        view.interpreter.natives.update(zip(leaves, natives))
 
 
 def _add_in_place(step, view, changed, gate):

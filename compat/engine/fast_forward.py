@@ -20,7 +20,7 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.missed_sums import Columns
-from everstep.compat.engine.trace import Tracer, Value
+from everstep.compat.rules.interpreter import Interpreter
 from everstep.errors import RuleError
 from everstep.optimizers.contract.checks import compute_dtype
 from everstep.optimizers.contract.configured import once
@@ -124,8 +124,7 @@ class Missed(object):
         self.slots = list(flat(self.without_grad, "slot"))
         self.closed_form = closed_form(self.rule, self.dtype, len(self.record.shape))
         self.find_rows = find_rows
-        self.tracer = Tracer(self.backend, self.dtype)
-        self.bindings = {}  # {name: native value} that the leaves of the traced rule read
+        self.tracer = host.lowerings.tracer(self.dtype)
         self.now = None  # the number of updates of the optimizer, of which t of a missed update is at most one more
 
     def values(self):
@@ -154,7 +153,7 @@ class Missed(object):
             # Stays within the history, also for rows that have missed nothing.
             recorded = ops["minimum"](ops["maximum"](update, updates - LENGTH), updates - 1)
             offset = recorded - update  # above 0 if the history has lost the update
-            new = self._evaluate(replay_step, values, self._history_rows(history, recorded), offset=offset)
+            new = self._evaluate(replay_step, values, self._history_rows(history, recorded), offset)
             is_missed = ops["less"](step, replayed)
             return [ops["where"](is_missed, after, value) for after, value in zip(new, values)]
 
@@ -228,7 +227,7 @@ class Missed(object):
             return "rows catch up by a closed form"
         return "rows catch up by up to {} replayed updates".format(self.replayed_steps)
 
-    # A replayed update is traced once, on leaves that read `self.bindings`; `_evaluate` sets those.
+    # A replayed update is traced once, on leaves that `_evaluate` reads anew for each.
 
     def trace(self):
         """Traces a replayed update, for its errors."""
@@ -236,70 +235,83 @@ class Missed(object):
             self._trace_step()
 
     def _trace_step(self):
-        """Traces one update with a zero gradient. Returns (change, changed slots)."""
+        """Traces one update with a zero gradient. Returns (whether it assigns, change, {name: changed slot})."""
+        key = "replay", id(self.rule), self.record.shape, tuple(self._hypers().items())
+        return self.tracer.once(key, self._traced_step)
+
+    def _traced_step(self):
         with running_rule():
             var, slots, hypers = self._arguments()
             zero = self.tracer.apply("zeros_like", (var,))
             change, new = self.without_grad.update(self.tracer, zero, var, slots, hypers, self._t())
-            return change, flatten(self.without_grad, "slot", new, "update")
+            new = flatten(self.without_grad, "slot", new, "update")
+        self.tracer.once(("alive", id(self.rule)), lambda: self.rule)  # keeps the id its own
+        as_value, assigned = self.tracer.as_value, isinstance(change, assign)
+        new = OrderedDict((name, as_value(value)) for name, value in new.items())
+        return assigned, as_value(change.value if assigned else change), new
 
-    def _evaluate(self, traced, values, history_rows, **bindings):
+    def _evaluate(self, traced, values, history_rows, offset):
         """Returns the new values of the variable and its slots by a traced rule.
 
-        `history_rows` are the history's rows that belong to the variable's rows.
+        Args:
+            history_rows: the history's rows that belong to the variable's rows.
+            offset: by how many updates each of them is later than the one to replay.
         """
-        (change, new), results = traced, {}
-        names = [None] + self.slots
-        self.bindings = dict(zip(names, values), history_rows=history_rows, **bindings)
-        with self.tracer.forgetting():
-            var = self.tracer.lower(self._as_value(change.value if isinstance(change, assign) else change), results)
-            natives = {None: var if isinstance(change, assign) else values[0] - var}
-            natives.update((name, self.tracer.lower(self._as_value(value), results)) for name, value in new.items())
-            return [self._fit(natives[name], old) if name in natives else old for name, old in zip(names, values)]
+        assigned, change, new = traced
+        old = dict(zip([None] + self.slots, values))
+        readers = {
+            "replayed": lambda name: old[name],
+            "history": lambda place: self._column(history_rows, place),
+            "t": lambda _: self._recorded_t(history_rows, offset),
+        }
+        interpreter = Interpreter(self.backend, lambda leaf: readers[leaf[0]](leaf[1]))
+        change = interpreter.lower(change)
+        natives = {None: change if assigned else values[0] - change}
+        natives.update((name, interpreter.lower(value)) for name, value in new.items())
+        return [self._fit(natives[name], value) if name in natives else value for name, value in old.items()]
 
     def _fit(self, value, old):
         """Returns the value in the compute dtype and the old value's full shape."""
         return self.backend.cast(value, self.dtype) + self.backend.ops["zeros_like"](old)
 
-    def _as_value(self, value):
-        return value if isinstance(value, Value) else self.tracer.constant(value)
-
     def _arguments(self):
-        """Returns (variable, slots, hypers) as leaves that read `self.bindings`."""
-        shape = (None,) + tuple(self.record.shape[1:])
-        slots = {name: self.tracer.leaf(lambda name=name: self.bindings[name]) for name in self.slots}
-        node = tree(self.without_grad)
-        hypers = {name: self._hyper(place, name) for place, name in enumerate(_history_names(self.rule))}
-        hypers["pending"] = self._as_value(1.0)  # zero gradients, however many, add up to zero
-        hypers["updates"] = self._t() - 1
-        return (
-            self.tracer.leaf(lambda: self.bindings[None], shape=shape),
-            Names(node, slots),
-            Names(node, hypers, ("pending", "updates")),
-        )
+        """Returns (variable, slots, hypers) as leaves."""
+        shape, leaf, node = (None,) + tuple(self.record.shape[1:]), self.tracer.leaf, tree(self.without_grad)
+        slots = {name: leaf(("replayed", name)) for name in self.slots}
+        hypers = dict(self._hypers(), updates=self._t() - 1)
+        hypers["pending"] = self.tracer.constant(1.0)  # zero gradients, however many, add up to zero
+        names = Names(node, slots), Names(node, hypers, ("pending", "updates"))
+        return (leaf(("replayed", None), shape=shape),) + names
+
+    def _hypers(self):
+        """Returns `{flat name: value}` of hypers and scalars at the missed update."""
+        names = enumerate(_history_names(self.rule))
+        return OrderedDict((name, self._hyper(place, name)) for place, name in names)
 
     def _hyper(self, place, name):
         """Returns a hyper or scalar at the missed update. An everstep schedule is evaluated again, at that update."""
         hyper = self.host.given(name) if name in flat(self.rule, "hyper") else None
         if isinstance(hyper, Schedule):
-            return self._as_value(hyper.value(self.tracer, self._t() - 1))
-        return self.tracer.leaf(lambda: self._column(place + 1))
+            count = self.tracer.once("replayed updates", lambda: self._t() - 1)
+            return self.tracer.scheduled(hyper, count)
+        return self.tracer.leaf(("history", place + 1))
 
     def _t(self):
-        """Returns t at the missed update: t in the history's row, less `offset` if that is a later update."""
+        """Returns t at the missed update."""
+        return self.tracer.once("replayed t", lambda: self.tracer.count_leaf(("t", None)))
 
-        def read():
-            backend, turn = self.backend, _TURN[self.dtype]
-            remainder = backend.cast(self._column(0), "int64")
-            turns = backend.ops["floor_divide"](backend.ops["maximum"](self.now - remainder, 0), turn)
-            return backend.ops["maximum"](remainder + turns * turn - self.bindings["offset"], 1)
+    def _recorded_t(self, history_rows, offset):
+        """Returns t in the history's row, less `offset` if that is a later update."""
+        backend, turn = self.backend, _TURN[self.dtype]
+        remainder = backend.cast(self._column(history_rows, 0), "int64")
+        turns = backend.ops["floor_divide"](backend.ops["maximum"](self.now - remainder, 0), turn)
+        t = backend.ops["maximum"](remainder + turns * turn - offset, 1)
+        return backend.cast(t, self.tracer.integer)
 
-        return self.tracer.count_leaf(read)
-
-    def _column(self, place):
+    def _column(self, history_rows, place):
         """Returns one column of the history, one value for each row of the variable."""
         shape = (-1,) + (1,) * (len(self.record.shape) - 1)
-        return self.backend.ops["reshape"](self.bindings["history_rows"][:, place], shape)
+        return self.backend.ops["reshape"](history_rows[:, place], shape)
 
     def _history_rows(self, history, updates):
         """Returns the history's rows for some updates, numbered from 0."""

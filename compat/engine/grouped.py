@@ -14,8 +14,8 @@ from collections import OrderedDict
 from everstep.compat.engine.collecting import collect
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
-from everstep.compat.engine.program import Program
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView
+from everstep.compat.rules.program import Program
 from everstep.optimizers.contract import flat, kernel_of
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import defines
@@ -268,7 +268,7 @@ class KernelOfLists(InnerKernel):
         after += [(name, value) for name, value in old.items() if name not in self.new_slots]
         values = ([] if traced.change is None else [traced.change]) + list(traced.slots.values())
         return [
-            Program(wanted, {id(value): name for name, value in grad + inputs})
+            Program(wanted, {value: name for name, value in grad + inputs})
             for wanted, inputs in (([traced.kernel.grad, traced.kernel.shown], before), (values, after))
         ]
 

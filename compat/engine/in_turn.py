@@ -8,6 +8,8 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
+from everstep.compat.rules.expressions import leaves_of
+
 
 def in_turn(view, traced):
     """Computes a variable and its slots, each old value being read before it is replaced.
@@ -26,22 +28,22 @@ def in_turn(view, traced):
     natives = backend.separate([view.lower(value) for value in computed or [view.var]])
     if natives is None:
         return None
-    kept = {id(value): (value, native) for value, native in zip(computed, natives)}
-    view.results.update(kept)
+    kept = dict(zip(computed, natives))
+    view.interpreter.natives.update(kept)
     new = OrderedDict((name, view.fit(name, values[name])) for name in first)
     change = view.fit(None, traced.change)
     change = change if traced.assigned else view.lower(view.var) - change
     last = [name for name in values if name not in first]
     if last:
-        read = set().union(*(_leaves(values[name], kept) for name in last))
-        leaves = [leaf for leaf in [view.grad, view.var] + list(view.slot_values.values()) if id(leaf) in read]
+        read = set().union(*(leaves_of(values[name], kept) for name in last))
+        leaves = [leaf for leaf in [view.grad, view.var] + list(view.slot_values.values()) if leaf in read]
         zero = backend.constant(0, view.dtype)  # XLA copies zeros that do not wait for what reads the old value
         natives = backend.separate([change, zero] + [view.lower(leaf) for leaf in leaves])
         change, zero = natives[:2]
-        view.results.clear()  # what comes last is computed anew
-        view.results.update(kept)
-        view.results.update((id(value), (value, zero)) for value in values.values() if value.op == "zeros_like")
-        view.results.update((id(leaf), (leaf, native)) for leaf, native in zip(leaves, natives[2:]))
+        view.interpreter.natives.clear()  # what comes last is computed anew
+        view.interpreter.natives.update(kept)
+        view.interpreter.natives.update((value, zero) for value in values.values() if value.op == "zeros_like")
+        view.interpreter.natives.update(zip(leaves, natives[2:]))
         new.update((name, view.fit(name, values[name])) for name in last)
     return change, new
 
@@ -50,22 +52,8 @@ def _first_slots(view, traced):
     """Returns the names of the slots whose old value the change reads in no other way than by their new one."""
     first = [name for name, value in traced.slots.items() if value.op != "zeros_like"]
     while True:
-        leaves = _leaves(traced.change, {id(traced.slots[name]) for name in first})
-        late = [name for name in first if id(view.slot_values[name]) in leaves]
+        leaves = leaves_of(traced.change, {traced.slots[name] for name in first})
+        late = [name for name in first if view.slot_values[name] in leaves]
         if not late:
             return first
         first = [name for name in first if name not in late]
-
-
-def _leaves(value, known):
-    """Returns the ids of the leaves that a value is computed from, if the values of the ids `known` are there."""
-    leaves, waiting, seen = set(), [value], set()
-    while waiting:
-        value = waiting.pop()
-        if id(value) in known or id(value) in seen:
-            continue
-        seen.add(id(value))
-        if value.read is not None:
-            leaves.add(id(value))
-        waiting.extend(value.args)
-    return leaves

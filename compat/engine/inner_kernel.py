@@ -10,9 +10,9 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.shapes import result_shape
-from everstep.compat.engine.trace import Value
 from everstep.compat.engine.variable_view import agree
+from everstep.compat.rules.expressions import Value
+from everstep.compat.rules.shapes import result_shape
 from everstep.optimizers.contract import kernel_of
 from everstep.optimizers.contract.trees import tree, walk
 
@@ -44,8 +44,8 @@ class InnerKernel(object):
     def __init__(self, view, collected, fixed_value):
         self.view, self.collected, self.fixed_value = view, collected, fixed_value
         self.found = None
-        self._changed = {}  # {id: (value, whether it depends on what the kernel writes)}
-        self._rewritten = {}  # {id: (value, the value without the opaque change)}
+        self._changed = {}  # {value: whether it depends on what the kernel writes}
+        self._rewritten = {}  # {value: the value without the opaque change}
 
     def update(self, definition, grad, var, slots, hyper, t):
         """Returns what `definition.update` returns, as opaque values; None if the definition declares no kernel.
@@ -66,7 +66,7 @@ class InnerKernel(object):
         if any(getattr(slots, name) is not view.slot_values[slots.flat_name(name)] for name in kernel.slots.values()):
             raise NoKernel("no kernel: a wrapper changes the slots that the rule sees")
         self._shown = _terms(var)
-        if id(view.var) not in self._shown:
+        if view.var not in self._shown:
             raise NoKernel("no kernel: a wrapper shows the rule another variable")
         grad = view.as_value(kernel.grad_factor(hyper) * grad if kernel.grad_factor else grad)
         if not agree(result_shape(grad), view.var.leaf_shape):
@@ -78,12 +78,18 @@ class InnerKernel(object):
         if kernel.decay:  # part of the rule's change
             var = var - kernel.decay(hyper) * var
         self.found = KernelUpdate(kernel, names, grad, scalars, var, (), False)
-        self.change = view.ops.leaf(None, shape=view.var.leaf_shape)
-        self.new_var = view.ops.leaf(view.stored, shape=view.var.leaf_shape)
-        self.new_slots = {name: view.slot_leaf(name) for name in names.values()}
+        self.change, self.new_var = view.leaf("change", None), view.leaf("new", None)
+        self.new_slots = {name: view.leaf("new", name) for name in names.values()}
         opaque = [self.change, self.new_var] + list(self.new_slots.values())
-        self._changed = {id(value): (value, True) for value in opaque}
+        self._changed = dict.fromkeys(opaque, True)
         return self.change, {name: self.new_slots[slots.flat_name(name)] for name in kernel.slots.values()}
+
+    def key(self):
+        """Returns what decides, beside the view's values, whether there is a kernel and which."""
+        view, backend = self.view, self.view.backend
+        natives = [view.variable] + [view.step.host.slot(view.variable, name) for name in view.declared]
+        dtypes = tuple(backend.dtype(native) for native in natives)
+        return type(self), backend.is_ref(view.variable), view.by_rows, dtypes, tuple(self.collected)
 
     def _usable(self, kernel, names):
         """Returns a kernel for slots of some names, or the one to take instead."""
@@ -147,16 +153,16 @@ class InnerKernel(object):
 
     def _depends(self, value):
         """Returns whether a value is computed from what the kernel writes."""
-        if id(value) not in self._changed:
-            self._changed[id(value)] = value, any([self._depends(arg) for arg in value.args])
-        return self._changed[id(value)][1]
+        if value not in self._changed:
+            self._changed[value] = any([self._depends(arg) for arg in value.args])
+        return self._changed[value]
 
     def _rewrite(self, value):
         if not self._depends(value):
             return value
-        if id(value) not in self._rewritten:
-            self._rewritten[id(value)] = value, self._without_change(value)
-        return self._rewritten[id(value)][1]
+        if value not in self._rewritten:
+            self._rewritten[value] = self._without_change(value)
+        return self._rewritten[value]
 
     def _without_change(self, value):
         """Returns a value with `shown - change` replaced by the variable's new value."""
@@ -165,14 +171,14 @@ class InnerKernel(object):
         if not value.args:
             return value
         terms = _terms(value)
-        if id(self.change) not in terms:
+        if self.change not in terms:
             return self.view.ops.node(value.op, tuple(map(self._rewrite, value.args)), value.options, value.dtype)
-        for key, (count, term) in self._shown.items():
-            terms[key] = terms.get(key, (0, term))[0] - count, term
-        terms[id(self.change)] = terms[id(self.change)][0] + 1, self.change
+        for term, count in self._shown.items():
+            terms[term] = terms.get(term, 0) - count
+        terms[self.change] += 1
         result = self.new_var
-        for key, (count, term) in terms.items():
-            if count not in (-1, 0, 1) or count and (key == id(self.change) or key == id(self.view.var)):
+        for term, count in terms.items():
+            if count not in (-1, 0, 1) or count and (term is self.change or term is self.view.var):
                 raise NoKernel("no kernel: a wrapper needs the change itself")
             if count:
                 term = self._rewrite(term)
@@ -184,9 +190,9 @@ class InnerKernel(object):
         waiting, seen = list(results), set()
         while waiting:
             value = waiting.pop()
-            if id(value) in seen:
+            if value in seen:
                 continue
-            seen.add(id(value))
+            seen.add(value)
             if self._depends(value):
                 waiting.extend(value.args)
             elif not value.step_wide:
@@ -213,13 +219,13 @@ def run_kernel(view, update, earlier):
 
 
 def _terms(value, count=1, terms=None):
-    """Returns `{id: (how often, term)}` of the terms that a value is a sum and difference of."""
+    """Returns `{term: how often}` of the terms that a value is a sum and difference of."""
     terms = OrderedDict() if terms is None else terms
     if isinstance(value, Value) and value.op in ("add", "subtract", "negative"):
         _terms(value.args[0], -count if value.op == "negative" else count, terms)
         if len(value.args) > 1:
             _terms(value.args[1], -count if value.op == "subtract" else count, terms)
     else:
-        terms[id(value)] = terms.get(id(value), (0, value))[0] + count, value
+        terms[value] = terms.get(value, 0) + count
     return terms
 

@@ -24,6 +24,8 @@ from everstep.compat.engine.compiled import CompiledUpdate, new_values
 from everstep.compat.engine.grouped import Plans, can_be_grouped
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
 from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
+from everstep.compat.rules.expressions import Tracer
+from everstep.compat.rules.operations import PAIRS
 from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, flat
 
@@ -33,6 +35,7 @@ TINY = 2048  # elements; the same for a variable whose whole update is one opera
 FEW = 8  # variables; flattening fewer does not pay
 COMPILES_INSTEAD = 2**18  # elements; from here, compiling costs less than a kernel with more beside it
 IN_SESSIONS = 2**16  # elements; compiling one in a session takes as long as it saves in 200 steps
+MOST_VALUES = 10000  # step-wide values and leaves that are kept: a rate set at each step is a new number each time
 LARGE = 2**25  # bytes; larger temporaries go back to the system, and fault in again at every step
 CHUNK_ELEMENTS, MAX_CHUNKS = 2**19, 64  # elements of a chunk, and the most chunks of a variable
 
@@ -63,6 +66,7 @@ class Lowerings(object):
         for strategy in sorted(set(requested) - set(STRATEGIES)):
             raise DefinitionError("lowering has no strategy {!r}; it has {}".format(strategy, ", ".join(STRATEGIES)))
         self.host, self.requested = host, requested
+        self._tracers = {}  # {compute dtype: `Tracer`, which keeps what it traced}
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
         self.checked = ()  # the variables of the last step whose variables and rules were checked
@@ -77,6 +81,15 @@ class Lowerings(object):
                         strategy, self.host.owner
                     )
                 )
+
+    def tracer(self, dtype):
+        """Returns the `Tracer` of a compute dtype. Steps share it, so that a rule runs once, not once a step."""
+        tracer = self._tracers.get(dtype)
+        if tracer is None or len(tracer) > MOST_VALUES:
+            backend = self.host.backend
+            lacks = PAIRS.difference(backend.ops)
+            tracer = self._tracers[dtype] = Tracer(dtype, backend.stored("int64"), lacks, backend.name)
+        return tracer
 
     def plan(self):
         """Returns a list of `Planned`, one for each variable and kind of gradient."""
@@ -218,7 +231,8 @@ class Lowerings(object):
         programs = [view.program(update) for view, update in zip(by_shape.values(), traced)]
         first = programs[0]
         same = all(
-            program.key() == first.key() and list(map(id, program.outside)) == list(map(id, first.outside))
+            program is first or program.key() == first.key() and list(map(id, program.outside)) == list(
+                map(id, first.outside))
             for program in programs
         )
         return (views, traced[0], first) if same and first.is_elementwise() else None

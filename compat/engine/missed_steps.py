@@ -2,7 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.curves import quotient_curve
-from everstep.compat.engine.trace import Value
+from everstep.compat.rules.expressions import Value
 
 
 class MissedSteps(Value):

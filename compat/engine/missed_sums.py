@@ -27,7 +27,8 @@ import numpy as np
 from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.curves import curve_terms, faded_after
 from everstep.compat.engine.missed_steps import MissedSteps, equal, leaf_of, leaves_of
-from everstep.compat.engine.trace import Tracer, Value, computed
+from everstep.compat.rules.expressions import Tracer, Value
+from everstep.compat.rules.interpreter import computed
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
@@ -49,12 +50,13 @@ class Columns(object):
 
     def __init__(self, rule, dtype, rank):
         self.rule, self.dtype, self.rank = rule, dtype, rank
-        self.tracer = Tracer(_Symbols(), dtype)
-        self.count = self.tracer.leaf(None)  # the number of missed updates
-        self.var = self.tracer.leaf(None, shape=(None,) * rank)
-        self.slots = OrderedDict((name, self.tracer.leaf(None)) for name in flat(rule, "slot"))
-        self.t = self.tracer.count_leaf(None)
-        self.per_step = {name: self.tracer.leaf(None) for kind in ("hyper", "scalar") for name in flat(rule, kind)}
+        self.tracer = Tracer(dtype)
+        self._leaves = 0  # of those without a name of their own
+        self.count = self._leaf()  # the number of missed updates
+        self.var = self.tracer.leaf(("var", None), shape=(None,) * rank)
+        self.slots = OrderedDict((name, self._leaf()) for name in flat(rule, "slot"))
+        self.t = self.tracer.count_leaf(("t", None))
+        self.per_step = {name: self._leaf() for kind in ("hyper", "scalar") for name in flat(rule, kind)}
         self.factors, self.products, self.losses = [], [], []  # log columns: (factor, or 1 - it; which); leaves
         self.firsts = []  # (value, leaf)
         self.slow, self.fast = [], []  # (term, decays, log column or None, leaf); (terms, curve, decays, leaves)
@@ -65,26 +67,27 @@ class Columns(object):
             names = Names(tree(rule), self.slots), Names(tree(rule), hypers, ("pending", "updates"))
             change, new = rule.fast_forward(self.tracer, self.var, names[0], names[1], MissedSteps(self))
         self.assigned = isinstance(change, assign)
-        self.change = self._as_value(change.value if self.assigned else change)
+        self.change = self.tracer.as_value(change.value if self.assigned else change)
         self.new = flatten(rule, "slot", new, "fast_forward")
-        self.new = OrderedDict((name, self._as_value(value)) for name, value in self.new.items())
+        self.new = OrderedDict((name, self.tracer.as_value(value)) for name, value in self.new.items())
         self._lay_out()
 
-    def _as_value(self, value):
-        return value if isinstance(value, Value) else self.tracer.constant(value)
+    def _leaf(self):
+        self._leaves += 1
+        return self.tracer.leaf(("leaf", self._leaves))
 
     # What `Missed` asks for.
 
     def _log_column(self, value, is_share):
         """Returns the index of the log column of a factor, or of 1 - share."""
-        value = self._as_value(value)
+        value = self.tracer.as_value(value)
         self._check(value, "a product")
         for index, (other, other_is_share) in enumerate(self.factors):
             if other_is_share == is_share and equal(other, value):
                 return index
         self.factors.append((value, is_share))
-        self.products.append(self.tracer.leaf(None))
-        self.losses.append(self.tracer.leaf(None))
+        self.products.append(self._leaf())
+        self.losses.append(self._leaf())
         return len(self.factors) - 1
 
     def product(self, factor):
@@ -99,7 +102,7 @@ class Columns(object):
 
     def slow_sum(self, term, decays, share=None):
         """Adds a sum of terms, each multiplied by the product of 1 - share before it. Returns its leaf."""
-        term, leaf = self._as_value(term), self.tracer.leaf(None)
+        term, leaf = self.tracer.as_value(term), self._leaf()
         self._check(term, "the term of a sum")
         self.slow.append((term, self._indices(decays), None if share is None else self._log_column(share, True), leaf))
         return leaf
@@ -110,16 +113,16 @@ class Columns(object):
         for other, leaf in self.firsts:
             if equal(other, value):
                 return leaf
-        self.firsts.append((value, self.tracer.leaf(None)))
+        self.firsts.append((value, self._leaf()))
         return self.firsts[-1][1]
 
     def fast_sum(self, terms, curve, decays, fade):
         """Adds a sum of terms with products, or the sums of a curve's coefficients. Returns its leaves."""
-        terms = [self._as_value(term) for term in terms]
+        terms = [self.tracer.as_value(term) for term in terms]
         for term in terms:
             also = self.products + [self.count] + [leaf for _, leaf in self.firsts]
             self._check(term, "the term of a sum", also)
-        leaves = [self.tracer.leaf(None) for _ in range(len(curve.inverse) if curve else 1)]
+        leaves = [self._leaf() for _ in range(len(curve.inverse) if curve else 1)]
         self.fast.append((terms, curve, self._indices(decays), leaves))
         self.window = max(self.window, faded_after(fade))
         return leaves
@@ -439,11 +442,3 @@ class Columns(object):
 def _select(backend, condition, yes, no):
     """Returns `yes` where a condition holds, else `no`: finite numbers. It takes a quarter of `where`'s operations."""
     return no + backend.cast(condition, backend.dtype(yes)) * (yes - no)
-
-
-class _Symbols(object):
-    """The backend of a tracer whose values are computed elsewhere."""
-
-    @staticmethod
-    def stored(dtype):
-        return dtype

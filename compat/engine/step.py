@@ -22,11 +22,10 @@ from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_sl
 from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
-from everstep.compat.engine.rehearsal import checked_update
+from everstep.compat.engine.tracing import measured, updated
 from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract.declarations import running_rule
-from everstep.optimizers.contract.definition import assign, total
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 from everstep.optimizers.contract.verbs import defines, measures_only_on_update
 
@@ -63,11 +62,6 @@ def engine_slot_names(rule, moves_rows):
     names = [LAST_WINDOW] if remembers_rows(rule) else []
     return names + (catch_up_slot_names(rule) if catches_up(moves_rows, rule) else [])
 
-
-# The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
-# decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
-# that runs first, or None; the change is None if the kernel does all of it.
-Traced = namedtuple("Traced", "assigned change slots decay kernel")
 
 # The update of one variable: `finish(earlier)` makes it after earlier operations, `hold(earlier)` writes what it
 # collected instead. Both return operations. written: the operations that wrote some of that already.
@@ -189,12 +183,8 @@ class Step(object):
             view = VariableView.of_gradient(self, variable, self.backend.local(grad)).for_measure()
             whole = self.host.whole_key(variable)
             self.sums.setdefault(whole, {})
-            with running_rule():
-                measured = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
-            for name, value in flatten(view.rule, "sum", measured, "measure").items():
-                is_total = isinstance(value, total)
-                value = view.as_value(value.value if is_total else value)
-                view.ops.hoist([value])
+            for name, (is_total, value) in measured(view).items():
+                view.hoist([value])
                 requests.append((None if is_total else whole, name, view, value))
         dtypes = OrderedDict()
         for whole, name, view, _ in requests:
@@ -243,7 +233,7 @@ class Step(object):
     def _scalar_natives(self, shared, returned, verb):
         natives = {}
         for name, value in flatten(self.definition, "scalar", returned, verb).items():
-            value = shared.as_value(value)
+            value = shared.tracer.as_value(value)
             native = shared.native(value)
             natives[name] = self.backend.copy(native, self.host.adapter.scalar(name)) if value.is_buffer else native
         return natives
@@ -352,28 +342,15 @@ class Step(object):
         return Prepared(view, grad, finish_it, lambda earlier: self.write_slots(view, collected, earlier), written)
 
     def trace(self, view, inner_kernel=None):
-        """Traces `update` on a view, and computes the step-wide parts outside of any branch.
+        """Returns the `Traced` update of a view, whose step-wide parts it computes now, outside of any branch.
 
         Args:
             inner_kernel: an `InnerKernel` to look for, which raises NoKernel if there is none. Default None.
-
-        Returns:
-            A `Traced`.
         """
-        with running_rule(), view.ops.by_kernel(inner_kernel):
-            returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
-        change, slots = checked_update(view, returned)
-        assigned = isinstance(change, assign)
-        change = view.as_value(change.value if assigned else change)
-        slots = view.changed_slots(flatten(view.rule, "slot", slots, "update"))
-        kernel, decay = None, view.native_decay()
-        if inner_kernel:
-            kernel, change, slots = inner_kernel.settle(assigned, change, slots)
-        values = [change, decay] + list(slots.values())
-        values += view.missed.recorded(view.scope).values() if view.missed else []
-        values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
-        view.ops.hoist([value for value in values if value is not None])
-        return Traced(assigned or kernel is not None, change, slots, decay, kernel)
+        traced = updated(view, inner_kernel)
+        for value in traced.shared:
+            view.scope.interpreter.lower(value)
+        return traced
 
     @staticmethod
     def _decayed(view, traced, earlier):

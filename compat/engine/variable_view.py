@@ -2,13 +2,15 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-from collections import OrderedDict
+import functools
+import operator
+from collections import OrderedDict, namedtuple
 
 import numpy as np
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
-from everstep.compat.engine.program import Program
-from everstep.compat.engine.trace import Tracer, Value
+from everstep.compat.rules.interpreter import Interpreter
+from everstep.compat.rules.program import Program
 from everstep.errors import RuleError, VariableError
 from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
 
@@ -74,20 +76,23 @@ def check_fits(actual, expected, name, about):
 
 
 class Scope(object):
-    """Step-wide values (t, hypers, scalars, sums) in one compute dtype, each computed once."""
+    """Step-wide values (t, hypers, scalars, sums) in one compute dtype, and what they are in one step."""
 
     shared_names = ("pending", "updates", "row_number", "place_in_row")
 
     def __init__(self, step, dtype):
         self.step, self.dtype = step, dtype
-        self.tracer = Tracer(step.backend, dtype)
-        updates = self._count(lambda: step.count("updates"))
-        self.t = updates + 1
+        self.tracer = step.host.lowerings.tracer(dtype)
+        self.readers = {}  # {leaf's name: function that returns its native value}
+        self.interpreter = Interpreter(step.backend, lambda name: self.readers[name]())
+        updates = self._count("updates", lambda: step.count("updates"))
+        self.t = self.tracer.once("t", lambda: updates + 1)
         self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
-        self.values = dict(self.scalars)
+        self.values = OrderedDict(self.scalars)
         self.values["updates"] = updates
-        self.values["pending"] = self._count(lambda: step.pending())
+        self.values["pending"] = self._count("pending", lambda: step.pending())
         self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
+        self.key = ()  # what stands for all the values in the key of a trace
         self.learn(step.known)
 
     def names(self, definition, extra=()):
@@ -96,33 +101,42 @@ class Scope(object):
     def learn(self, natives):
         """Adds or replaces values by their native values."""
         for name, native in natives.items():
-            self.values[name] = self._leaf(lambda native=native: self._cast(native))
+            self.values[name] = self._leaf(("known", name), lambda native=native: self._cast(native))
+        self.key = tuple(sorted(self.values.items(), key=operator.itemgetter(0)))
 
     def native(self, value):
-        return self.tracer.lower(self.as_value(value), {})
-
-    def as_value(self, value):
-        return value if isinstance(value, Value) else self.tracer.constant(value)
+        return self.interpreter.lower(self.tracer.as_value(value))
 
     def _scalar(self, name):
-        return self._leaf(lambda: self._cast(self.step.backend.read(self.step.host.adapter.scalar(name))))
+        read = lambda: self._cast(self.step.backend.read(self.step.host.adapter.scalar(name)))  # noqa: E731
+        return self._leaf(("scalar", name), read)
 
     def _hyper(self, name):
         value = self.step.hyper(name)
         if isinstance(value, Schedule):
-            return self.as_value(value.value(self.tracer, self.values["updates"]))
+            return self.tracer.scheduled(value, self.values["updates"])
         if isinstance(value, float):  # every framework keeps its hypers in float32 variables
-            return self.as_value(float(np.float32(value)))
-        return self._leaf(lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value)))
+            return self.tracer.constant(float(np.float32(value)))
+        read = lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value))  # noqa: E731
+        return self._leaf(("hyper", name), read)
 
-    def _leaf(self, read):
-        return self.tracer.leaf(read, step_wide=True, shape=())
+    def _leaf(self, name, read):
+        leaf = self.tracer.leaf(name, step_wide=True, shape=())
+        self.readers[name] = read
+        return leaf
 
-    def _count(self, read):
-        return self.tracer.count_leaf(read, step_wide=True, shape=())
+    def _count(self, name, read):
+        tracer, backend = self.tracer, self.step.backend
+        count = tracer.count_leaf(("count", name), step_wide=True, shape=())
+        self.readers[count.exact.integer.leaf] = lambda: backend.cast(read(), tracer.integer)
+        return count
 
     def _cast(self, native):
         return self.step.backend.cast(native, self.dtype)
+
+
+# The leaves of a rule for one shape: values and shapes. slots: {name: leaf}. by_rows: the slots that rows are read of.
+Leaves = namedtuple("Leaves", "grad var slots by_rows row place")
 
 
 class VariableView(object):
@@ -143,15 +157,36 @@ class VariableView(object):
         self.dtype = compute_dtype(self.record.dtype)
         self.scope = step.scope(self.dtype)
         self.ops = self.scope.tracer
+        self.interpreter = Interpreter(step.backend, self._read, self.scope.interpreter)
+        self.lower, self.hoist = self.interpreter.lower, self.interpreter.hoist
         self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
         self.is_sparse = self.by_rows  # whether the gradient was sparse, also if the view is on the whole variable
         self.changed_rows = None  # a function that returns the only rows of the variable that may change, or None
         self.declared = flat(self.rule, "slot")
         self.missed, self._caught_up = None, None  # the rows' `Missed` updates; {name: value} after them
-        self.results = {}
-        self.grad = self.ops.leaf(read_grad, shape=self._shape(self.record.shape))
-        self.var = self.ops.leaf(self.stored, shape=self._shape(self.record.shape))
-        self.slot_values = OrderedDict((name, self.slot_leaf(name)) for name in self.declared)
+        leaves = self.ops.once((id(self.rule), self.record.shape, self.by_rows), self._leaves)
+        self.grad, self.var, self.slot_values = leaves.grad, leaves.var, leaves.slots
+        self._gathered, self._numbers = leaves.by_rows, (leaves.row, leaves.place)
+        self._read_grad, self._collected = read_grad, {}
+
+    def _leaves(self):
+        """Returns the `Leaves` of the rule for the variable's shape."""
+        shape, ops, rule = self.record.shape, self.ops, self.rule
+        slots, by_rows = OrderedDict(), set() if shape == () else {LAST_WINDOW}
+        for name, (_, declared) in self.declared.items():
+            expected = declared.shape_for(self.record)
+            # A slot is read and written by rows if its first dimension is the variable's, or as unknown as that is.
+            if expected is None or shape is None:
+                is_by_rows = expected is None
+            else:
+                is_by_rows = bool(expected) and expected[0] == shape[0]
+            if is_by_rows:
+                by_rows.add(name)
+            slots[name] = ops.leaf(("slot", name), shape=self._shape(expected) if is_by_rows else expected)
+        row, place = (ops.leaf((name, None), dtype="int32") for name in ("row_number", "place_in_row"))
+        leaf = functools.partial(ops.leaf, shape=self._shape(shape))
+        ops.once(("alive", id(rule)), lambda: rule)  # keeps the id its own
+        return Leaves(leaf(("grad", None)), leaf(("var", None)), slots, frozenset(by_rows), row, place)
 
     @classmethod
     def of_gradient(cls, step, variable, grad):
@@ -179,7 +214,8 @@ class VariableView(object):
         if not self.by_rows:
             for name, native in collected.items():
                 if name in self.slot_values:
-                    self.slot_values[name] = self.ops.leaf(lambda native=native: native, shape=self._slot_shape(name))
+                    self._collected[name] = native
+                    self._replace(name, "collected")
             return self
         if self.row_rule and not defines(self.rule, "collect"):
             return self
@@ -188,17 +224,30 @@ class VariableView(object):
     def _catch_up(self):
         """Replaces the variable's and slots' values by those after the missed updates."""
         self.missed = Missed(self.step.host, self.variable, lambda: self.rows)
-        self.var = self._caught_up_leaf(None, self.var)
-        for name in self.missed.slots:
-            self.slot_values[name] = self._caught_up_leaf(name, self.slot_values[name])
+        for name in [None] + self.missed.slots:
+            self._replace(name, "caught_up")
 
-    def _caught_up_leaf(self, name, old):
-        def read():
-            if self._caught_up is None:
-                self._caught_up = self.missed.values()
-            return self._caught_up[name]
+    def _caught_up_value(self, name):
+        if self._caught_up is None:
+            self._caught_up = self.missed.values()
+        return self._caught_up[name]
 
-        return self.ops.leaf(read, shape=old.shape)
+    def _replace(self, name, what):
+        """Puts another leaf in the place of the variable (None) or of a slot."""
+        leaf = self.leaf(what, name)
+        if name is None:
+            self.var = leaf
+        else:
+            self.slot_values = OrderedDict(self.slot_values)
+            self.slot_values[name] = leaf
+
+    def leaf(self, what, name):
+        """Returns a leaf of the shape of the variable (None) or of a slot: what it is, is a key of `_READERS`."""
+        like = self.var if name is None else self.slot_values[name]
+        return self.ops.leaf((what, name), shape=like.leaf_shape)
+
+    def _read(self, name):
+        return _READERS[name[0]](self, name[1])
 
     @property
     def is_on_rows(self):
@@ -271,11 +320,12 @@ class VariableView(object):
     @contextlib.contextmanager
     def forgetting(self):
         """Returns a context that forgets what is computed in it: tensors of a branch do not exist outside of it."""
-        results_before = dict(self.results), self._rows, self._caught_up
+        rows, caught_up = self._rows, self._caught_up
         try:
-            yield
+            with self.interpreter.forgetting():
+                yield
         finally:
-            self.results, self._rows, self._caught_up = results_before
+            self._rows, self._caught_up = rows, caught_up
 
     @property
     def slots(self):
@@ -283,8 +333,8 @@ class VariableView(object):
 
     @property
     def hypers(self):
-        row, place = (self.ops.leaf(read, dtype="int32") for read in (self._row_number, self._place_in_row))
-        return self.scope.names(self.rule, dict(self._sums(), row_number=row, place_in_row=place))
+        row, place = self._numbers
+        return self.scope.names(self.rule, dict(self.sums(), row_number=row, place_in_row=place))
 
     def _row_number(self):
         """Returns each element's row number in the whole variable, of which this may be a part."""
@@ -314,33 +364,32 @@ class VariableView(object):
     @property
     def hypers_before(self):
         """Like `hypers`, with the scalars before they advance: a step without an update does not advance them."""
-        return self.scope.names(self.rule, dict(self._sums(), **self.scope.scalars))
+        return self.scope.names(self.rule, dict(self.sums(), **self.scope.scalars))
+
+    def sums(self):
+        """Returns the sums that were measured for this variable."""
+        return {name: self.ops.leaf(("sum", name)) for name in self._sums()}
 
     def _sums(self):
-        """Returns the sums that were measured for this variable."""
-        sums = self.step.sums.get(self.step.host.whole_key(self.variable), {})
-        return {name: self.ops.leaf(lambda native=native: native) for name, native in sums.items()}
+        return self.step.sums.get(self.step.host.whole_key(self.variable), {}) if self.step.sums else {}
+
+    def key(self, *more):
+        """Returns the key of what the rule does with these values, for `once` of its tracer."""
+        sums = tuple(sorted(self._sums()))
+        slots = tuple(self.slot_values.values())
+        return more + (id(self.rule), self.grad, self.var, slots, self.scope.key, sums)
 
     def gathered(self, name):
         """Returns whether a slot is read and written by rows: its first dimension is the variable's."""
-        shape = self.record.shape if name == LAST_WINDOW else self.declared[name][1].shape_for(self.record)
-        if shape is None or self.record.shape is None:
-            return shape is None  # as unknown as the variable's
-        return bool(shape) and shape[0] == self.record.shape[0]
+        return name in self._gathered
 
     def _shape(self, shape):
         if shape is None:
             return None
         return (None,) + tuple(shape[1:]) if self.by_rows else tuple(shape)
 
-    def _slot_shape(self, name):
-        shape = self.declared[name][1].shape_for(self.record)
-        return self._shape(shape) if self.gathered(name) else shape
-
-    def slot_leaf(self, name):
-        """Returns a slot's value when it is lowered."""
-        read = lambda: self.backend.cast(self.slot_native(name), self.dtype)  # noqa: E731  # a leaf's reader
-        return self.ops.leaf(read, shape=self._slot_shape(name))
+    def _slot_value(self, name):
+        return self.backend.cast(self.slot_native(name), self.dtype)
 
     def slot_native(self, name):
         slot = self.step.host.slot(self.variable, name)
@@ -353,10 +402,7 @@ class VariableView(object):
         return backend.cast(native, self.dtype)
 
     def as_value(self, value):
-        return self.scope.as_value(value)
-
-    def lower(self, value):
-        return self.ops.lower(value, self.results)
+        return self.ops.as_value(value)
 
     def changed_slots(self, slots):
         """Returns the slots to write, as values: those that the rule changed, and those that take missed updates."""
@@ -369,9 +415,13 @@ class VariableView(object):
 
     def program(self, traced, collected=()):
         """Returns the `Program` of the traced change and slots. Its inputs are GRAD, VAR and the slots' names."""
-        inputs = {id(self.grad): GRAD, id(self.var): VAR}
-        inputs.update((id(value), name) for name, value in self.slot_values.items() if name not in collected)
-        return Program([traced.change] + list(traced.slots.values()), inputs)
+        values = (traced.change,) + tuple(traced.slots.values())
+        return self.ops.once(self.key("program", values, tuple(collected)), lambda: self._program(values, collected))
+
+    def _program(self, values, collected):
+        inputs = {self.grad: GRAD, self.var: VAR}
+        inputs.update((value, name) for name, value in self.slot_values.items() if name not in collected)
+        return Program(values, inputs)
 
     def native_decay(self):
         """Returns the share of the variable that the base class's own weight decay subtracts, or None."""
@@ -392,7 +442,7 @@ class VariableView(object):
             leaf = leaf.args[0]
         if leaf is self.var or any(leaf is self.slot_values[name] for name in changing):
             native = self.backend.copy(native, self.variable)
-            self.results[id(value)] = value, native
+            self.interpreter.natives[value] = native
         return native
 
     def show(self, value, earlier):
@@ -416,3 +466,17 @@ class VariableView(object):
         if not agree(actual, expected):
             native = fitted(backend, native, self.lower(like), name, self.about, expected)
         return backend.copy(native, self.variable) if value.is_buffer else native
+
+
+# {what a leaf is: function of (view, name) that returns its native value}
+_READERS = {
+    "grad": lambda view, name: view._read_grad(),
+    "var": lambda view, name: view.stored(),
+    "slot": VariableView._slot_value,
+    "collected": lambda view, name: view._collected[name],  # by `collect` of this step
+    "caught_up": VariableView._caught_up_value,
+    "new": lambda view, name: view.stored() if name is None else view._slot_value(name),  # once a kernel wrote it
+    "sum": lambda view, name: view._sums()[name],
+    "row_number": lambda view, name: view._row_number(),
+    "place_in_row": lambda view, name: view._place_in_row(),
+}

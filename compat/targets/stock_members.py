@@ -6,7 +6,8 @@ from __future__ import absolute_import, division, print_function
 
 from collections import namedtuple
 
-from everstep.compat.engine.trace import Tracer
+from everstep.compat.rules.expressions import Tracer
+from everstep.compat.rules.interpreter import Interpreter
 from everstep.compat.targets.hypers import decays_of, is_function, many_rates, rates_of_branches
 from everstep.errors import UnsupportedMemberError
 from everstep.optimizers.contract import Averages, Schedule
@@ -45,10 +46,11 @@ def present_rate(bound):
 
 def schedule_value(bound, schedule, read_count=None):
     """Returns the value of an everstep.Schedule at a count of updates; by default that of the next step."""
-    tracer = Tracer(bound.backend, "float32")
+    backend, tracer = bound.backend, Tracer("float32", bound.backend.stored("int64"))
     read_count = read_count or (lambda: bound.read_counter("updates"))
-    value = schedule.value(tracer, tracer.count_leaf(read_count, shape=()))
-    return tracer.lower(value if hasattr(value, "tracer") else tracer.constant(value), {})
+    value = schedule.value(tracer, tracer.count_leaf(("count", "updates"), shape=()))
+    interpreter = Interpreter(backend, lambda leaf: backend.cast(read_count(), tracer.integer))
+    return interpreter.lower(tracer.as_value(value))
 
 
 def kept(name, make):

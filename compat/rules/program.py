@@ -3,8 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
-from everstep.compat.backends.ops import PAIRS
-from everstep.compat.engine.trace import MIXING, computed
+from everstep.compat.rules.interpreter import computed
+from everstep.compat.rules.operations import MIXING, PAIRS
 
 _LEAVES = ("input", "outside", "constant")
 _TERMS = {  # {(op, op of an operand): the op of both}
@@ -22,7 +22,7 @@ class Program(object):
 
     Args:
         values: the values to compute, in order.
-        inputs: `{id of a leaf: input name}`. Other leaves, and step-wide values, are computed outside.
+        inputs: `{leaf: input name}`. Other leaves, and step-wide values, are computed outside.
 
     Attributes:
         nodes: a tuple of ("input", name), ("outside", place), ("constant", number, dtype) or (op, places, options). A
@@ -38,26 +38,26 @@ class Program(object):
             self._add(value, inputs, nodes)
         self.nodes = tuple(nodes)
         self.inputs = {node[1] for node in nodes if node[0] == "input"}
-        self.results = tuple(self._places[id(value)] for value in values)
+        self.results = tuple(self._places[value] for value in values)
         self.dtypes = tuple(value.dtype for value in values)
         del self._places
 
     def _add(self, value, inputs, nodes):
-        if id(value) in self._places:
+        if value in self._places:
             return
-        if id(value) in inputs:
-            node = ("input", inputs[id(value)])  # type: tuple
+        if value in inputs:
+            node = ("input", inputs[value])  # type: tuple
         elif value.op == "constant":
             node = ("constant", value.options["number"], value.dtype)
-        elif value.step_wide or value.read is not None:
+        elif value.step_wide or value.leaf is not None:
             node = ("outside", len(self.outside))
             self.outside.append(value)
         else:
             for arg in value.args:
                 self._add(arg, inputs, nodes)
-            places = tuple(self._places[id(arg)] for arg in value.args)
+            places = tuple(self._places[arg] for arg in value.args)
             node = (value.op, places, tuple(sorted(value.options.items())))
-        self._places[id(value)] = len(nodes)
+        self._places[value] = len(nodes)
         nodes.append(node)
 
     def key(self):
@@ -79,7 +79,7 @@ class Program(object):
         """
         for node in self.nodes:
             whole = sums and node[0] in ("sum", "mean") and not any(value for _, value in node[2])
-            if node[0] in MIXING + ("reshape",) and not whole:
+            if (node[0] in MIXING or node[0] == "reshape") and not whole:
                 return False
         return all(value.step_wide for value in self.outside)
 

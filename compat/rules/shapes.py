@@ -5,8 +5,7 @@ import functools
 
 import numpy as np
 
-from everstep.compat.backends.ops import PAIRS
-from everstep.compat.engine.trace import REDUCTIONS
+from everstep.compat.rules.operations import TABLE
 from everstep.errors import RuleError
 
 
@@ -33,19 +32,7 @@ def _shape_of(value, shapes):
     if None in shapes:
         return None
     try:
-        if value.op in REDUCTIONS:
-            return _reduced(shapes[0], value.options.get("axis"), value.options.get("keepdims"))
-        if value.op == "reshape":
-            return _reshaped(shapes[0], value.options["to"])
-        if value.op == "transpose":
-            return _transposed(shapes[0], value.options.get("axes"))
-        if value.op == "matmul":
-            return _multiplied(*shapes)
-        if value.op in PAIRS:
-            return _factored(value.op, shapes[0])
-        if value.op == "item":
-            return shapes[0][value.options["place"]]
-        return functools.reduce(_broadcast, shapes, ())
+        return _SHAPES[TABLE[value.op].shape if value.op in TABLE else "broadcast"](value, shapes)
     except ValueError as error:
         raise RuleError(
             "ops.{} cannot take values of shapes {}{}: {}".format(
@@ -112,3 +99,15 @@ def _factored(op, shape):
         return (rows,), (rows, rows)
     least = None if None in shape else min(shape)
     return (rows, least), (least, columns)
+
+
+# {shape of an `Operation`: function of a value and its arguments' shapes}
+_SHAPES = {
+    "broadcast": lambda value, shapes: functools.reduce(_broadcast, shapes, ()),
+    "reduced": lambda value, shapes: _reduced(shapes[0], value.options.get("axis"), value.options.get("keepdims")),
+    "reshaped": lambda value, shapes: _reshaped(shapes[0], value.options["to"]),
+    "transposed": lambda value, shapes: _transposed(shapes[0], value.options.get("axes")),
+    "multiplied": lambda value, shapes: _multiplied(*shapes),
+    "factored": lambda value, shapes: _factored(value.op, shapes[0]),
+    "item": lambda value, shapes: shapes[0][value.options["place"]],
+}

@@ -1,58 +1,7 @@
-"""The ops that rules use: their names, and each backend's table of them."""
+"""The table of a backend's operations."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.errors import UnknownOpError, UnsupportedError
-from everstep.optimizers.contract import counted_random
-
-MYPY = False
-if MYPY:  # Python 2.7 has no typing
-    from typing import Any  # noqa: F401  # used in type comments
-
-# The ops that rules may use on every backend, with NumPy's names and meaning.
-NAMES = frozenset(
-    "abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum clip where equal isfinite logical_and "
-    "logical_or logical_not sum mean max min any all cast sigmoid tanh zeros_like ones_like reshape matmul "
-    "transpose".split()
-)
-PAIRS = frozenset(["qr", "eigh"])  # ops with two results, which a backend may lack
-# The ops that rules write as Python operators.
-OPERATORS = frozenset(
-    "add subtract multiply divide floor_divide remainder negative less less_equal greater greater_equal".split()
-)
-
-
-def _norm(ops, x, axis=None, keepdims=False):
-    square = ops.square(x)
-    return ops.sqrt(ops.sum(square) if axis is None and not keepdims else ops.sum(square, axis, keepdims))
-
-
-def _outer(ops, a, b):
-    return ops.reshape(a, (-1, 1)) * ops.reshape(b, (1, -1))
-
-
-# {name: function of the ops and the arguments}: what rules may use too, made of the ops above.
-COMPOSED = {  # type: dict[str, Any]
-    "norm": _norm,
-    "outer": _outer,
-    "random_normal": counted_random.normal,
-    "random_uniform": counted_random.uniform,
-}
-# The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
-END = {"int64": 2**53, "int32": 2**31 - 2**16}
-
-
-def unknown_op(name):
-    """Returns the error for an op that does not exist."""
-    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES.union(PAIRS, COMPOSED)))))
-
-
-def check_has(backend, op):
-    """Raises UnsupportedError if a backend lacks an op of `PAIRS`."""
-    if op not in backend.ops:
-        raise UnsupportedError(
-            "ops.{} does not exist on {}, which this optimizer is bound to: it has no such function. Use a newer "
-            "version of it, or write the rule with ops.matmul alone".format(op, backend.name)
-        )
+from everstep.compat.rules.operations import NAMES, OPERATORS
 
 
 def add_pairs(table, qr, eigh, diagonal):

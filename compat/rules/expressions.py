@@ -1,7 +1,8 @@
-"""Traces rules: a rule runs on values that only record the maths, and the engine lowers them to a backend's ops.
+"""The values of a rule that runs on symbols: expressions of operations and leaves, which hold no numbers.
 
-A rule runs once for each variable, on values that hold no numbers. An expression of step-wide values only (hypers, t,
-scalars) is shared by all variables of a step, and computed once for each dtype.
+A rule's `update` runs on leaves with names, such as ("slot", "m"). What it returns is kept, and computed at each step by
+an `Interpreter` on what the leaves stand for then. A step-wide expression (of hypers, t, scalars) is one object wherever
+rules write it, so that a step computes it once for all variables.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -11,55 +12,35 @@ import numbers
 
 import numpy as np
 
-from everstep.compat.backends.ops import COMPOSED, END, NAMES, PAIRS, check_has, unknown_op
-from everstep.compat.engine.counts import OPS, Whole, counted
+from everstep.compat.rules.counts import OPS, Whole, counted
+from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, missing_op, unknown_op
 from everstep.errors import RuleError, UnknownOpError
 
-REDUCTIONS = ("sum", "mean", "max", "min", "any", "all")
-MIXING = REDUCTIONS + ("matmul", "transpose", "qr", "eigh")  # an element of the result depends on other places
-_OPERATORS = {  # {Python's operator: (has a reflected form, op)}
-    "add": (True, "add"),
-    "sub": (True, "subtract"),
-    "mul": (True, "multiply"),
-    "truediv": (True, "divide"),
-    "div": (True, "divide"),
-    "floordiv": (True, "floor_divide"),
-    "mod": (True, "remainder"),
-    "pow": (True, "pow"),
-    "and": (True, "logical_and"),
-    "or": (True, "logical_or"),
-    "lt": (False, "less"),
-    "le": (False, "less_equal"),
-    "gt": (False, "greater"),
-    "ge": (False, "greater_equal"),
+_REFLECTED = "add sub mul truediv div floordiv mod pow and or".split()  # Python's operators with a reflected form
+_OPERATORS = {  # {Python's operator: op}
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "div": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "pow", "and": "logical_and", "or": "logical_or",
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }
-# How many values an op takes; by default 1.
-_VALUES = {"clip": 3, "where": 3, "maximum": 2, "minimum": 2, "equal": 2, "matmul": 2}
-_VALUES.update((op, 2) for _, op in _OPERATORS.values())
-_SETTINGS = dict({op: ("axis", "keepdims") for op in REDUCTIONS}, cast=("to",), reshape=("to",), transpose=("axes",))
 # {NumPy's name of an operator on its scalars: op}
-_UFUNCS = dict({op: op for _, op in _OPERATORS.values()}, true_divide="divide", power="pow")
-
-_TO_BOOL = frozenset(
-    "less less_equal greater greater_equal equal isfinite logical_and logical_or logical_not any all".split()
-)
-_ONLY_BOOL = frozenset("logical_and logical_or logical_not any all".split())
-_FROM_BOOL = frozenset(
-    "where equal logical_and logical_or logical_not any all cast zeros_like ones_like reshape transpose".split()
-)
+_UFUNCS = dict({op: op for op in _OPERATORS.values()}, true_divide="divide", power="pow")
 
 
 class Value(object):
-    """A node of a rule's expression: an op on other values, or a leaf that `read()` returns when it is needed.
+    """A node of a rule's expression: an op on other values, or a leaf.
 
-    `exact` is the integer of a count, see `compat/engine/counts.py`; None for all other values.
+    Attributes:
+        leaf: the name of a leaf, (what it is, name or None), such as ("slot", "m"); None for an op.
+        leaf_shape: the shape of a leaf, if rules may ask for it; else None.
+        step_wide: whether it is one value for all variables of a step.
+        exact: the integer of a count, see rules/counts.py; None for all other values.
     """
 
-    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "read", "leaf_shape", "exact")
+    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "leaf", "leaf_shape", "exact")
 
-    def __init__(self, tracer, op, args, options, dtype, step_wide, read=None, leaf_shape=None, exact=None):
+    def __init__(self, tracer, op, args, options, dtype, step_wide, leaf=None, leaf_shape=None, exact=None):
         self.tracer, self.op, self.args, self.options = tracer, op, args, options
-        self.dtype, self.step_wide, self.read, self.leaf_shape = dtype, step_wide, read, leaf_shape
+        self.dtype, self.step_wide, self.leaf, self.leaf_shape = dtype, step_wide, leaf, leaf_shape
         self.exact = exact
 
     @property
@@ -75,7 +56,7 @@ class Value(object):
     @property
     def is_buffer(self):
         """Whether the native value may share memory with a variable."""
-        return self.read is not None or self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
+        return self.leaf is not None or self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
 
     def __repr__(self):
         return "<a value of {}>".format("ops." + self.op if self.op else "the rule's arguments")
@@ -126,21 +107,31 @@ def _operator(op, swapped):
     return method
 
 
-for _python, (_reflected, _op) in _OPERATORS.items():
+for _python, _op in _OPERATORS.items():
     setattr(Value, "__{}__".format(_python), _operator(_op, False))
-    if _reflected:
-        setattr(Value, "__r{}__".format(_python), _operator(_op, True))
+for _python in _REFLECTED:
+    setattr(Value, "__r{}__".format(_python), _operator(_OPERATORS[_python], True))
 
 
 class Tracer(object):
-    """Records and lowers the expressions of one step in one compute dtype. Rules get it as `ops`."""
+    """Records expressions in one compute dtype. Rules get it as `ops`.
 
-    def __init__(self, backend, dtype):
-        self._backend, self._dtype = backend, dtype
-        self.integer = backend.stored("int64")  # the dtype of counters
+    Args:
+        dtype: the compute dtype.
+        integer: the dtype of counters.
+        lacks: the operations of `PAIRS` that the backend lacks. Default: none.
+        owner: the backend's name for people.
+    """
+
+    def __init__(self, dtype, integer="int64", lacks=(), owner=""):
+        self.dtype, self.integer, self._lacks, self._owner = dtype, integer, frozenset(lacks), owner
         self._inner_kernel = None
-        self._shared = {}  # {structure of a step-wide value: the value}
-        self._lowered = {}  # {id of a step-wide value: (the value, its native value)}
+        self._shared = {}  # {structure of a step-wide value, or name and shape of a leaf: the value}
+        self._kept = {}  # what is made of the values: see `once`
+        self._schedules = {}  # {(id of a schedule, id of a count): (schedule, value)}
+
+    def __len__(self):
+        return len(self._shared)
 
     def __getattr__(self, name):
         if name in COMPOSED:
@@ -165,20 +156,38 @@ class Tracer(object):
         finally:
             self._inner_kernel = None
 
-    def leaf(self, read, step_wide=False, shape=None, dtype=None):
-        """Returns a value that `read()` computes, in this tracer's dtype or in `dtype`."""
-        return Value(self, None, (), {}, dtype or self._dtype, step_wide, read, shape)
+    def leaf(self, name, step_wide=False, shape=None, dtype=None):
+        """Returns the leaf of a name and shape, in this tracer's dtype or in `dtype`: the same at each call."""
+        key = name, shape
+        if key not in self._shared:
+            self._shared[key] = Value(self, None, (), {}, dtype or self.dtype, step_wide, name, shape)
+        return self._shared[key]
 
-    def count_leaf(self, read, step_wide=False, shape=None):
-        """Returns a count that `read()` computes, an integer of any dtype that is not negative."""
-        integer = self.leaf(lambda: self._backend.cast(read(), self.integer), step_wide, shape, self.integer)
-        return self.count(integer, 0, END[self.integer], shape)
+    def count_leaf(self, name, step_wide=False, shape=None):
+        """Returns the count of a name: an integer that is not negative, as a float that knows this integer."""
+        return self.count(self.leaf(name, step_wide, shape, self.integer), 0, END[self.integer], shape)
 
     def count(self, integer, low, high, shape=None):
         """Returns a count: `integer`, a value of the counters' dtype, as a float that knows this integer."""
-        options, exact = {"to": self._dtype}, Whole(integer, low, high)
-        value = Value(self, "cast", (integer,), options, self._dtype, integer.step_wide, None, shape, exact)
+        options, exact = {"to": self.dtype}, Whole(integer, low, high)
+        value = Value(self, "cast", (integer,), options, self.dtype, integer.step_wide, None, shape, exact)
         return self._shared.setdefault(("count", id(integer)), value) if integer.step_wide else value
+
+    def scheduled(self, schedule, count):
+        """Returns the value of an everstep.Schedule at a count."""
+        key = id(schedule), id(count)
+        if key not in self._schedules:
+            self._schedules[key] = schedule, self.as_value(schedule.value(self, count))
+        return self._schedules[key][1]
+
+    def as_value(self, value):
+        return value if isinstance(value, Value) else self.constant(value)
+
+    def once(self, key, make):
+        """Returns what `make()` returned for a key, which is asked once as long as this tracer lives."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def apply(self, op, args, options=None):
         args, options = _arguments(op, args, options or {})
@@ -189,10 +198,11 @@ class Tracer(object):
             args = (args[0].exact.integer,)
         like = self._common_dtype(op, args)
         values = tuple(a if isinstance(a, Value) else self.constant(a, like, op) for a in args)
-        return self.node(op, values, options, "bool" if op in _TO_BOOL else options["to"] if op == "cast" else like)
+        return self.node(op, values, options, {"same": like, "to": options.get("to")}.get(TABLE[op].gives, "bool"))
 
     def _pair(self, op, args, options):
-        check_has(self._backend, op)
+        if op in self._lacks:
+            raise missing_op(op, self._owner)
         pair = self.apply(op, args, options)
         return tuple(self.node("item", (pair,), {"place": place}, pair.dtype) for place in range(2))
 
@@ -213,10 +223,10 @@ class Tracer(object):
         """
         operands = args[1:] if op == "where" else args
         dtypes = [arg.dtype for arg in operands if isinstance(arg, Value)]
-        conditions = args[:1] if op == "where" else args if op in _ONLY_BOOL else ()
+        conditions = args[:1] if op == "where" else args if TABLE[op].takes == "bools" else ()
         if any(isinstance(arg, Value) and arg.dtype != "bool" for arg in conditions):
             raise RuleError("ops.{} takes booleans; give it a comparison, such as value > 0".format(op))
-        if "bool" in dtypes and op not in _FROM_BOOL:
+        if "bool" in dtypes and TABLE[op].takes == "numbers":
             raise RuleError("ops.{} got booleans; make numbers of them with ops.cast(value, grad.dtype)".format(op))
         if len(set(dtypes)) > 1:
             raise RuleError(
@@ -224,7 +234,7 @@ class Tracer(object):
                     op, " and ".join(sorted(set(dtypes)))
                 )
             )
-        return dtypes[0] if dtypes else self._dtype
+        return dtypes[0] if dtypes else self.dtype
 
     def constant(self, number, dtype=None, op=None):
         if isinstance(number, (np.ndarray, np.generic)) and not np.ndim(number):
@@ -235,77 +245,38 @@ class Tracer(object):
                     "ops.{} got".format(op) if op else "a rule returned", number
                 )
             )
-        dtype = dtype or self._dtype
+        dtype = dtype or self.dtype
         value = Value(self, "constant", (), {"number": number, "dtype": dtype}, dtype, True)
         return self._shared.setdefault(("constant", repr(number), dtype), value)
 
-    def lower(self, value, results):
-        """Returns the native value. `results` caches values that are not step-wide."""
-        store = self._lowered if value.step_wide else results
-        if id(value) not in store:
-            if value.read is not None:
-                native = value.read()
-            elif value.op == "constant":
-                native = self._backend.constant(**value.options)
-            elif value.op == "sum" and not value.options and _squared(value.args[0]) is not None:
-                native = self._backend.sum_of_squares(self.lower(_squared(value.args[0]), results))
-            else:
-                natives = [self.lower(arg, results) for arg in value.args]
-                if value.exact:  # perhaps the read of a ref variable, which needs the backend's own cast
-                    native = self._backend.cast(natives[0], value.dtype)
-                else:
-                    native = computed(self._backend, value.op, natives, value.options)
-            store[id(value)] = (value, native)  # keeps the value alive, so that no other gets its id
-        return store[id(value)][1]
 
-    @contextlib.contextmanager
-    def forgetting(self):
-        """Returns a context that forgets what is lowered in it: tensors of a loop's body do not exist outside."""
-        lowered_before = dict(self._lowered)
-        try:
-            yield
-        finally:
-            self._lowered = lowered_before
-
-    def hoist(self, values):
-        """Lowers the step-wide parts of values now, outside of the branches that use them."""
-        waiting, seen = list(values), set()
-        while waiting:
-            value = waiting.pop()
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            if value.step_wide:
-                self.lower(value, {})
-            else:
-                waiting.extend(value.args)
+def leaves_of(value, known=()):
+    """Returns the set of the leaves that a value is computed from, if the values `known` are there."""
+    leaves, waiting, seen = set(), [value], set(known)
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.op is None:
+            leaves.add(value)
+        waiting.extend(value.args)
+    return leaves
 
 
-def _squared(value):
-    """Returns what a value is the square of, or None."""
-    product = value.op == "multiply" and value.args[0] is value.args[1]
-    return value.args[0] if product or value.op == "square" else None
-
-
-def computed(backend, op, natives, options):
-    """Returns the result of an op on native values.
-
-    Raises:
-        RuleError: the op does not take values of these shapes.
-    """
-    if op == "item":
-        return natives[0][options["place"]]
-    try:
-        return backend.ops[op](*natives, **options)
-    except (IndexError, TypeError, ValueError, np.linalg.LinAlgError) as error:
-        raise RuleError(
-            "ops.{} cannot take values of shapes {}{}: {}".format(
-                op,
-                " and ".join(str(backend.shape(native)) for native in natives),
-                " with {}".format(options) if options else "",
-                error,
-            )
-        )
+def step_wide_parts(values):
+    """Returns the largest step-wide parts of some values, each once."""
+    parts, waiting, seen = [], list(values), set()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.step_wide:
+            parts.append(value)
+        else:
+            waiting.extend(value.args)
+    return parts
 
 
 def _arguments(op, args, options):
@@ -314,7 +285,7 @@ def _arguments(op, args, options):
     Raises:
         RuleError: the op takes others.
     """
-    count, names = _VALUES.get(op, 1), _SETTINGS.get(op, ())
+    count, names = TABLE[op].arity, TABLE[op].settings
     if len(args) == count and not names and not options:
         return args, options
     values, settings = args[:count], dict(zip(names, args[count:]), **options)

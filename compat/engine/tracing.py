@@ -1,0 +1,84 @@
+"""Runs the verbs of a rule on symbols, once for each kind of values that they get, and keeps what they return."""
+from __future__ import absolute_import, division, print_function
+
+from collections import OrderedDict, namedtuple
+
+from everstep.compat.engine.inner_kernel import NoKernel
+from everstep.compat.rules.expressions import step_wide_parts
+from everstep.errors import RuleError
+from everstep.optimizers.contract.declarations import running_rule
+from everstep.optimizers.contract.definition import assign, total
+from everstep.optimizers.contract.trees import flatten
+
+# The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
+# decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
+# that runs first, or None; the change is None if the kernel does all of it. shared: its step-wide parts, in the order
+# in which they are computed.
+Traced = namedtuple("Traced", "assigned change slots decay kernel shared")
+
+
+def updated(view, inner_kernel=None):
+    """Returns the `Traced` update of a view. Raises RuleError if the rule returns something else.
+
+    Args:
+        inner_kernel: an `InnerKernel` to look for, which raises NoKernel if there is none. Default None.
+    """
+    decay, has_missed = view.native_decay(), view.missed is not None
+    key = view.key("update", decay, has_missed, inner_kernel and inner_kernel.key())
+    known = view.ops.once(key, lambda: _updated(view, decay, inner_kernel))
+    if isinstance(known, Traced):
+        return known
+    raise NoKernel(str(known))
+
+
+def _updated(view, decay, inner_kernel):
+    try:
+        with running_rule(), view.ops.by_kernel(inner_kernel):
+            returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        change, slots = checked_update(view, returned)
+        assigned = isinstance(change, assign)
+        change = view.as_value(change.value if assigned else change)
+        slots, kernel = view.changed_slots(flatten(view.rule, "slot", slots, "update")), None
+        if inner_kernel:
+            kernel, change, slots = inner_kernel.settle(assigned, change, slots)
+    except NoKernel as error:
+        return error
+    values = [change, decay] + list(slots.values())
+    values += view.missed.recorded(view.scope).values() if view.missed else []
+    values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
+    shared = step_wide_parts([value for value in values if value is not None])
+    return Traced(assigned or kernel is not None, change, slots, decay, kernel, shared)
+
+
+def checked_update(view, returned):
+    """Returns (change, slots) as `update` returned them. Raises RuleError for anything else."""
+    if not isinstance(returned, tuple) or len(returned) != 2 or isinstance(returned, assign):
+        raise RuleError("{}.update must return (change, slots); it returned {!r}".format(view.owner, returned))
+    return returned
+
+
+def collected(view):
+    """Returns `{name: value}` of the slots that `collect` returned."""
+    return view.ops.once(view.key("collect", tuple(view.scope.scalars.items())), lambda: _collected(view))
+
+
+def _collected(view):
+    with running_rule():
+        slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
+    slots = flatten(view.rule, "slot", slots, "collect")
+    return OrderedDict((name, view.as_value(value)) for name, value in slots.items())
+
+
+def measured(view):
+    """Returns `{name: (whether it is a total over all variables, value)}` of what the rule measures."""
+    return view.ops.once(view.key("measure"), lambda: _measured(view))
+
+
+def _measured(view):
+    with running_rule():
+        returned = view.rule.measure(view.ops, view.grad, view.var, view.slots, view.hypers)
+    sums = OrderedDict()
+    for name, value in flatten(view.rule, "sum", returned, "measure").items():
+        is_total = isinstance(value, total)
+        sums[name] = is_total, view.as_value(value.value if is_total else value)
+    return sums

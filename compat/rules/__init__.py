@@ -1,0 +1,1 @@
+"""What rules do, as values of no framework: operations, expressions, programs, and what computes them."""
