@@ -11,7 +11,8 @@ import pytest
 
 import everstep
 import harness
-from everstep.compat.backends import base, on_numpy, ops
+from everstep.compat.backends import base, on_numpy
+from everstep.compat.rules import operations as ops
 from everstep.compat.rules.expressions import Tracer
 from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError, StateError, UnsupportedError

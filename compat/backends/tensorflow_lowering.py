@@ -43,7 +43,7 @@ class TensorFlowLowering(Backend):
     def kernel(self, operation, variable, slots, by_rows):
         ref = self.is_ref(variable)
         function = self.operation(operation, ref, by_rows)
-        if function is None or any(self.is_ref(slot) != ref for slot in slots):
+        if function is None or (not ref) in [self.is_ref(slot) for slot in slots]:
             return None
 
         def run(variable, arguments):

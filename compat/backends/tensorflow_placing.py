@@ -111,6 +111,12 @@ class TensorFlowPlacing(Backend):
         local_results = getattr(strategy, "experimental_local_results", None) or strategy.unwrap  # its name in TF 1.13
         return local_results(value)
 
+    def in_all_replicas(self, values):
+        """Returns a list of the values in each replica."""
+        if self.without_strategy():
+            return list(values)
+        return [part for value in values for part in self.in_replicas(value)]
+
     def added_up(self, strategy, pairs):
         pairs = list(pairs)
         if strategy.num_replicas_in_sync == 1:

@@ -7,8 +7,8 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.fitting import agree, is_known
 from everstep.compat.engine.pairs import as_list
-from everstep.compat.engine.variable_view import agree, is_known
 from everstep.compat.files.contents import Handle, numbered, product
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.targets import construction

@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.engine.variable_view import agree
+from everstep.compat.engine.fitting import agree
 from everstep.compat.files.contents import size_of
 from everstep.compat.files.exact import bfloat16_to_float32, cast_exactly
 from everstep.errors import StateError

@@ -3,8 +3,9 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
+from everstep.compat.engine.fitting import agree
 from everstep.compat.engine.tracing import collected
-from everstep.compat.engine.variable_view import LAST_WINDOW, agree
+from everstep.compat.engine.variable_view import LAST_WINDOW
 from everstep.optimizers.contract.verbs import defines
 
 

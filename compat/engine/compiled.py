@@ -3,7 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict
 
-from everstep.compat.engine.variable_view import GRAD, VAR, fitted
+from everstep.compat.engine.fitting import VAR, fitted
+from everstep.compat.engine.variable_view import GRAD
 
 
 def new_values(backend, program, inputs, outside, view, traced):

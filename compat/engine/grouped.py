@@ -12,9 +12,10 @@ import operator
 from collections import OrderedDict
 
 from everstep.compat.engine.collecting import collect
+from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
-from everstep.compat.engine.variable_view import GRAD, VAR, VariableView
+from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.program import Program
 from everstep.optimizers.contract import flat, kernel_of
 from everstep.optimizers.contract.declarations import running_rule

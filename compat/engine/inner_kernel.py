@@ -9,11 +9,12 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict, namedtuple
 
+from everstep.compat.engine.fitting import agree
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.variable_view import agree
 from everstep.compat.rules.expressions import Value
 from everstep.compat.rules.shapes import result_shape
 from everstep.optimizers.contract import kernel_of
+from everstep.optimizers.contract.configured import once
 from everstep.optimizers.contract.trees import tree, walk
 
 # kernel: the `Kernel`, see engine/fused.py. slots: {its argument: slot's flat name}.
@@ -28,7 +29,8 @@ class NoKernel(Exception):
 
 def check_declared(rule):
     """Raises NoKernel if neither a rule nor one inside of it declares a kernel."""
-    if not any(kernel_of(node.definition) for node in walk(tree(rule), active=True)):
+    parts = lambda: walk(tree(rule), active=True)  # noqa: E731
+    if not once(rule, "has a kernel", lambda: any(kernel_of(each.definition) for each in parts())):
         raise NoKernel("no kernel: the rule declares none")
 
 
@@ -88,8 +90,8 @@ class InnerKernel(object):
         """Returns what decides, beside the view's values, whether there is a kernel and which."""
         view, backend = self.view, self.view.backend
         natives = [view.variable] + [view.step.host.slot(view.variable, name) for name in view.declared]
-        dtypes = tuple(backend.dtype(native) for native in natives)
-        return type(self), backend.is_ref(view.variable), view.by_rows, dtypes, tuple(self.collected)
+        dtypes = tuple([backend.dtype(native) for native in natives])
+        return type(self), backend.is_ref(view.variable), dtypes, tuple(self.collected)
 
     def _usable(self, kernel, names):
         """Returns a kernel for slots of some names, or the one to take instead."""

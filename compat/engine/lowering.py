@@ -21,9 +21,10 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.engine.compiled import CompiledUpdate, new_values
+from everstep.compat.engine.fitting import VAR, fitted, is_known
 from everstep.compat.engine.grouped import Plans, can_be_grouped
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
-from everstep.compat.engine.variable_view import GRAD, VAR, VariableView, fitted, is_known
+from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.expressions import Tracer
 from everstep.compat.rules.operations import PAIRS
 from everstep.errors import DefinitionError, UnsupportedError
@@ -205,9 +206,10 @@ class Lowerings(object):
 
     def _can_flatten(self, grad, variable):
         """Returns whether a variable's update is best computed on its flattened values, together with others."""
-        is_uniform = self.host.backend.is_here(variable) and self.is_uniform(grad, variable)
-        is_small = is_uniform and _elements(self.host.record(variable)) < SMALL
-        return is_small and not self.host.adapter.native_decay(variable)
+        shape = self.host.record(variable).shape
+        if not is_known(shape) or np.prod(shape, dtype=np.int64) >= SMALL or not self.host.backend.is_here(variable):
+            return False
+        return self.is_uniform(grad, variable) and not self.host.adapter.native_decay(variable)
 
     def is_uniform(self, grad, variable, localities=("element",)):
         """Returns whether slots and a gradient fit a variable element by element, and its rule has such a locality."""
@@ -219,7 +221,7 @@ class Lowerings(object):
             and backend.shape(grad) == record.shape
             and rule.locality in localities
             and (backend.lists or not defines(rule, "collect"))
-            and all(backend.shape(native) == record.shape for native in natives)
+            and False not in [backend.shape(native) == record.shape for native in natives]
             and {backend.dtype(native) for native in natives} == {compute_dtype(record.dtype)}
         )
 

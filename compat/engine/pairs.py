@@ -7,7 +7,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.engine.variable_view import agree, is_known
+from everstep.compat.engine.fitting import agree, is_known
 from everstep.errors import GradientError, VariableError
 from everstep.optimizers.contract.checks import SIXTEEN_BITS, compute_dtype, is_tensor
 

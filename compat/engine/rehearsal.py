@@ -9,8 +9,10 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
+from everstep.compat.engine.fitting import check_fits, is_known, shape_needed
+from everstep.compat.engine.scope import Scope
 from everstep.compat.engine.tracing import collected, measured, updated
-from everstep.compat.engine.variable_view import Scope, VariableView, check_fits, is_known, shape_needed
+from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError, VariableError
 from everstep.optimizers.contract.schedule import Schedule

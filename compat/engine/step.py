@@ -22,8 +22,9 @@ from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_sl
 from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
+from everstep.compat.engine.scope import Scope
 from everstep.compat.engine.tracing import measured, updated
-from everstep.compat.engine.variable_view import LAST_WINDOW, Scope, VariableView
+from everstep.compat.engine.variable_view import LAST_WINDOW, VariableView
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.trees import Names, flat, flatten, tree

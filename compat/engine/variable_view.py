@@ -1,138 +1,19 @@
-"""The arguments of a rule in one step: the values of one variable or of some of its rows, and the step-wide values."""
+"""The arguments of a rule in one step: the values of one variable or of some of its rows."""
 from __future__ import absolute_import, division, print_function
 
 import contextlib
 import functools
-import operator
 from collections import OrderedDict, namedtuple
 
-import numpy as np
-
 from everstep.compat.engine.fast_forward import Missed, catches_up
+from everstep.compat.engine.fitting import VAR, agree, fitted, is_known, shape_needed
 from everstep.compat.rules.interpreter import Interpreter
 from everstep.compat.rules.program import Program
-from everstep.errors import RuleError, VariableError
-from everstep.optimizers.contract import Names, Schedule, compute_dtype, defines, flat, tree
+from everstep.errors import VariableError
+from everstep.optimizers.contract import Names, compute_dtype, defines, flat, tree
 
-GRAD, VAR = ("grad",), ("var",)  # a program's inputs beside the slots; tuples, so that no slot has such a name
+GRAD = ("grad",)  # the gradient's name among a program's inputs, as VAR
 LAST_WINDOW = "touched"  # the slot with the last accumulation window in which a row got a gradient
-
-
-def agree(actual, expected):
-    """Returns whether two shapes are equal as far as both are known. None: not even the rank is."""
-    if actual is None or expected is None:
-        return True
-    return len(actual) == len(expected) and all(a is None or e is None or a == e for a, e in zip(actual, expected))
-
-
-def is_known(shape):
-    """Returns whether a shape has a rank and all its sizes."""
-    return shape is not None and None not in shape
-
-
-def shape_needed(rule, record):
-    """Returns the message for a variable whose shape must be known and is not."""
-    shape = "not known" if record.shape is None else record.shape
-    return (
-        "{} needs the shape of {}, which is {}. Create the variable with a fixed shape, without validate_shape=False "
-        "or shape=".format(rule._short(), record.name, shape)
-    )
-
-
-def broadcasts(actual, expected):
-    """Returns whether a shape broadcasts to the expected shape, as far as both are known."""
-    sizes = zip(reversed(actual), reversed(expected))
-    return len(actual) <= len(expected) and all(a in (1, None, e) or e is None for a, e in sizes)
-
-
-def fitted(backend, native, like, name, about, expected=None):
-    """Broadcasts a rule's result to its full shape.
-
-    Args:
-        native: the result.
-        like: the old value that the result replaces or changes.
-        name: the slot's name; None or VAR for the change.
-        about: the names of the rule's class and of the variable, for the error.
-        expected: the full shape; by default that of `like`.
-
-    Raises:
-        RuleError: the result has another shape.
-    """
-    actual, expected = backend.shape(native), backend.shape(like) if expected is None else expected
-    if agree(actual, expected):
-        return native
-    check_fits(actual, expected, name, about)
-    return native + backend.ops["zeros_like"](like)
-
-
-def check_fits(actual, expected, name, about):
-    """Raises RuleError if a shape does not broadcast to the expected one. None: not known. The rest: see `fitted`."""
-    if actual is not None and expected is not None and not broadcasts(actual, expected):
-        raise RuleError(
-            "{}.update gave {} shape {} for {}, which needs {}".format(
-                about[0], "the change" if name in (None, VAR) else "slot " + name, actual, about[1], tuple(expected)
-            )
-        )
-
-
-class Scope(object):
-    """Step-wide values (t, hypers, scalars, sums) in one compute dtype, and what they are in one step."""
-
-    shared_names = ("pending", "updates", "row_number", "place_in_row")
-
-    def __init__(self, step, dtype):
-        self.step, self.dtype = step, dtype
-        self.tracer = step.host.lowerings.tracer(dtype)
-        self.readers = {}  # {leaf's name: function that returns its native value}
-        self.interpreter = Interpreter(step.backend, lambda name: self.readers[name]())
-        updates = self._count("updates", lambda: step.count("updates"))
-        self.t = self.tracer.once("t", lambda: updates + 1)
-        self.scalars = {name: self._scalar(name) for name in flat(step.definition, "scalar")}
-        self.values = OrderedDict(self.scalars)
-        self.values["updates"] = updates
-        self.values["pending"] = self._count("pending", lambda: step.pending())
-        self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
-        self.key = ()  # what stands for all the values in the key of a trace
-        self.learn(step.known)
-
-    def names(self, definition, extra=()):
-        return Names(tree(definition), dict(self.values, **dict(extra)), self.shared_names)
-
-    def learn(self, natives):
-        """Adds or replaces values by their native values."""
-        for name, native in natives.items():
-            self.values[name] = self._leaf(("known", name), lambda native=native: self._cast(native))
-        self.key = tuple(sorted(self.values.items(), key=operator.itemgetter(0)))
-
-    def native(self, value):
-        return self.interpreter.lower(self.tracer.as_value(value))
-
-    def _scalar(self, name):
-        read = lambda: self._cast(self.step.backend.read(self.step.host.adapter.scalar(name)))  # noqa: E731
-        return self._leaf(("scalar", name), read)
-
-    def _hyper(self, name):
-        value = self.step.hyper(name)
-        if isinstance(value, Schedule):
-            return self.tracer.scheduled(value, self.values["updates"])
-        if isinstance(value, float):  # every framework keeps its hypers in float32 variables
-            return self.tracer.constant(float(np.float32(value)))
-        read = lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value))  # noqa: E731
-        return self._leaf(("hyper", name), read)
-
-    def _leaf(self, name, read):
-        leaf = self.tracer.leaf(name, step_wide=True, shape=())
-        self.readers[name] = read
-        return leaf
-
-    def _count(self, name, read):
-        tracer, backend = self.tracer, self.step.backend
-        count = tracer.count_leaf(("count", name), step_wide=True, shape=())
-        self.readers[count.exact.integer.leaf] = lambda: backend.cast(read(), tracer.integer)
-        return count
-
-    def _cast(self, native):
-        return self.step.backend.cast(native, self.dtype)
 
 
 # The leaves of a rule for one shape: values and shapes. slots: {name: leaf}. by_rows: the slots that rows are read of.

@@ -1,7 +1,7 @@
 """The values of a rule that runs on symbols: expressions of operations and leaves, which hold no numbers.
 
-A rule's `update` runs on leaves with names, such as ("slot", "m"). What it returns is kept, and computed at each step by
-an `Interpreter` on what the leaves stand for then. A step-wide expression (of hypers, t, scalars) is one object wherever
+A rule's `update` runs on leaves with names, such as ("slot", "m"). What it returns is kept; an `Interpreter` computes it
+at each step on what the leaves stand for then. A step-wide expression (of hypers, t, scalars) is one object wherever
 rules write it, so that a step computes it once for all variables.
 """
 from __future__ import absolute_import, division, print_function
@@ -127,6 +127,7 @@ class Tracer(object):
         self.dtype, self.integer, self._lacks, self._owner = dtype, integer, frozenset(lacks), owner
         self._inner_kernel = None
         self._shared = {}  # {structure of a step-wide value, or name and shape of a leaf: the value}
+        self.shapes = {}  # {value: its shape}, see `result_shape`
         self._kept = {}  # what is made of the values: see `once`
         self._schedules = {}  # {(id of a schedule, id of a count): (schedule, value)}
 
@@ -197,7 +198,7 @@ class Tracer(object):
         if op == "cast" and getattr(args[0], "exact", None):
             args = (args[0].exact.integer,)
         like = self._common_dtype(op, args)
-        values = tuple(a if isinstance(a, Value) else self.constant(a, like, op) for a in args)
+        values = tuple([a if isinstance(a, Value) else self.constant(a, like, op) for a in args])
         return self.node(op, values, options, {"same": like, "to": options.get("to")}.get(TABLE[op].gives, "bool"))
 
     def _pair(self, op, args, options):
@@ -208,7 +209,7 @@ class Tracer(object):
 
     def node(self, op, values, options, dtype):
         """Returns an op on values as a value. Equal ops on equal step-wide values are one value."""
-        step_wide = all(value.step_wide for value in values)
+        step_wide = False not in [value.step_wide for value in values]
         value = Value(self, op, values, options, dtype, step_wide)
         if not step_wide:
             return value
@@ -224,7 +225,7 @@ class Tracer(object):
         operands = args[1:] if op == "where" else args
         dtypes = [arg.dtype for arg in operands if isinstance(arg, Value)]
         conditions = args[:1] if op == "where" else args if TABLE[op].takes == "bools" else ()
-        if any(isinstance(arg, Value) and arg.dtype != "bool" for arg in conditions):
+        if any([isinstance(arg, Value) and arg.dtype != "bool" for arg in conditions]):
             raise RuleError("ops.{} takes booleans; give it a comparison, such as value > 0".format(op))
         if "bool" in dtypes and TABLE[op].takes == "numbers":
             raise RuleError("ops.{} got booleans; make numbers of them with ops.cast(value, grad.dtype)".format(op))

@@ -67,7 +67,7 @@ _add("item", settings=("place",), shape="item", numpy=lambda pair, place: pair[p
 # Operations with two results, which a backend may lack.
 PAIRS = frozenset(["qr", "eigh"])
 _INNER = frozenset(["item"])  # rules never name it
-# The names that rules may write after `ops.` on every backend, with NumPy's meaning: all but what Python's operators do.
+# What rules may write after `ops.` on every backend, with NumPy's meaning: all but what Python's operators do.
 NAMES = frozenset(
     name for name, each in TABLE.items()
     if name not in PAIRS | _INNER and (each.symbol is None or name in ("pow", "logical_and", "logical_or"))

@@ -15,15 +15,17 @@ def result_shape(value):
     Raises:
         RuleError: an op does not take values of these shapes.
     """
-    shapes = {}  # by id; a chain of ops can be longer than Python's stack is deep
-    waiting = [value]
+    shapes = value.tracer.shapes
+    waiting = [] if value in shapes else [value]  # a chain of ops can be longer than Python's stack is deep
     while waiting:
-        node = waiting[-1]
-        left = [arg for arg in node.args if id(arg) not in shapes]
+        node, left = waiting[-1], False
+        for arg in node.args:
+            if arg not in shapes:
+                waiting.append(arg)
+                left = True
         if not left:
-            shapes[id(waiting.pop())] = _shape_of(node, [shapes[id(arg)] for arg in node.args])
-        waiting.extend(left)
-    return shapes[id(value)]
+            shapes[waiting.pop()] = _shape_of(node, list(map(shapes.get, node.args)))
+    return shapes[value]
 
 
 def _shape_of(value, shapes):
@@ -31,8 +33,11 @@ def _shape_of(value, shapes):
         return value.leaf_shape
     if None in shapes:
         return None
+    how = TABLE[value.op].shape if value.op in TABLE else "broadcast"  # a constant broadcasts too
+    if how == "broadcast" and len(set(shapes).difference([()])) < 2:
+        return max(shapes, key=len) if shapes else ()
     try:
-        return _SHAPES[TABLE[value.op].shape if value.op in TABLE else "broadcast"](value, shapes)
+        return _SHAPES[how](value, shapes)
     except ValueError as error:
         raise RuleError(
             "ops.{} cannot take values of shapes {}{}: {}".format(

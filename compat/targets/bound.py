@@ -12,10 +12,10 @@ import numpy as np
 from everstep.compat.engine.by_hooks import HookedStep
 from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.fast_forward import catches_up
+from everstep.compat.engine.fitting import is_known, shape_needed
 from everstep.compat.engine.lowering import Lowerings
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
-from everstep.compat.engine.variable_view import is_known, shape_needed
 from everstep.compat.targets import construction, hypers
 from everstep.compat.targets.checking import check_not_grown
 from everstep.compat.targets.hooks import slots_missing

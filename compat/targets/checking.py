@@ -4,10 +4,10 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import re
 
+from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.rehearsal import rehearse
 from everstep.compat.engine.step import skips
-from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets.hypers import refusal
 from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers.contract import defines, is_tensor

@@ -10,8 +10,8 @@ from everstep.compat.backends.on_numpy import IndexedSlices
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.variable_view import VariableView
-from everstep.compat.targets.arrays import ArraysAdapter, ArraysOptimizer, Optimizer
 from everstep.compat.rules.operations import MIXING
+from everstep.compat.targets.arrays import ArraysAdapter, ArraysOptimizer, Optimizer
 from everstep.errors import RuleError
 from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk, with_hypers
 from everstep.optimizers.contract.declarations import running_rule

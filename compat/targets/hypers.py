@@ -14,6 +14,7 @@ import numpy as np
 from everstep.errors import DefinitionError, HyperTypeError, HyperValueError, UnsupportedMemberError
 from everstep.optimizers.contract import Definition, Schedule, flat, is_tensor, tree, with_hypers
 from everstep.optimizers.contract.checks import check_number
+from everstep.optimizers.contract.composite import Composite
 
 _RATE = ("learning_rate", "lr")
 DECAY = "rate_decay/rate"
@@ -101,7 +102,7 @@ def attribute_of(bound, name):
     member = bound.adapter.stock_members.get(name)
     if member is not None and (member.kind is None or member.needs in flat(bound.definition, member.kind)):
         return member.read(bound)
-    why = many_rates(bound, name) or _several(bound, name) or "{} has no attribute {!r}".format(bound.owner, name)
+    why = _unclear(bound, name) or "{} has no attribute {!r}".format(bound.owner, name)
     raise UnsupportedMemberError(why)
 
 
@@ -112,8 +113,9 @@ def assign(bound, name, value):
             return _give_way(bound, name)
         bound.adapter.set(bound.hyper_names[name], value)
         return True
-    if many_rates(bound, name) or _several(bound, name):
-        raise HyperValueError(many_rates(bound, name) or _several(bound, name))
+    why = _unclear(bound, name)
+    if why:
+        raise HyperValueError(why)
     if name in bound.options:
         raise HyperValueError(
             "{0}.{1} is an option, fixed when it is bound; bind definition.replace({1}={2!r})".format(
@@ -170,6 +172,13 @@ def decays_of(bound, rate):
     """Returns the flat names of the hypers of `rate_decay` that a learning rate, by its flat name, is decayed by."""
     names = bound.hyper_declarations()
     return [name for name in names if name.endswith(DECAY) and rate.startswith(name[: -len(DECAY)])]
+
+
+def _unclear(bound, name):
+    """Returns an error message if several parts of the definition have a hyper of this name; else None."""
+    if isinstance(bound.definition, Composite):
+        return many_rates(bound, name) or _several(bound, name)
+    return None
 
 
 def many_rates(bound, name):

@@ -34,10 +34,10 @@ and jitted steps leave it there.
 """
 from __future__ import absolute_import, division, print_function
 
+from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.other_steps import Flush
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
-from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.checking import forgetting_failures
 from everstep.compat.targets.construction import COMPLEX, DECAY, PARTITIONED, in_parts, member, prefix

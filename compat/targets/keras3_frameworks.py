@@ -3,8 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.rules.operations import END
 from everstep.compat.engine.step import counters, skips
+from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import refusal
 from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates

@@ -10,9 +10,9 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
-from everstep.compat.engine.variable_view import is_known
 from everstep.compat.targets import hypers
 from everstep.compat.targets.adapter import Adapter, required
 from everstep.compat.targets.checking import check_grads, check_repeat

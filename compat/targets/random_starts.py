@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
-from everstep.compat.engine.variable_view import is_known, shape_needed
+from everstep.compat.engine.fitting import is_known, shape_needed
 from everstep.errors import VariableError
 from everstep.optimizers.contract.counted_random import RandomStart
 
