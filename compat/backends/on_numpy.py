@@ -9,7 +9,7 @@ import numpy as np
 from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
 from everstep.compat.backends.ops_table import add_pairs
-from everstep.compat.rules.operations import COMPOSED, NAMES, PAIRS, TABLE, unknown_op
+from everstep.compat.rules.operations import COMPOSED, NAMES, OPERATORS, PAIRS, TABLE, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -51,7 +51,7 @@ class IndexedSlices(object):
         return "everstep.IndexedSlices(values of shape {}, {} indices)".format(self.values.shape, len(self.indices))
 
 
-NUMPY = {name: operation.numpy for name, operation in TABLE.items()}
+NUMPY = {name: TABLE[name].numpy for name in NAMES.union(OPERATORS)}
 add_pairs(NUMPY, np.linalg.qr, np.linalg.eigh, np.diagonal)
 
 

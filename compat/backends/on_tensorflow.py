@@ -246,7 +246,7 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
         if self.eager:
             return self.tf.control_dependencies([])
         # Operations, not tensors: a branch's graph keeps its control dependencies in a set, and tensors have no hash.
-        ops = [getattr(operation, "op", operation) for operation in self.in_all_replicas(operations)]
+        ops = [getattr(operation, "op", operation) for operation in self._in_all_replicas(operations)]
         return self.tf.control_dependencies([op for op in ops if isinstance(op, self.tf.Operation)])
 
     def wait(self, value, operations):
@@ -268,7 +268,7 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
     def barrier(self, values):
         if self.eager:
             return None
-        tensors = [tensor for part in self.in_all_replicas(values) for tensor in (self.slices(part) or [part])]
+        tensors = [tensor for part in self._in_all_replicas(values) for tensor in (self.slices(part) or [part])]
         with self.after(tensors):
             return self.tf.no_op()
 

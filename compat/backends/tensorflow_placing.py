@@ -111,7 +111,7 @@ class TensorFlowPlacing(Backend):
         local_results = getattr(strategy, "experimental_local_results", None) or strategy.unwrap  # its name in TF 1.13
         return local_results(value)
 
-    def in_all_replicas(self, values):
+    def _in_all_replicas(self, values):
         """Returns a list of the values in each replica."""
         if self.without_strategy():
             return list(values)

@@ -1,7 +1,7 @@
 """The values of a rule that runs on symbols: expressions of operations and leaves, which hold no numbers.
 
-A rule's `update` runs on leaves with names, such as ("slot", "m"). What it returns is kept; an `Interpreter` computes it
-at each step on what the leaves stand for then. A step-wide expression (of hypers, t, scalars) is one object wherever
+A rule's `update` runs on leaves with names, such as ("slot", "m"). What it returns is kept; an `Interpreter` computes
+it at each step on what the leaves stand for then. A step-wide expression (of hypers, t, scalars) is one object wherever
 rules write it, so that a step computes it once for all variables.
 """
 from __future__ import absolute_import, division, print_function
