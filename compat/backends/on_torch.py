@@ -9,6 +9,7 @@ import importlib
 import math
 
 from everstep.compat.backends.ops_table import ops_table
+from everstep.compat.rules.operations import TABLE
 
 BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
 JOIN = 2**14  # elements; joining a larger tensor with others takes longer than computing it alone
@@ -23,10 +24,8 @@ class TorchLists(object):
     """
 
     # Ops with results in new memory, or in that of an operand.
-    fresh = frozenset(
-        "add subtract multiply divide negative abs sqrt rsqrt square exp log pow sin cos sign floor maximum minimum "
-        "sigmoid tanh add_product subtract_product add_quotient".split()
-    )
+    fresh = frozenset(name for name, each in TABLE.items() if each.fresh).union(
+        ["add_product", "subtract_product", "add_quotient"])
 
     def __init__(self, variable):
         import torch

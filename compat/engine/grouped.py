@@ -258,16 +258,24 @@ class KernelOfLists(InnerKernel):
         lists = self.view.backend.lists
         return lists.kernel(kernel.operation, kernel.settings, lists.tensors([self.view.variable])) is not None
 
+    def key(self):
+        return super(KernelOfLists, self).key() + (self.view.backend.device(self.view.variable),)
+
     def programs(self, traced):
         """Returns the programs of (the kernel's gradient, the variable that it starts from), and of what comes after.
 
         What comes after reads what the kernel wrote, so a rule that needs the old values there has no such program.
         """
-        old, grad = self.view.slot_values, [(GRAD, self.view.grad)]
-        before = [(VAR, self.view.var)] + list(old.items())
-        after = [(VAR, self.new_var)] + list(self.new_slots.items())
-        after += [(name, value) for name, value in old.items() if name not in self.new_slots]
         values = ([] if traced.change is None else [traced.change]) + list(traced.slots.values())
+        key = self.view.key("programs", traced.kernel.grad, traced.kernel.shown, tuple(values))
+        return self.view.ops.once(key, lambda: self._programs(traced, values))
+
+    def _programs(self, traced, values):
+        view, written = self.view, list(traced.kernel.slots.values())
+        old, grad = view.slot_values, [(GRAD, view.grad)]
+        before = [(VAR, view.var)] + list(old.items())
+        after = [(VAR, view.leaf("new", None))] + [(name, view.leaf("new", name)) for name in written]
+        after += [(name, value) for name, value in old.items() if name not in written]
         return [
             Program(wanted, {value: name for name, value in grad + inputs})
             for wanted, inputs in (([traced.kernel.grad, traced.kernel.shown], before), (values, after))

@@ -91,7 +91,7 @@ class InnerKernel(object):
         view, backend = self.view, self.view.backend
         natives = [view.variable] + [view.step.host.slot(view.variable, name) for name in view.declared]
         dtypes = tuple([backend.dtype(native) for native in natives])
-        return type(self), backend.is_ref(view.variable), dtypes, tuple(self.collected)
+        return type(self), view.by_rows, backend.is_ref(view.variable), dtypes, tuple(self.collected)
 
     def _usable(self, kernel, names):
         """Returns a kernel for slots of some names, or the one to take instead."""

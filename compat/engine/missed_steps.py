@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.curves import quotient_curve
+from everstep.compat.rules import expressions
 from everstep.compat.rules.expressions import Value
 
 
@@ -62,27 +63,10 @@ class MissedSteps(Value):
 
 def leaves_of(value):
     """Returns the leaves that a value depends on. A product or sum is a leaf."""
-    leaves, waiting, seen = [], [value], set()
-    while waiting:
-        node = leaf_of(waiting.pop())
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting.extend(node.args)
-        if node.op is None:
-            leaves.append(node)
-    return leaves
+    return [leaf_of(leaf) for leaf in expressions.leaves_of(value)]
 
 
 def leaf_of(value):
     """Returns the leaf that stands for a value in a table: of every `MissedSteps` the number of missed updates."""
     return value.columns.count if isinstance(value, MissedSteps) else value
 
-
-def equal(one, other):
-    """Returns whether two values are the same expression."""
-    if one is other:
-        return True
-    if one.op is None or one.op != other.op or len(one.args) != len(other.args) or one.options != other.options:
-        return False
-    return all(map(equal, one.args, other.args))

@@ -26,8 +26,8 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.curves import curve_terms, faded_after
-from everstep.compat.engine.missed_steps import MissedSteps, equal, leaf_of, leaves_of
-from everstep.compat.rules.expressions import Tracer, Value
+from everstep.compat.engine.missed_steps import MissedSteps, leaf_of, leaves_of
+from everstep.compat.rules.expressions import Tracer, Value, equal
 from everstep.compat.rules.interpreter import computed
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule

@@ -6,9 +6,8 @@ import weakref
 
 import numpy as np
 
-REDUCTIONS = ("sum", "mean", "max", "min", "any", "all")
-COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal")
-_BOOLEAN = COMPARISONS + ("logical_and", "logical_or", "logical_not", "isfinite", "any", "all")
+from everstep.compat.rules.operations import TABLE
+
 _serials = itertools.count()
 _pool = weakref.WeakValueDictionary()  # {(op, serials of the arguments, settings): node}
 
@@ -62,24 +61,16 @@ def value_of(expression):
 
 
 def is_bool(expression):
-    return expression.op in _BOOLEAN or expression.op == "constant" and expression.settings[0] == "bool"
+    if expression.op in TABLE:
+        return TABLE[expression.op].gives == "bool"
+    return expression.op == "constant" and expression.settings[0] == "bool"
 
 
 ZERO, ONE, TWO = constant(0), constant(1), constant(2)
 
-
-
-FUNCTIONS = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "negative": np.negative,
-    "pow": np.power, "floor_divide": np.floor_divide, "remainder": np.remainder, "abs": np.abs, "sqrt": np.sqrt,
-    "rsqrt": lambda a: 1 / np.sqrt(a), "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "sign": np.sign,
-    "tanh": np.tanh, "sigmoid": lambda a: 1 / (1 + np.exp(-a)), "floor": np.floor, "maximum": np.maximum,
-    "minimum": np.minimum, "clip": lambda a, low, high: np.minimum(np.maximum(a, low), high), "where": np.where,
-    "equal": np.equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
-    "greater_equal": np.greater_equal, "logical_and": np.logical_and, "logical_or": np.logical_or,
-    "logical_not": np.logical_not, "isfinite": np.isfinite, "to_float": lambda a: np.asarray(a, np.float64),
-}
-_SHAPED = REDUCTIONS + ("matmul", "transpose", "reshape")
+# {op: its function of NumPy arrays}, of those that give each element by itself.
+FUNCTIONS = {name: each.numpy for name, each in TABLE.items() if each.shape == "broadcast" and not each.settings}
+FUNCTIONS["to_float"] = lambda a: np.asarray(a, np.float64)
 
 
 def build(op, *args):
@@ -257,7 +248,7 @@ def substitute(expression, table, known=None):
             args = [substitute(argument, table, known) for argument in expression.args]
             if all(new is old for new, old in zip(args, expression.args)):
                 known[expression] = expression
-            elif expression.op in _SHAPED:
+            elif expression.op in TABLE and TABLE[expression.op].shape != "broadcast":
                 known[expression] = node(expression.op, args, expression.settings)
             else:
                 known[expression] = build(expression.op, *args)

@@ -3,13 +3,9 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.port.expressions import REDUCTIONS, value_of
+from everstep.compat.port.expressions import value_of
+from everstep.compat.rules.operations import REDUCTIONS, TABLE
 
-_OPERATORS = {
-    "logical_or": ("|", 1), "logical_and": ("&", 2), "less": ("<", 3), "less_equal": ("<=", 3), "greater": (">", 3),
-    "greater_equal": (">=", 3), "add": ("+", 4), "subtract": ("-", 4), "multiply": ("*", 5), "divide": ("/", 5),
-    "floor_divide": ("//", 5), "remainder": ("%", 5), "pow": ("**", 7),
-}
 _NEGATIVE, _ATOM = 6, 9
 _AFTER = {"add": ("add", "subtract"), "multiply": ("multiply", "divide")}  # need no brackets on the right
 _BITS = ("logical_or", "logical_and")  # Python's & and | bind stronger than comparisons
@@ -57,7 +53,7 @@ def _text(expression, names, whole=False):
         if strength == 5 and args[0].op in ("multiply", "divide") and "//" not in inner and "%" not in inner:
             return "-" + inner, strength  # Python takes it for (-a) * b
         return "-" + (inner if strength > _NEGATIVE else "({})".format(inner)), _NEGATIVE
-    if op in _OPERATORS:
+    if op in TABLE and TABLE[op].symbol:
         return _operator(op, args, names)
     inner = [_text(argument, names)[0] for argument in args]
     if op in REDUCTIONS:
@@ -80,7 +76,7 @@ def _axes(axes, keepdims):
 
 
 def _operator(op, args, names):
-    symbol, strength = _OPERATORS[op]
+    symbol, strength = TABLE[op].symbol, TABLE[op].strength
     (left, left_strength), (right, right_strength) = (_text(argument, names) for argument in args)
     if op in _BITS:
         left_stands = left_strength == _ATOM or left_strength == strength

@@ -5,9 +5,10 @@ import re
 from collections import Counter, OrderedDict, namedtuple
 
 from everstep.compat.port.choices import quoted
-from everstep.compat.port.expressions import REDUCTIONS, ZERO, build, constant, leaf, node, substitute, walk
+from everstep.compat.port.expressions import ZERO, build, constant, leaf, node, substitute, walk
 from everstep.compat.port.printing import number_text, text_of
 from everstep.compat.port.spelling import local_name
+from everstep.compat.rules.operations import REDUCTIONS
 
 WIDTH = 116
 # A choice between rules. test: Python; yes, no: a Choice or Leaf.

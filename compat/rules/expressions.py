@@ -251,6 +251,20 @@ class Tracer(object):
         return self._shared.setdefault(("constant", repr(number), dtype), value)
 
 
+def equal(one, other):
+    """Returns whether two values are the same expression."""
+    same, waiting = set(), [(one, other)]
+    while waiting:
+        one, other = waiting.pop()
+        if one is other or (one, other) in same:
+            continue
+        if one.op is None or one.op != other.op or len(one.args) != len(other.args) or one.options != other.options:
+            return False
+        same.add((one, other))
+        waiting.extend(zip(one.args, other.args))
+    return True
+
+
 def leaves_of(value, known=()):
     """Returns the set of the leaves that a value is computed from, if the values `known` are there."""
     leaves, waiting, seen = set(), [value], set(known)

@@ -18,19 +18,20 @@ if MYPY:  # Python 2.7 has no typing
 # gives: the dtype of its result: "same" as its values, "bool", or "to" for what that setting says.
 # shape: what the shape of its result is: of its values, "broadcast", "reduced", ..., see rules/shapes.py.
 # mixes: whether an element of the result depends on other places of the values.
+# fresh: whether it can write its result, of its values' dtype, over one of its values or into other memory.
 # symbol: the Python operator that rules write it with, None for `ops.NAME(...)`; strength: how strongly that binds.
 # numpy: its function of NumPy arrays and settings.
-Operation = namedtuple("Operation", "name arity settings takes gives shape mixes symbol strength numpy")
+Operation = namedtuple("Operation", "name arity settings takes gives shape mixes fresh symbol strength numpy")
 TABLE = OrderedDict()  # type: dict[str, Any]  # {name: Operation}
 
 
-def _add(names, arity=1, settings=(), takes="numbers", gives="same", shape="broadcast", mixes=False, symbols="",
-         strength=None, numpy=None):
+def _add(names, arity=1, settings=(), takes="numbers", gives="same", shape="broadcast", mixes=False, fresh=False,
+         symbols="", strength=None, numpy=None):
     symbol_of = dict(zip(names.split(), symbols.split()))
     for name in names.split():
         function = numpy or getattr(np, _NUMPY_NAMES.get(name, name))
         symbol = symbol_of.get(name)
-        TABLE[name] = Operation(name, arity, settings, takes, gives, shape, mixes, symbol, strength, function)
+        TABLE[name] = Operation(name, arity, settings, takes, gives, shape, mixes, fresh, symbol, strength, function)
 
 
 def _sigmoid(x):
@@ -39,13 +40,14 @@ def _sigmoid(x):
 
 
 _NUMPY_NAMES = {"pow": "power", "divide": "true_divide"}
-_add("add subtract", 2, symbols="+ -", strength=4)
-_add("multiply divide floor_divide remainder", 2, symbols="* / // %", strength=5)
-_add("pow", 2, symbols="**", strength=7)
-_add("negative abs sqrt square exp log sin cos sign floor tanh")
-_add("rsqrt", numpy=lambda x: 1 / np.sqrt(x))
-_add("sigmoid", numpy=_sigmoid)
-_add("maximum minimum", 2)
+_add("add subtract", 2, symbols="+ -", strength=4, fresh=True)
+_add("multiply divide", 2, symbols="* /", strength=5, fresh=True)
+_add("floor_divide remainder", 2, symbols="// %", strength=5)
+_add("pow", 2, symbols="**", strength=7, fresh=True)
+_add("negative abs sqrt square exp log sin cos sign floor tanh", fresh=True)
+_add("rsqrt", numpy=lambda x: 1 / np.sqrt(x), fresh=True)
+_add("sigmoid", numpy=_sigmoid, fresh=True)
+_add("maximum minimum", 2, fresh=True)
 _add("clip", 3, numpy=lambda x, low, high: np.minimum(np.maximum(x, low), high))
 _add("less less_equal greater greater_equal", 2, gives="bool", symbols="< <= > >=", strength=3)
 _add("equal", 2, takes="any", gives="bool")
