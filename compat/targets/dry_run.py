@@ -7,9 +7,11 @@ import threading
 import numpy as np
 
 from everstep.compat.backends.on_numpy import IndexedSlices
+from everstep.compat.engine import tracing
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.step import Step
 from everstep.compat.engine.variable_view import VariableView
+from everstep.compat.rules.expressions import equal
 from everstep.compat.rules.operations import MIXING
 from everstep.compat.targets.arrays import ArraysAdapter, ArraysOptimizer, Optimizer
 from everstep.errors import RuleError
@@ -161,6 +163,7 @@ def _check_returned(definition, view):
         collected = definition.collect(view.ops, view.grad, view.slots, view.hypers)
         change, updated = definition.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
         scalars = definition.advance(view.ops, view.hypers, view.hypers, view.scope.t)
+    _check_pure(view, change, flatten(definition, "slot", updated, "update"))
     slots = flatten(definition, "slot", collected, "collect")
     slots.update(flatten(definition, "slot", updated, "update"))
     missing = [name for name in flat(definition, "slot") if name not in slots]
@@ -175,6 +178,19 @@ def _check_returned(definition, view):
         raise RuleError("{} declares the scalar {}, which advance does not return".format(owner, ", ".join(missing)))
     values = [change.value if isinstance(change, assign) else change] + list(slots.values())
     _check_locality(definition, [view.as_value(value) for value in values])
+
+
+def _check_pure(view, change, slots):
+    """Raises RuleError if `update` returned something else than when the step ran it: steps run it once."""
+    before, as_value = tracing.updated(view), view.as_value
+    pairs = [(before.change, as_value(change.value if isinstance(change, assign) else change))]
+    pairs += [(value, as_value(slots[name])) for name, value in before.slots.items()]
+    if not all(equal(*pair) for pair in pairs):
+        raise RuleError(
+            "{}.update returns something else each time it runs. A rule runs once for each shape, and what it returned "
+            "is computed at every step: it can depend on its arguments and on the definition's options alone. Count "
+            "with t, and draw with ops.random_normal(seed, t, hyper)".format(view.owner)
+        )
 
 
 def _check_locality(definition, values):
