@@ -14,7 +14,7 @@ import sys
 # From top to bottom. + separates rooms on the same level.
 ORDER = """testing > api > compat.extras > compat.ways > compat.state > compat.checkpoints > compat.files
     > compat.port > compat.stock > compat.targets > compat.engine
-    > compat.backends > optimizers + optimizers.wrappers > optimizers.contract > errors"""
+    > compat.backends > compat.rules > optimizers + optimizers.wrappers > optimizers.contract > errors"""
 LEVELS = {room.strip(): level for level, rooms in enumerate(ORDER.split(">")) for room in rooms.split("+")}
 
 

@@ -85,14 +85,14 @@ class _OneVariable(Step):
 
     def __init__(self, whole, pair, hypers):
         super(_OneVariable, self).__init__(whole.host, [pair], hypers=hypers)
-        self.predicate, self.gate = whole.predicate, list(whole.gate)
+        self.predicate, self.earlier = whole.predicate, list(whole.earlier)
         self.counts.update(whole.counts)
         self.learn(whole.known)
 
     def run(self):
-        self.gate.extend(self.measure())
+        self.earlier.extend(self.measure())
         if self.backend.without_strategy():
-            self.gate.extend(even_rows(self.host, self.pairs, self.gate))
+            self.earlier.extend(even_rows(self.host, self.pairs, self.earlier))
         return self.update_all()
 
     def place(self, variable, function, grad):

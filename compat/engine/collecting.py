@@ -14,7 +14,7 @@ def remembers_rows(definition):
     return defines(definition, "collect") and (definition.sparse != "exact" or definition.zero_grad_is_noop)
 
 
-def collect(step, view, gate):
+def collect(step, view, earlier):
     """Runs `collect` on this step's rows. Returns (`{name: value}` of slots still to write, operations).
 
     Rows of a sparse gradient are written at once, because `update` reads other rows too. So is what is added to a slot,
@@ -23,7 +23,7 @@ def collect(step, view, gate):
     if not step.arrived or not defines(view.rule, "collect"):
         return {}, []
     changed = view.changed_slots(collected(view))
-    added = _add_in_place(step, view, changed, gate)
+    added = _add_in_place(step, view, changed, earlier)
     _read_before(step, view, changed)
     natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
     if remembers_rows(view.rule) and view.record.shape:
@@ -35,7 +35,7 @@ def collect(step, view, gate):
             natives[name] = step.backend.choose(step.accepted, native, old)
     if not view.by_rows:
         return natives, added
-    return {}, step.write_slots(view, natives, gate)
+    return {}, step.write_slots(view, natives, earlier)
 
 
 def _read_before(step, view, changed):
@@ -48,7 +48,7 @@ def _read_before(step, view, changed):
         view.interpreter.natives.update(zip(leaves, natives))
 
 
-def _add_in_place(step, view, changed, gate):
+def _add_in_place(step, view, changed, earlier):
     """Adds to the slots of which `changed`, `{name: value}`, has a sum, and takes them out. Returns operations."""
     backend, added = step.backend, []
     if not backend.adds_in_place or not backend.without_strategy() or view.by_rows:
@@ -62,7 +62,7 @@ def _add_in_place(step, view, changed, gate):
             continue
         addend = view.lower(value.args[1])
         if agree(backend.shape(addend), old.leaf_shape):
-            with backend.after(gate + [addend]):
+            with backend.after(earlier + [addend]):
                 added.append(backend.add(slot, addend))
             del changed[name]
     return added

@@ -27,7 +27,7 @@ class Scope(object):
         self.values["updates"] = updates
         self.values["pending"] = self._count("pending", lambda: step.pending())
         self.values.update((name, self._hyper(name)) for name in flat(step.definition, "hyper"))
-        self.key = ()  # what stands for all the values in the key of a trace
+        self.key = ()  # type: tuple  # what stands for all the values in the key of a trace
         self.learn(step.known)
 
     def names(self, definition, extra=()):

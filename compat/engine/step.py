@@ -23,11 +23,10 @@ from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.engine.scope import Scope
-from everstep.compat.engine.tracing import measured, updated
+from everstep.compat.engine.tracing import asked, measured, scalars_after, updated
 from everstep.compat.engine.variable_view import LAST_WINDOW, VariableView
 from everstep.errors import StateError, UnsupportedError
-from everstep.optimizers.contract.declarations import running_rule
-from everstep.optimizers.contract.trees import Names, flat, flatten, tree
+from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines, measures_only_on_update
 
 ENGINE_SLOTS = (LAST_WINDOW,) + CATCH_UP  # all that the engine may keep beside a variable's own slots
@@ -92,7 +91,7 @@ class Step(object):
         self.known = {}  # {name: native value} of measured totals and advanced scalars, for every scope
         self.measured = []  # the native sums; writes must wait for their reads
         self.sums = {}  # {whole variable's key: {name: sum measured for that variable}}
-        self.gate, self.scalars, self.rejected = [], {}, {}  # see `begin`
+        self.earlier, self.scalars, self.rejected = [], {}, {}  # see `begin`
 
     def scope(self, dtype):
         if dtype not in self.scopes:
@@ -124,28 +123,28 @@ class Step(object):
     def begin(self):
         """Computes what all variables share: sums, whether the step updates, new scalars, and what updates wait for."""
         backend, shared = self.backend, self.scope("float32")
-        self.gate = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
+        self.earlier = [backend.barrier([grad for grad, _ in self.pairs] + self.before)]
         # If only updates need the sums, decide before measuring whether this step updates.
         early = self.skips and measures_only_on_update(self.definition)
         should_update = backend.cast(self._should_update(shared), "bool") if early else None
-        self.gate.extend(self.measure(should_update))
+        self.earlier.extend(self.measure(should_update))
         if self.skips:
             if should_update is None:
                 should_update = backend.cast(self._should_update(shared), "bool")
             if self.arrived and defines(self.definition, "should_accept"):
                 self.accepted = backend.cast(self._asked(shared, "should_accept"), "bool")
                 should_update = backend.ops["logical_and"](self.accepted, should_update)
-            self.predicate = backend.wait(should_update, self.gate)
+            self.predicate = backend.wait(should_update, self.earlier)
         self.rejected = self._rejected(shared)
         self.scalars = self._advance(shared)
         if backend.without_strategy():
-            self.gate.extend(even_rows(self.host, self.pairs, self.gate))
+            self.earlier.extend(even_rows(self.host, self.pairs, self.earlier))
 
     def update_all(self):
         """Updates the variables. Returns operations."""
         groups, single_pairs = self.lowerings.groups(self)
-        operations = [each for run_group in groups for each in run_group(self.gate)]
-        return operations + self._update_variables(single_pairs, self.gate)
+        operations = [each for run_group in groups for each in run_group(self.earlier)]
+        return operations + self._update_variables(single_pairs, self.earlier)
 
     def end(self, operations):
         """Moves scalars and counters, after the operations that update the variables. Returns operations."""
@@ -167,8 +166,7 @@ class Step(object):
         return self._asked(shared, "should_update")
 
     def _asked(self, shared, verb):
-        with running_rule():
-            return shared.native(getattr(self.definition, verb)(shared.tracer, shared.names(self.definition)))
+        return shared.native(asked(shared, self.definition, verb))
 
     def learn(self, natives):
         self.known.update(natives)
@@ -217,9 +215,7 @@ class Step(object):
         """Returns `{name: new value}` of the scalars. Rules get the new values from now on."""
         if not flat(self.definition, "scalar"):
             return {}
-        with running_rule():
-            scalars = self.definition.advance(shared.tracer, *(self._scalars_and_hypers(shared) + (shared.t,)))
-        natives = self._scalar_natives(shared, scalars, "advance")
+        natives = self._scalar_natives(shared, scalars_after(shared, self.definition, "advance"))
         self.learn(natives)
         return natives
 
@@ -227,20 +223,14 @@ class Step(object):
         """Returns `{name: new value}` of the scalars for a step that is not accepted."""
         if self.accepted is None:
             return {}
-        with running_rule():
-            scalars = self.definition.reject(shared.tracer, *self._scalars_and_hypers(shared))
-        return self._scalar_natives(shared, scalars, "reject")
+        return self._scalar_natives(shared, scalars_after(shared, self.definition, "reject"))
 
-    def _scalar_natives(self, shared, returned, verb):
+    def _scalar_natives(self, shared, scalars):
         natives = {}
-        for name, value in flatten(self.definition, "scalar", returned, verb).items():
-            value = shared.tracer.as_value(value)
+        for name, value in scalars.items():
             native = shared.native(value)
             natives[name] = self.backend.copy(native, self.host.adapter.scalar(name)) if value.is_buffer else native
         return natives
-
-    def _scalars_and_hypers(self, shared):
-        return Names(tree(self.definition), shared.scalars), shared.names(self.definition)
 
     def _write_scalars(self, scalars, rejected):
         backend, values = self.backend, dict(scalars)
@@ -266,23 +256,23 @@ class Step(object):
 
     # The variables.
 
-    def _update_variables(self, pairs, gate):
+    def _update_variables(self, pairs, earlier):
         """Updates variables, in a branch if not every step updates: one for all where it can be. Returns operations."""
         backend, prepared, operations = self.backend, [], []
         branches = self.skips and self.definition.stages == 1
         free = backend.without_strategy() and all(backend.can_branch(v) and backend.is_here(v) for _, v in pairs)
 
         def update(variable, grad):
-            one = self._prepare(variable, grad, gate)
+            one = self._prepare(variable, grad, earlier)
             prepared.append(one)
             if branches and free:
                 return one.written
             in_branch = branches and backend.can_branch(variable)
-            return self._branch([one], gate + one.written) if in_branch else one.finish(gate + one.written)
+            return self._branch([one], earlier + one.written) if in_branch else one.finish(earlier + one.written)
 
         for grad, variable in pairs:
             operations.extend(self.place(variable, update, grad))
-        return self._branch(prepared, gate + operations, self.place) if branches and free else operations
+        return self._branch(prepared, earlier + operations, self.place) if branches and free else operations
 
     def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
         """Finishes updates if the step updates, else writes what they collected."""
@@ -313,12 +303,12 @@ class Step(object):
     def _written(self, variable):
         return [variable] + [self.host.slot(variable, name) for name in self.host.slot_names(variable)]
 
-    def _prepare(self, variable, grad, gate):
+    def _prepare(self, variable, grad, earlier):
         """Does what comes before a branch: collects, chooses a strategy and traces. Returns a `Prepared`."""
         if not self.backend.without_strategy():
-            gate = gate + even_rows(self.host, [(grad, variable)], gate)
+            earlier = earlier + even_rows(self.host, [(grad, variable)], earlier)
         view = VariableView.of_gradient(self, variable, grad)
-        collected, written = collect(self, view, gate)
+        collected, written = collect(self, view, earlier)
         view = view.for_update(collected)
         masked = self.is_masked(variable)
         traced, why = None, "no kernel: a branch here cannot write ref variables"
@@ -373,13 +363,13 @@ class Step(object):
             natives = OrderedDict(collected)
             natives.update((name, view.fit(name, value)) for name, value in traced.slots.items())
             change = [] if traced.change is None else [view.fit(None, traced.change)]
-        ready = done + change + list(natives.values())
+        earlier = done + change + list(natives.values())
         if change:
-            with backend.after(ready):
+            with backend.after(earlier):
                 write = backend.write(view.variable, change[0], view.rows)
         else:
-            write = done[0] if len(ready) == 1 else backend.group(ready)
-        return [self.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+            write = done[0] if len(earlier) == 1 else backend.group(earlier)
+        return [self.constrain(view.variable, write)] + self.write_slots(view, natives, earlier)
 
     def _finish(self, view, traced, collected, earlier, predicate=None):
         """Writes one variable's update; the old values if `predicate` does not hold. Returns operations."""
@@ -407,13 +397,13 @@ class Step(object):
                     old = collected.get(name)
                     old = view.slot_native(name) if old is None else old
                     natives[name] = backend.choose(predicate, backend.cast(natives[name], backend.dtype(old)), old)
-        ready = earlier + [change] + list(natives.values())
-        with backend.after(ready):
+        earlier = earlier + [change] + list(natives.values())
+        with backend.after(earlier):
             write = (backend.write if assigned else backend.subtract)(view.variable, change, view.rows)
-        done = [self.constrain(view.variable, write)] + self.write_slots(view, natives, ready)
+        done = [self.constrain(view.variable, write)] + self.write_slots(view, natives, earlier)
         if view.missed:
             recorded = {name: view.lower(value) for name, value in view.missed.recorded(view.scope).items()}
-            done.extend(view.missed.record_update(recorded, view.rows, ready + done, predicate))
+            done.extend(view.missed.record_update(recorded, view.rows, earlier + done, predicate))
         return done
 
     def write_slots(self, view, natives, earlier):

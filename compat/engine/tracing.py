@@ -8,7 +8,7 @@ from everstep.compat.rules.expressions import step_wide_parts
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
-from everstep.optimizers.contract.trees import flatten
+from everstep.optimizers.contract.trees import Names, flatten, tree
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
 # decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
@@ -82,3 +82,30 @@ def _measured(view):
         is_total = isinstance(value, total)
         sums[name] = is_total, view.as_value(value.value if is_total else value)
     return sums
+
+
+def asked(scope, definition, verb):
+    """Returns what a verb of (ops, hyper) returned, such as `should_update`. scope: the step's float32 `Scope`."""
+    def ask():
+        return scope.tracer.as_value(getattr(definition, verb)(scope.tracer, scope.names(definition)))
+
+    return _of_step(scope, definition, verb, ask)
+
+
+def scalars_after(scope, definition, verb):
+    """Returns `{name: value}` of the scalars that `advance` or `reject` returned."""
+    def ask():
+        arguments = [Names(tree(definition), scope.scalars), scope.names(definition)]
+        arguments += [scope.t] if verb == "advance" else []
+        scalars = flatten(definition, "scalar", getattr(definition, verb)(scope.tracer, *arguments), verb)
+        return OrderedDict((name, scope.tracer.as_value(value)) for name, value in scalars.items())
+
+    return _of_step(scope, definition, verb, ask)
+
+
+def _of_step(scope, definition, verb, ask):
+    def run():
+        with running_rule():
+            return definition, ask()  # the definition, so that nothing else gets its id
+
+    return scope.tracer.once((verb, id(definition), scope.key), run)[1]
