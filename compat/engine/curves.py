@@ -5,6 +5,11 @@ array. With y = epsilon / (root + epsilon), between 0 and 1, it is weight / (lef
 a sum of quotients is a function of y. A polynomial that equals it at Lobatto's places, and has its slope at 0, is
 nearly exact for every root and epsilon, and more so for y near 0. An expansion in epsilon / root diverges for roots
 near epsilon.
+
+Worked example: Adam's beta_1 is 0.9, its beta_2 0.999, and epsilon 1e-7. A row with root 2e-7 missed many updates. Its
+sum is 0.9 / (0.9995 * 2e-7 + 1e-7) + 0.81 / (0.999 * 2e-7 + 1e-7) + ... = 30100207.767. Here y is 1/3. The sum at y =
+0, 0.5 and 1 is 9.0452, 9.0225 and 9, its slope at 0 is -0.0457, so the polynomial is
+9.0452 - 0.0457 y + 0.00044 y^2 - 0.0000062 y^3. At 1/3, divided by root + epsilon = 3e-7, it gives 30100207.762.
 """
 from __future__ import absolute_import, division, print_function
 

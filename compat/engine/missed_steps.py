@@ -1,9 +1,12 @@
-"""`MissedSteps`, the argument `steps` of `fast_forward`: a number of missed updates, with sums over them."""
+"""`MissedSteps`, the argument `steps` of `fast_forward`, and what computes values that are made of sums over them."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.curves import quotient_curve
 from everstep.compat.rules import expressions
 from everstep.compat.rules.expressions import Value
+from everstep.compat.rules.interpreter import Interpreter
+
+WIDE = "float64"  # the dtype of the table of sums
 
 
 class MissedSteps(Value):
@@ -70,3 +73,27 @@ def leaf_of(value):
     """Returns the leaf that stands for a value in a table: of every `MissedSteps` the number of missed updates."""
     return value.columns.count if isinstance(value, MissedSteps) else value
 
+
+class TableInterpreter(Interpreter):
+    """Computes values in the table's dtype where one that they are made of has it: values of a table and of a step.
+
+    Args:
+        natives: {value: native value} of the leaves; it gets all others.
+        dtype: the compute dtype.
+    """
+
+    def __init__(self, backend, natives, dtype):
+        super(TableInterpreter, self).__init__(backend, None)
+        self.natives, self.dtype = natives, dtype
+
+    def lower(self, value):
+        return super(TableInterpreter, self).lower(leaf_of(value))
+
+    def operate(self, value, natives):
+        dtypes = [self.backend.dtype(native) for native in natives]
+        if value.op == "cast" and dtypes[0] == WIDE:
+            return natives[0]
+        if self.dtype != WIDE and WIDE in dtypes:
+            pairs = zip(natives, dtypes)
+            natives = [self.backend.cast(each, WIDE) if dtype == self.dtype else each for each, dtype in pairs]
+        return super(TableInterpreter, self).operate(value, natives)

@@ -4,6 +4,13 @@ All rows of a step are brought to the same update, so whatever depends on time a
 update that rows may have been left at. `fast_forward` asks for sums over the missed updates; tracing it once finds the
 columns that the table needs. A step adds itself to the table, and a row reads one entry.
 
+Worked example: momentum 0.5, learning rate 0.1, no gradient. After update 4 a row has m = 8; three updates later it is
+needed again. One by one, m becomes 4, 2 and 1, and the row moves by 0.1 * (4 + 2 + 1) = 0.7. The table keeps the log of
+the product of the momenta so far: -2.773 at update 4 (0.5^4), -4.852 at update 7. The row reads both: the momentum that
+is left is exp(-4.852 + 2.773) = 0.125, so m = 8 * 0.125 = 1. It also keeps, at update 4, the sum of the later updates'
+terms, rate * product: 0.1 * (0.5 + 0.25 + 0.125) = 0.0875, and 8 * 0.0875 = 0.7. A row that missed 3,000 updates reads
+the same two numbers.
+
 | column | at update `left`, with all until now   | what a step costs       | what it is for                          |
 |--------|----------------------------------------|-------------------------|-----------------------------------------|
 | log    | log of the product until `left`        | one number              | `product` and `decay`, as differences   |
@@ -26,9 +33,8 @@ import numpy as np
 
 from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.curves import curve_terms, faded_after
-from everstep.compat.engine.missed_steps import MissedSteps, leaf_of, leaves_of
+from everstep.compat.engine.missed_steps import WIDE, MissedSteps, TableInterpreter, leaves_of
 from everstep.compat.rules.expressions import Tracer, Value, equal
-from everstep.compat.rules.interpreter import computed
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign
@@ -36,7 +42,6 @@ from everstep.optimizers.contract.trees import Names, flat, flatten, tree
 
 RECENT, FIRST = 4096, 512  # the fewest of the last updates, and the first ones, whose entries are kept one by one
 BLOCKS, BLOCK = 1024, 64  # blocks, and the updates in each; FIRST is a multiple of BLOCK
-_WIDE = "float64"  # the table's dtype
 
 
 class Columns(object):
@@ -97,8 +102,8 @@ class Columns(object):
         return self.losses[self._log_column(share, True)]
 
     def has_products(self, term):
-        running = set(map(id, self.products + [self.count]))
-        return isinstance(term, Value) and any(id(leaf) in running for leaf in leaves_of(term))
+        running = set(self.products + [self.count])
+        return isinstance(term, Value) and any(leaf in running for leaf in leaves_of(term))
 
     def slow_sum(self, term, decays, share=None):
         """Adds a sum of terms, each multiplied by the product of 1 - share before it. Returns its leaf."""
@@ -132,8 +137,8 @@ class Columns(object):
         return tuple((self._log_column(share, True), after) for share, after in decays)
 
     def _check(self, value, what, also=()):
-        allowed = set(map(id, [self.t.exact.integer] + list(self.per_step.values()) + list(also)))
-        if any(id(leaf) not in allowed for leaf in leaves_of(value)):
+        allowed = set([self.t.exact.integer] + list(self.per_step.values()) + list(also))
+        if any(leaf not in allowed for leaf in leaves_of(value)):
             raise RuleError(
                 "{}.fast_forward: {} can hold hypers, scalars, hyper.updates and numbers{}. It is one number for all "
                 "rows that missed the same updates".format(
@@ -147,8 +152,8 @@ class Columns(object):
             return value
         given = {}
         for name, (owner, declaration) in flat(self.rule, "hyper").items():
-            given[id(self.per_step[name])] = owner._values[declaration.name]
-        leaves = [given.get(id(leaf)) for leaf in leaves_of(value)]
+            given[self.per_step[name]] = owner._values[declaration.name]
+        leaves = [given.get(leaf) for leaf in leaves_of(value)]
         if not all(isinstance(number, float) for number in leaves):
             return None
         natives = {key: np.float64(number) for key, number in given.items() if isinstance(number, float)}
@@ -159,9 +164,9 @@ class Columns(object):
     def _lay_out(self):
         read = set()
         for value in [self.change] + list(self.new.values()):
-            read.update(map(id, leaves_of(value)))
-        self.last = [name for name, leaf in self.per_step.items() if id(leaf) in read]
-        self.last_count = id(self.t.exact.integer) in read
+            read.update(leaves_of(value))
+        self.last = [name for name, leaf in self.per_step.items() if leaf in read]
+        self.last_count = self.t.exact.integer in read
         self.ends = []  # the decays of fast sums, each once
         for _, _, decays, _ in self.fast:
             if decays and decays not in self.ends:
@@ -189,38 +194,17 @@ class Columns(object):
         """Returns the flat names of the hypers and scalars that a step adds to the table."""
         values = [value for value, _ in self.factors] + [term for term, _, _, _ in self.slow]
         values += [value for value, _ in self.firsts] + [term for terms, _, _, _ in self.fast for term in terms]
-        read = {id(leaf) for value in values for leaf in leaves_of(value)}
-        return [name for name, leaf in self.per_step.items() if id(leaf) in read or name in self.last]
+        read = {leaf for value in values for leaf in leaves_of(value)}
+        return [name for name, leaf in self.per_step.items() if leaf in read or name in self.last]
 
     # Computing.
 
     def _computed(self, backend, value, natives):
         """Returns a value's native value. `natives` has those of the leaves, by id, and gets all others."""
-        key = id(leaf_of(value))
-        if key in natives:
-            return natives[key]
-        if value.op == "constant":
-            native = backend.constant(value.options["number"], value.dtype)
-        else:
-            args = [self._computed(backend, arg, natives) for arg in value.args]
-            if value.exact:
-                native = backend.cast(args[0], value.dtype)
-            elif value.op == "cast" and backend.dtype(args[0]) == _WIDE:
-                native = args[0]
-            else:
-                native = computed(backend, value.op, self._alike(backend, args), value.options)
-        natives[key] = native
-        return native
-
-    def _alike(self, backend, args):
-        """Returns native values in the table's dtype if one of them has it: a table's values and those of a step."""
-        dtypes = [backend.dtype(arg) for arg in args]
-        if self.dtype == _WIDE or _WIDE not in dtypes:
-            return args
-        return [backend.cast(arg, _WIDE) if dtype == self.dtype else arg for arg, dtype in zip(args, dtypes)]
+        return TableInterpreter(backend, natives, self.dtype).lower(value)
 
     def _wide(self, backend, value, natives):
-        return backend.cast(self._computed(backend, value, natives), _WIDE)
+        return backend.cast(self._computed(backend, value, natives), WIDE)
 
     def _wide_factor(self, backend, index, natives):
         """Returns a log column's factor, at least 1e-300. 1 - share is more exact than the compute dtype."""
@@ -238,10 +222,10 @@ class Columns(object):
             start: the values [of the variable, of each slot] before, in the compute dtype.
         """
         ops = backend.ops
-        natives = {id(self.var): start[0]}
-        natives.update((id(leaf), value) for leaf, value in zip(self.slots.values(), start[1:]))
+        natives = {self.var: start[0]}
+        natives.update((leaf, value) for leaf, value in zip(self.slots.values(), start[1:]))
         flat_left = ops["reshape"](left, (-1,))
-        natives[id(self.count)] = backend.cast(updates - left, self.dtype)
+        natives[self.count] = backend.cast(updates - left, self.dtype)
         if self.width:
             before, after, share, ratio = self._places(backend, flat_left, updates)
             entry = self._between(backend, backend.gather(table, before), backend.gather(table, after), share)
@@ -279,10 +263,10 @@ class Columns(object):
         after = _select(backend, alone, left, after)
         has_before = ops["logical_or"](ops["less"](before, FIRST), ops["greater"](block, first_block))
         before = _select(backend, has_before, before, after)
-        distance = backend.cast(ops["maximum"](after - before, 1), _WIDE)
-        share = backend.cast(ops["maximum"](after - left, 0), _WIDE) / distance  # 0 if alone
+        distance = backend.cast(ops["maximum"](after - before, 1), WIDE)
+        share = backend.cast(ops["maximum"](after - left, 0), WIDE) / distance  # 0 if alone
         since = ops["maximum"](updates - ops["maximum"](before, left), 1)
-        ratio = backend.cast(updates - left, _WIDE) / backend.cast(since, _WIDE)
+        ratio = backend.cast(updates - left, WIDE) / backend.cast(since, WIDE)
         before = self._place_of_old(backend, before)
         after = _select(backend, is_recent, ops["remainder"](left, self.recent), self._place_of_old(backend, after))
         return before, after, share, ratio
@@ -318,7 +302,7 @@ class Columns(object):
             leaves += self.products + self.losses
         if self.last:
             last = backend.cast(now[0, slice(*self.places["last"])], self.dtype)
-            natives.update((id(self.per_step[name]), last[place]) for place, name in enumerate(self.last))
+            natives.update((self.per_step[name], last[place]) for place, name in enumerate(self.last))
         if self.slow:
             columns += [self._slow_sum(backend, entry, now, ratio, place) for place in range(len(self.slow))]
             leaves += [leaf for _, _, _, leaf in self.slow]
@@ -340,9 +324,9 @@ class Columns(object):
             shape = (-1,) + (1,) * (self.rank - 1)
             for place, leaf in enumerate(leaves):
                 column = all_columns[:, place : place + 1]
-                natives[id(leaf)] = column if self.rank == 2 else ops["reshape"](column, shape)
+                natives[leaf] = column if self.rank == 2 else ops["reshape"](column, shape)
         if self.last_count:
-            natives[id(self.t.exact.integer)] = backend.cast(now[0, self.places["last"][1] - 1], "int64")
+            natives[self.t.exact.integer] = backend.cast(now[0, self.places["last"][1] - 1], "int64")
 
     @staticmethod
     def _log(table, decays):
@@ -371,8 +355,8 @@ class Columns(object):
             step: `{flat name, or "t": native value}` of this update; t is an integer.
         """
         ops = backend.ops
-        natives = {id(self.per_step[name]): step[name] for name in self.names()}
-        natives[id(self.t.exact.integer)] = step["t"]
+        natives = {self.per_step[name]: step[name] for name in self.names()}
+        natives[self.t.exact.integer] = step["t"]
         now = backend.gather(table, self._place_now(backend, updates))
         after = ops["reshape"](updates + 1, (1,))
         new_place = ops["remainder"](after, self.recent)
@@ -392,7 +376,7 @@ class Columns(object):
         """Returns the entry of the update itself, of shape (1, width)."""
         ops, columns = backend.ops, [logs]
         numbers = [step[name] for name in self.last] + [step["t"]] * self.last_count
-        scalars = [backend.cast(number, _WIDE) for number in numbers]
+        scalars = [backend.cast(number, WIDE) for number in numbers]
         for place, (term, decays, factor, _) in enumerate(self.slow):
             kept, share = 1.0, 1.0
             for index, after in decays:
@@ -406,26 +390,26 @@ class Columns(object):
         if scalars:
             columns.append(ops["reshape"](backend.stack(scalars), (1, -1)))
         if self.firsts:
-            columns.append(backend.constant(np.zeros((1, len(self.firsts))), _WIDE))
+            columns.append(backend.constant(np.zeros((1, len(self.firsts))), WIDE))
         columns += [self._log(logs, decays) for decays in self.ends]
         first, end = self.places["fast"]
         if self.fast:
-            columns.append(backend.constant(np.zeros((1, end - first)), _WIDE))
+            columns.append(backend.constant(np.zeros((1, end - first)), WIDE))
         return backend.concat(columns, 1)
 
     def _with_terms(self, backend, entries, logs, natives):
         """Returns the entries within the window with the terms of this update, of shape (window, width)."""
         ops, natives = backend.ops, dict(natives)
         running = ops["exp"](logs - entries[:, slice(*self.places["log"])])
-        natives.update((id(leaf), running[:, index : index + 1]) for index, leaf in enumerate(self.products))
+        natives.update((leaf, running[:, index : index + 1]) for index, leaf in enumerate(self.products))
         ages = np.arange(1.0, self.window + 1).reshape((-1, 1))
-        natives[id(self.count)] = backend.constant(ages, _WIDE)
-        zeros = backend.constant(0 * ages, _WIDE)
+        natives[self.count] = backend.constant(ages, WIDE)
+        zeros = backend.constant(0 * ages, WIDE)
         columns, first = [entries[:, : self.places["first"][0]]], self.places["fast"][0]
         for place, (value, leaf) in enumerate(self.firsts, self.places["first"][0]):
             now = ops["reshape"](self._wide(backend, value, natives), (1, 1))
             columns.append(backend.concat([now, entries[1:, place : place + 1]], 0))
-            natives[id(leaf)] = ops["maximum"](columns[-1], 1e-30)
+            natives[leaf] = ops["maximum"](columns[-1], 1e-30)
         columns += [self._log(logs, decays) + zeros for decays in self.ends]
         for terms, curve, decays, leaves in self.fast:
             values = [self._wide(backend, term, natives) + zeros for term in terms]

@@ -45,7 +45,11 @@ class Interpreter(object):
             base = _squared(value.args[0])
             if base is not None:
                 return backend.sum_of_squares(lower(base))
-        return computed(backend, value.op, [lower(arg) for arg in value.args], value.options)
+        return self.operate(value, [lower(arg) for arg in value.args])
+
+    def operate(self, value, natives):
+        """Returns the result of a value's op on the native values that it takes."""
+        return computed(self.backend, value.op, natives, value.options)
 
     @contextlib.contextmanager
     def forgetting(self):
