@@ -258,7 +258,7 @@ class Missed(object):
             offset: by how many updates each of them is later than the one to replay.
         """
         assigned, change, new = traced
-        old = dict(zip([None] + self.slots, values))
+        old = OrderedDict(zip([None] + self.slots, values))
         readers = {
             "replayed": lambda name: old[name],
             "history": lambda place: self._column(history_rows, place),

@@ -9,7 +9,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
-from everstep.compat.engine.fitting import check_fits, is_known, shape_needed
+from everstep.compat.engine.fitting import is_known, shape_needed
 from everstep.compat.engine.scope import Scope
 from everstep.compat.engine.tracing import collected, measured, updated
 from everstep.compat.engine.variable_view import VariableView
@@ -62,13 +62,11 @@ class Rehearsal(object):
         if defines(self.definition, "measure"):
             self._measure(view)
         if defines(view.rule, "collect"):
-            self._check(view, collected(view))
+            collected(view)
         view.scope.learn(dict.fromkeys(flat(self.definition, "scalar")))  # from here on, as after `advance`
         if is_sparse and not view.row_rule:
             view = self._view(variable, False)
-        traced = updated(view)
-        self._check(view, traced.slots)
-        self._check(view, {None: traced.change})
+        updated(view)
         if view.record.shape and catches_up(self.backend.moves_rows, view.rule):
             Missed(self.host, variable).trace()
 
@@ -87,13 +85,6 @@ class Rehearsal(object):
         self.sums[self.host.whole_key(view.variable)] = sums
         view.scope.learn(totals)
         return sorted(totals)
-
-    @staticmethod
-    def _check(view, values):
-        """Checks the shapes of new slots or, by the name None, of the change."""
-        for name, value in values.items():
-            expected = (view.var if name is None else view.slot_values[name]).leaf_shape
-            check_fits(result_shape(value), expected, name, view.about)
 
 
 class _Symbols(Scope):

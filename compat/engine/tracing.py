@@ -3,8 +3,10 @@ from __future__ import absolute_import, division, print_function
 
 from collections import OrderedDict, namedtuple
 
+from everstep.compat.engine.fitting import check_fits
 from everstep.compat.engine.inner_kernel import NoKernel
 from everstep.compat.rules.expressions import step_wide_parts
+from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
@@ -41,6 +43,8 @@ def _updated(view, decay, inner_kernel):
         slots, kernel = view.changed_slots(flatten(view.rule, "slot", slots, "update")), None
         if inner_kernel:
             kernel, change, slots = inner_kernel.settle(assigned, change, slots)
+        else:
+            _check_shapes(view, [(None, change)] + list(slots.items()))
     except NoKernel as error:
         return error
     values = [change, decay] + list(slots.values())
@@ -57,6 +61,13 @@ def checked_update(view, returned):
     return returned
 
 
+def _check_shapes(view, values):
+    """Raises RuleError if a slot's new value or (None) the change has another shape than the old value can take."""
+    for name, value in values:
+        expected = (view.var if name is None else view.slot_values[name]).leaf_shape
+        check_fits(result_shape(value), expected, name, view.about)
+
+
 def collected(view):
     """Returns `{name: value}` of the slots that `collect` returned."""
     return view.ops.once(view.key("collect", tuple(view.scope.scalars.items())), lambda: _collected(view))
@@ -66,7 +77,9 @@ def _collected(view):
     with running_rule():
         slots = view.rule.collect(view.ops, view.grad, view.slots, view.hypers_before)
     slots = flatten(view.rule, "slot", slots, "collect")
-    return OrderedDict((name, view.as_value(value)) for name, value in slots.items())
+    slots = OrderedDict((name, view.as_value(value)) for name, value in slots.items())
+    _check_shapes(view, slots.items())
+    return slots
 
 
 def measured(view):

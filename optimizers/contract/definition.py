@@ -57,7 +57,8 @@ class Definition(Configured):
     `specialize` runs before all of them, once for each variable. `evaluation_value` runs outside of steps, in
     `everstep.averaged`. Counters move last.
 
-    Verbs run before there are numbers, as a function under `tf.function` does. Python's arithmetic, comparisons and
+    Verbs run before there are numbers, as a function under `tf.function` does, and once for all variables of a shape:
+    later steps compute what they returned. So they depend on arguments and options alone, not on Python state. Python's arithmetic, comparisons and
     `& | ~` work on their arguments. Everything else is an op: `ops.where` instead of `if`, `ops.sqrt` instead of
     `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options from `self`, and all the
     rest from the arguments:
