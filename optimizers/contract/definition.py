@@ -58,10 +58,10 @@ class Definition(Configured):
     `everstep.averaged`. Counters move last.
 
     Verbs run before there are numbers, as a function under `tf.function` does, and once for all variables of a shape:
-    later steps compute what they returned. So they depend on arguments and options alone, not on Python state. Python's arithmetic, comparisons and
-    `& | ~` work on their arguments. Everything else is an op: `ops.where` instead of `if`, `ops.sqrt` instead of
-    `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options from `self`, and all the
-    rest from the arguments:
+    later steps compute what they returned. So they depend on arguments and options alone, not on Python state. Python's
+    arithmetic, comparisons and `& | ~` work on their arguments. Everything else is an op: `ops.where` instead of `if`,
+    `ops.sqrt` instead of `numpy.sqrt`, `ops.equal` instead of `==`. Indexing and `float()` are errors. Read options
+    from `self`, and all the rest from the arguments:
 
         ops      abs all any cast clip cos eigh equal exp floor isfinite log logical_and logical_not logical_or matmul
                  max maximum mean min minimum norm ones_like outer pow qr random_normal random_uniform reshape rsqrt
