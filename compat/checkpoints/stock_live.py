@@ -18,7 +18,7 @@ from everstep.compat.files.contents import Contents, Handle, Numbered, Weight, n
 from everstep.compat.files.exact import bfloat16_to_float32
 from everstep.compat.stock.entry import AROUND
 from everstep.compat.stock.lookup import FRAMEWORKS, entry_for
-from everstep.compat.stock.others import nested, other_entry, reader_of
+from everstep.compat.stock.third_party import nested, other_entry, reader_of
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import StateError, UnsupportedError, VariableError
 from everstep.optimizers.contract.checks import TEXT

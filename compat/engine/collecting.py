@@ -39,7 +39,7 @@ def collect(step, view, earlier):
 
 
 def _read_before(step, view, changed):
-    """Orders what measured old values of slots before their new ones, which take their memory: see in_turn.py."""
+    """Orders what measured old values of slots before their new ones, which take their memory: see update_order.py."""
     if not any(map(step.backend.is_traced, step.measured)):
         return
     leaves = [view.slot_values[name] for name in changed]

@@ -19,11 +19,11 @@ from collections import OrderedDict, namedtuple
 from everstep.compat.engine.collecting import collect, remembers_rows
 from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_slots, catches_up, even_rows
-from everstep.compat.engine.in_turn import in_turn
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
 from everstep.compat.engine.scope import Scope
 from everstep.compat.engine.tracing import asked, measured, scalars_after, updated
+from everstep.compat.engine.update_order import in_update_order
 from everstep.compat.engine.variable_view import LAST_WINDOW, VariableView
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract.trees import flat
@@ -377,7 +377,7 @@ class Step(object):
         earlier = self._decayed(view, traced, earlier)
         with backend.after(earlier):
             natives = OrderedDict(collected)
-            ordered = in_turn(view, traced) if backend.is_traced(view.lower(view.var)) else None
+            ordered = in_update_order(view, traced) if backend.is_traced(view.lower(view.var)) else None
             if ordered:
                 assigned, change = True, ordered[0]
                 natives.update(ordered[1])

@@ -30,7 +30,7 @@ def updated(view, inner_kernel=None):
     known = view.ops.once(key, lambda: _updated(view, decay, inner_kernel))
     if isinstance(known, Traced):
         return known
-    raise NoKernel(str(known))
+    raise NoKernel(known)
 
 
 def _updated(view, decay, inner_kernel):
@@ -46,7 +46,7 @@ def _updated(view, decay, inner_kernel):
         else:
             _check_shapes(view, [(None, change)] + list(slots.items()))
     except NoKernel as error:
-        return error
+        return str(error)  # an exception would keep the frames that it went through, and tensors in them
     values = [change, decay] + list(slots.values())
     values += view.missed.recorded(view.scope).values() if view.missed else []
     values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []

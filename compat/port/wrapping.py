@@ -15,7 +15,7 @@ from everstep.compat.port.ruling import BASE, DEEP
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.stock.from_native import from_native, wrapped_as
 from everstep.compat.stock.lookup import FRAMEWORKS
-from everstep.compat.stock.others import package_of, reader_of
+from everstep.compat.stock.third_party import package_of, reader_of
 from everstep.errors import EverstepError, PortError
 from everstep.optimizers.wrappers.accumulate import accumulate
 from everstep.optimizers.wrappers.centralize import centralize

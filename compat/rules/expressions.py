@@ -9,6 +9,7 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import functools
 import numbers
+import threading
 
 import numpy as np
 
@@ -125,7 +126,7 @@ class Tracer(object):
 
     def __init__(self, dtype, integer="int64", lacks=(), owner=""):
         self.dtype, self.integer, self._lacks, self._owner = dtype, integer, frozenset(lacks), owner
-        self._inner_kernel = None
+        self._inner_kernel, self._lock = None, threading.RLock()
         self._shared = {}  # {structure of a step-wide value, or name and shape of a leaf: the value}
         self.shapes = {}  # {value: its shape}, see `result_shape`
         self._kept = {}  # what is made of the values: see `once`
@@ -187,7 +188,9 @@ class Tracer(object):
     def once(self, key, make):
         """Returns what `make()` returned for a key, which is asked once as long as this tracer lives."""
         if key not in self._kept:
-            self._kept[key] = make()
+            with self._lock:  # a rule runs in one thread at a time
+                if key not in self._kept:
+                    self._kept[key] = make()
         return self._kept[key]
 
     def apply(self, op, args, options=None):

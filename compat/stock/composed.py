@@ -1,7 +1,7 @@
 """Optimizers of other packages that are a definition in a wrapper, with their arguments: for `everstep.get`."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.stock.others import with_decay
+from everstep.compat.stock.third_party import with_decay
 from everstep.optimizers.adam import Adam
 
 

@@ -16,7 +16,7 @@ from everstep.compat.stock.lookup import (
     installed_defaults,
     short,
 )
-from everstep.compat.stock.others import arranged, converted_schedule, reader_of
+from everstep.compat.stock.third_party import arranged, converted_schedule, reader_of
 from everstep.compat.targets.construction import written
 from everstep.compat.targets.copying import present_native
 from everstep.compat.targets.detect import TARGETS, find

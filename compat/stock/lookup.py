@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 from everstep.compat.stock.entry import Stock
-from everstep.compat.stock.others import OTHERS, other_entry
 from everstep.compat.stock.table import STOCK, UNSUPPORTED, UNSUPPORTED_MODULES, UNSUPPORTED_WITHOUT_API
+from everstep.compat.stock.third_party import OTHERS, other_entry
 from everstep.compat.targets.detect import TARGETS, find
 from everstep.errors import ConfigError, UnsupportedError
 from everstep.optimizers.contract.checks import TEXT

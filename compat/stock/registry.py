@@ -7,8 +7,8 @@ import re
 from everstep.compat.stock.composed import COMPOSED
 from everstep.compat.stock.from_native import from_native
 from everstep.compat.stock.lookup import entries_of, installed_defaults, target_named
-from everstep.compat.stock.others import OTHERS
 from everstep.compat.stock.table import STOCK, UNSUPPORTED
+from everstep.compat.stock.third_party import OTHERS
 from everstep.compat.targets.construction import CONFIG_KEY, split_config
 from everstep.compat.targets.detect import TARGETS
 from everstep.compat.targets.native import NativeOptimizer

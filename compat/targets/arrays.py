@@ -10,7 +10,7 @@ import contextlib
 import numpy as np
 
 from everstep.compat.backends.on_numpy import NumpyBackend
-from everstep.compat.engine.other_steps import Flush
+from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_pairs, with_gradients
 from everstep.compat.engine.step import counters
 from everstep.compat.targets import hypers

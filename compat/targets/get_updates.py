@@ -34,7 +34,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.other_steps import Flush
+from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers

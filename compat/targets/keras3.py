@@ -35,7 +35,7 @@ and jitted steps leave it there.
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.fitting import is_known
-from everstep.compat.engine.other_steps import Flush
+from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers

@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.engine.other_steps import LossScale
+from everstep.compat.engine.flush import LossScale
 from everstep.compat.targets.checking import check_stages
 from everstep.errors import GradientError
 from everstep.optimizers.contract import defines, is_tensor

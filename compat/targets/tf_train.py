@@ -32,7 +32,7 @@ import numpy as np
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.fitting import is_known
-from everstep.compat.engine.other_steps import Flush
+from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_pairs, with_gradients
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers

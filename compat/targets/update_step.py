@@ -32,7 +32,7 @@ Base class arguments:
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
-from everstep.compat.engine.other_steps import Flush
+from everstep.compat.engine.flush import Flush
 from everstep.compat.engine.pairs import as_pairs
 from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers

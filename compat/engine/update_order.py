@@ -11,7 +11,7 @@ from collections import OrderedDict
 from everstep.compat.rules.expressions import leaves_of
 
 
-def in_turn(view, traced):
+def in_update_order(view, traced):
     """Computes a variable and its slots, each old value being read before it is replaced.
 
     First the slots whose old value the change needs only for their new value, then the variable, then the others.
