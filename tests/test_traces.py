@@ -67,6 +67,32 @@ def test_another_function_of_tensorflow_traces_no_rule():
     np.testing.assert_allclose(variables[0].numpy(), np.full(5, 1 - 0.25), rtol=1e-6)  # 0.1 * (1 + 1.5)
 
 
+class Shaped(everstep.Definition):
+    """A rule with a slot whose shape depends on the variable's place among the others."""
+
+    learning_rate = everstep.hyper(0.1)
+    m = everstep.slot(shape=lambda variable: variable.shape if variable.index else (1, variable.shape[1]))
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        m = slots.m + (grad if slots.m.shape == grad.shape else ops.sum(grad, axis=0, keepdims=True))
+        return hyper.learning_rate * m, {"m": m}
+
+    locality = "variable"
+
+
+@EACH_WAY
+def test_variables_of_one_shape_whose_slots_differ(way):
+    start = {name: np.ones((4, 3), "float32") for name in ("a", "b")}
+    run = runs.started(way, Shaped(), start, dict.fromkeys(start, harness.DENSE))
+    try:
+        run.step(start)
+        run.step(start)
+        weights = sorted(float(value[0, 0]) for value in run.weights().values())
+        np.testing.assert_allclose(weights, [1 - 1.2, 1 - 0.3], rtol=1e-5)  # 0.1 * (4 + 8) and 0.1 * (1 + 2)
+    finally:
+        run.close()
+
+
 class Changing(everstep.Definition):
     """A rule that reads Python state."""
 

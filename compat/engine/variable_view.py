@@ -11,6 +11,7 @@ from everstep.compat.rules.interpreter import Interpreter
 from everstep.compat.rules.program import Program
 from everstep.errors import VariableError
 from everstep.optimizers.contract import Names, compute_dtype, defines, flat, tree
+from everstep.optimizers.contract.configured import once
 
 GRAD = ("grad",)  # the gradient's name among a program's inputs, as VAR
 LAST_WINDOW = "touched"  # the slot with the last accumulation window in which a row got a gradient
@@ -45,7 +46,10 @@ class VariableView(object):
         self.changed_rows = None  # a function that returns the only rows of the variable that may change, or None
         self.declared = flat(self.rule, "slot")
         self.missed, self._caught_up = None, None  # the rows' `Missed` updates; {name: value} after them
-        leaves = self.ops.once((id(self.rule), self.record.shape, self.by_rows), self._leaves)
+        # A slot's shape may be a function of the variable, its name for one.
+        own = once(self.rule, "own shapes", lambda: any(callable(each.shape) for _, each in self.declared.values()))
+        like = id(self.record) if own else self.record.shape
+        leaves = self.ops.once(("leaves", id(self.rule), like, self.by_rows), self._leaves)
         self.grad, self.var, self.slot_values = leaves.grad, leaves.var, leaves.slots
         self._gathered, self._numbers = leaves.by_rows, (leaves.row, leaves.place)
         self._read_grad, self._collected = read_grad, {}
@@ -66,7 +70,8 @@ class VariableView(object):
             slots[name] = ops.leaf(("slot", name), shape=self._shape(expected) if is_by_rows else expected)
         row, place = (ops.leaf((name, None), dtype="int32") for name in ("row_number", "place_in_row"))
         leaf = functools.partial(ops.leaf, shape=self._shape(shape))
-        ops.once(("alive", id(rule)), lambda: rule)  # keeps the id its own
+        ops.once(("alive", id(rule)), lambda: rule)  # keeps the ids their own
+        ops.once(("alive", id(self.record)), lambda: self.record)
         return Leaves(leaf(("grad", None)), leaf(("var", None)), slots, frozenset(by_rows), row, place)
 
     @classmethod
