@@ -413,7 +413,9 @@ def test_a_subclass_that_makes_no_slots_is_told_so(way):
     with way.world(way.module) as world:
         variables = [world.variable(START[name], name=name) for name in ("kernel", "bias")]
         optimizer = replaced(native, ["_create_slots", "build"], "subclass", nothing)
-        with pytest.raises(EverstepError, match="must call super"):
+        # `stateless_apply` of Keras 3.5 and older asks itself whether the optimizer is built, before ours is called.
+        told = (EverstepError, ValueError) if way.name.endswith("jit") else EverstepError
+        with pytest.raises(told, match="must call super|must be built"):
             world.step(optimizer, list(zip(GRADS, variables)))
         np.testing.assert_array_equal(world.read(variables[0]), START["kernel"])
 
