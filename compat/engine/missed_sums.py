@@ -56,7 +56,7 @@ class Columns(object):
     def __init__(self, rule, dtype, rank):
         self.rule, self.dtype, self.rank = rule, dtype, rank
         self.tracer = Tracer(dtype)
-        self._leaves = 0  # of those without a name of their own
+        self._leaves = 0  # how many leaves have a number for a name
         self.count = self._leaf()  # the number of missed updates
         self.var = self.tracer.leaf(("var", None), shape=(None,) * rank)
         self.slots = OrderedDict((name, self._leaf()) for name in flat(rule, "slot"))
