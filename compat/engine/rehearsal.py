@@ -6,8 +6,6 @@ rule is rehearsed once for each variable and kind of gradient, so later steps co
 """
 from __future__ import absolute_import, division, print_function
 
-import numpy as np
-
 from everstep.compat.engine.fast_forward import Missed, catches_up
 from everstep.compat.engine.fitting import is_known, shape_needed
 from everstep.compat.engine.scope import Scope
@@ -15,7 +13,6 @@ from everstep.compat.engine.tracing import collected, measured, updated
 from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError, VariableError
-from everstep.optimizers.contract.schedule import Schedule
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
@@ -90,10 +87,6 @@ class Rehearsal(object):
 class _Symbols(Scope):
     """Step-wide values without numbers: reading a hyper could call the user's function, or create a variable."""
 
-    def _hyper(self, name):
-        host, value = self.step.host, self.step.host.given(name)
-        if isinstance(value, Schedule):
-            return self.tracer.scheduled(value, self.values["updates"])
-        if isinstance(value, float) and not host.adapter.sets_hypers:  # a step has the number too
-            return self.tracer.constant(float(np.float32(value)))
-        return self._leaf(("hyper", name), None)
+    def _present(self, name):
+        value, is_set = self.step.host.given(name), self.step.host.adapter.sets_hypers
+        return None if isinstance(value, float) and is_set else value  # a number that can be set is no constant

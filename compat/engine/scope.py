@@ -47,13 +47,16 @@ class Scope(object):
         return self._leaf(("scalar", name), read)
 
     def _hyper(self, name):
-        value = self.step.hyper(name)
+        value = self._present(name)
         if isinstance(value, Schedule):
             return self.tracer.scheduled(value, self.values["updates"])
         if isinstance(value, float):  # every framework keeps its hypers in float32 variables
             return self.tracer.constant(float(np.float32(value)))
         read = lambda: self._cast(self.step.backend.tensor(value() if callable(value) else value))  # noqa: E731
         return self._leaf(("hyper", name), read)
+
+    def _present(self, name):
+        return self.step.hyper(name)
 
     def _leaf(self, name, read):
         leaf = self.tracer.leaf(name, step_wide=True, shape=())
