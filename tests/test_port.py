@@ -5,6 +5,7 @@ import functools
 import io
 import os
 import sys
+import weakref
 from collections import OrderedDict
 
 import numpy as np
@@ -16,13 +17,14 @@ import harness
 import runs
 from everstep import cli
 from everstep.compat.port import rules
+from everstep.compat.port.algebra import evaluate, ops, substitute, walk
 from everstep.compat.port.arguments import explain, factory_of, given_and_defaults
 from everstep.compat.port.choices import choices_of
-from everstep.compat.port.expressions import FUNCTIONS, ONE, build, constant, evaluate, leaf, node, substitute, walk
 from everstep.compat.port.originals import Kind
 from everstep.compat.port.porting import Porting
 from everstep.compat.port.printing import number_text, text_of
 from everstep.compat.port.wrapping import port_of
+from everstep.compat.rules.operations import TABLE
 from everstep.errors import ConfigError, PortError, PortSparseError, UnsupportedError
 from everstep.optimizers.contract import Definition
 
@@ -85,16 +87,16 @@ def classes(kind):
 
 def random_expression(random, depth):
     if depth == 0:
-        return [leaf("x"), leaf("y"), constant(round(random.uniform(-2, 2), 2))][random.randint(3)]
+        return [ops.leaf("x"), ops.leaf("y"), ops.constant(round(random.uniform(-2, 2), 2))][random.randint(3)]
     op = ["add", "subtract", "multiply", "divide", "negative", "abs", "maximum", "pow", "floor_divide", "remainder",
           "where", "sign"][random.randint(12)]
     args = [random_expression(random, depth - 1) for _ in range({"negative": 1, "abs": 1, "sign": 1}.get(op, 2))]
     if op == "pow":
-        args = [build("abs", args[0]), constant(random.randint(4))]
+        return abs(args[0]) ** float(random.randint(4))
     if op == "where":
-        test = build(["less", "greater_equal"][random.randint(2)], args[0], args[1])
-        return build("where", build("logical_and", test, build("less", args[1], constant(1))), args[0], args[1])
-    return build(op, *args)
+        test = args[0] < args[1] if random.randint(2) else args[0] >= args[1]
+        return ops.where(test & (args[1] < 1), args[0], args[1])
+    return ops.apply(op, args)
 
 
 def plain(expression, values):
@@ -122,25 +124,31 @@ def test_an_expression_prints_as_it_computes(seed):
 @pytest.mark.parametrize("op", ["add", "subtract", "multiply", "divide", "negative", "pow", "maximum", "where"])
 def test_simplification_keeps_the_value(op):
     random = np.random.RandomState(3)
-    pool = [leaf("x"), leaf("y"), constant(0), ONE, constant(-1), constant(2), build("negative", leaf("x")),
-            build("subtract", leaf("x"), leaf("y")), build("add", leaf("x"), ONE),
-            node("multiply", (constant(-2), leaf("y")))]
+    x, y = ops.leaf("x"), ops.leaf("y")
+    pool = [x, y, -x, x - y, x + 1, ops.plain("multiply", (ops.constant(-2), y))]
+    pool += [ops.constant(number) for number in (0, 1, -1, 2)]
     count = {"negative": 1, "where": 3}.get(op, 2)
     for _ in range(200):
         args = [pool[random.randint(len(pool))] for _ in range(count)]
         if op == "where":
-            args[0] = build("less", leaf("x"), args[0])
+            args[0] = x < args[0]
         values = {"x": random.uniform(0.5, 3), "y": random.uniform(0.5, 3)}
         with np.errstate(all="ignore"):
-            expected = FUNCTIONS[op](*[evaluate(argument, values) for argument in args])
+            expected = TABLE[op].numpy(*[evaluate(argument, values) for argument in args])
         if np.isfinite(expected):
-            np.testing.assert_allclose(evaluate(build(op, *args), values), expected, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(evaluate(ops.apply(op, args), values), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_equal_expressions_are_the_same_object():
-    assert build("add", leaf("x"), ONE) is build("add", leaf("x"), constant(1.0))
-    assert substitute(build("add", leaf("x"), ONE), {leaf("x"): leaf("y")}) is build("add", leaf("y"), ONE)
-    assert constant(True) is not ONE
+    x, y = ops.leaf("x"), ops.leaf("y")
+    assert x + 1 is x + ops.constant(1.0)
+    assert substitute(x + 1, {x: y}) is y + 1
+    assert ops.constant(True) is not ops.constant(1)
+
+
+def test_expressions_that_nobody_holds_are_forgotten():
+    value = weakref.ref(ops.leaf("of this test") * 3)
+    assert value() is None
 
 
 @pytest.mark.parametrize("value, text", [

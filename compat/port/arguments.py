@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 import numpy as np
 
-from everstep.compat.port.expressions import ONE, TWO, build, leaf
+from everstep.compat.port.algebra import number_of, ops
 from everstep.compat.port.spelling import declared_name
 from everstep.errors import PortError
 
@@ -111,62 +111,38 @@ def moved(arguments, names):
     return changed
 
 
-def _root(x):
-    return x ** 0.5 if x > 0 else float("nan")
-
-
-def _log(x):
-    return float(np.log(x)) if x > 0 else float("nan")
-
-
-_OF_ONE = [  # type: list[tuple[Any, Any]]
-    (lambda x: x, lambda x: x),
-    (lambda x: 1 - x, lambda x: build("subtract", ONE, x)),
-    (lambda x: -x, lambda x: build("negative", x)),
-    (lambda x: 1 / x if x else float("nan"), lambda x: build("divide", ONE, x)),
-    (lambda x: x * x, lambda x: build("multiply", x, x)),
-    (lambda x: 2 * x, lambda x: build("multiply", TWO, x)),
-    (lambda x: x / 2, lambda x: build("divide", x, TWO)),
-    (lambda x: 1 + x, lambda x: build("add", ONE, x)),
-    (lambda x: x - 1, lambda x: build("subtract", x, ONE)),
-    (_root, lambda x: build("sqrt", x)),
-    (_log, lambda x: build("log", x)),
-    (lambda x: 2 / (1 - x) - 1 if x != 1 else float("nan"),
-     lambda x: build("subtract", build("divide", TWO, build("subtract", ONE, x)), ONE)),
+# What a constant may be made of: one hyper or two.
+_OF_ONE = [  # type: list[Any]
+    lambda x: x, lambda x: 1 - x, lambda x: -x, lambda x: 1 / x, lambda x: x * x, lambda x: 2 * x, lambda x: x / 2,
+    lambda x: 1 + x, lambda x: x - 1, lambda x: ops.sqrt(x), lambda x: ops.log(x), lambda x: 2 / (1 - x) - 1,
 ]
-_OF_TWO = [  # type: list[tuple[Any, Any]]
-    (lambda x, y: x * y, lambda x, y: build("multiply", x, y)),
-    (lambda x, y: x / y if y else float("nan"), lambda x, y: build("divide", x, y)),
-    (lambda x, y: x - y, lambda x, y: build("subtract", x, y)),
-    (lambda x, y: x + y, lambda x, y: build("add", x, y)),
-    (lambda x, y: 1 - x * y, lambda x, y: build("subtract", ONE, build("multiply", x, y))),
-    (lambda x, y: x * (1 - y), lambda x, y: build("multiply", x, build("subtract", ONE, y))),
-    (lambda x, y: 2 * x * y, lambda x, y: build("multiply", TWO, build("multiply", x, y))),
-    (lambda x, y: -x * y, lambda x, y: build("negative", build("multiply", x, y))),
+_OF_TWO = [  # type: list[Any]
+    lambda x, y: x * y, lambda x, y: x / y, lambda x, y: x - y, lambda x, y: x + y, lambda x, y: 1 - x * y,
+    lambda x, y: x * (1 - y), lambda x, y: 2 * (x * y), lambda x, y: -(x * y),
 ]
 
 
-def _same(a, b):
-    return np.isfinite(a) and abs(a - b) <= 3e-7 * max(abs(a), abs(b), 1e-30)
+def _is_close(value, number):
+    """Returns whether a value is a constant, close to a number."""
+    found = number_of(value)
+    return found is not None and abs(found - number) <= 3e-7 * max(abs(found), abs(number), 1e-30)
 
 
 def explain(before, after, given, changed):
-    """Returns the node, made of hypers, that a constant stands for; None if none is found.
+    """Returns the expression, made of hypers, that a constant stands for; None if none is found.
 
     Args:
         before, after: the constant with the given arguments, and with changed ones.
         given, changed: {hyper: number}. The first of `given` that fits is taken.
     """
     names = [name for name in given if given[name] != changed[name]]
-    for compute, write in _OF_ONE:
-        for name in names:
-            if _same(compute(given[name]), before) and _same(compute(changed[name]), after):
-                return write(leaf("hyper." + name))
-    for compute, write in _OF_TWO:
-        for one, two in itertools.permutations(names, 2):
-            values = (given[one], given[two]), (changed[one], changed[two])
-            if _same(compute(*values[0]), before) and _same(compute(*values[1]), after):
-                return write(leaf("hyper." + one), leaf("hyper." + two))
+    for count, forms in ((1, _OF_ONE), (2, _OF_TWO)):
+        for form in forms:
+            for chosen in itertools.permutations(names, count):
+                fits = all(_is_close(form(*[ops.constant(numbers_of[name]) for name in chosen]), number)
+                           for numbers_of, number in ((given, before), (changed, after)))
+                if fits:
+                    return form(*[ops.leaf("hyper." + name) for name in chosen])
     return None
 
 

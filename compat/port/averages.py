@@ -3,7 +3,8 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.port.expressions import evaluate, leaf, substitute
+from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute, walk
+from everstep.compat.rules.operations import REDUCTIONS
 
 VALUE, STEPS = 1.7, (1, 2, 10, 1000)
 
@@ -20,20 +21,20 @@ def _is_average(rule, name):
     forms = [(rule.var, rule.news)] + list(rule.ranks.values())
     for var, news in forms:
         others = [var] + [new for slot, new in news.items() if slot != name]
-        if any(own in value.leaves for value in others):
+        if own in leaf_names(*others):
             return False
-        averaged = substitute(news[name], {var: leaf("var")})
-        if "grad" in averaged.leaves or "var" not in averaged.leaves or own not in averaged.leaves:
+        averaged = substitute(news[name], {var: ops.leaf("var")})
+        leaves = leaf_names(averaged)
+        if "grad" in leaves or not leaves.issuperset(["var", own]):
+            return False
+        if any(each.op in REDUCTIONS for each in walk([averaged])):
             return False
         for t in STEPS:
-            values = {each: rule.hypers.get(each[len("hyper."):]) for each in averaged.leaves}
+            values = {each: rule.hypers.get(each[len("hyper."):]) for each in leaves}
             values.update({own: VALUE, "var": VALUE, "t": t})
             if None in values.values():
                 return False
-            try:
-                with np.errstate(all="ignore"):
-                    if abs(evaluate(averaged, values) - VALUE) > 1e-6:
-                        return False
-            except KeyError:  # it has a reduction
-                return False
+            with np.errstate(all="ignore"):
+                if abs(evaluate(averaged, values) - VALUE) > 1e-6:
+                    return False
     return True

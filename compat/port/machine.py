@@ -6,8 +6,9 @@ import heapq
 
 import numpy as np
 
-from everstep.compat.port.expressions import Node, build, constant
-from everstep.errors import PortError
+from everstep.compat.port.algebra import ops
+from everstep.compat.rules.expressions import Value
+from everstep.errors import PortError, RuleError
 
 
 class Reference(object):
@@ -36,16 +37,16 @@ class Machine(object):
 
     Args:
         graph: the graph, which has the functions that ops call.
-        leaf_of: a function of a variable's key that returns its node before the step.
+        leaf_of: a function of a variable's key that returns its expression before the step.
         in_order: True if the ops run in the order of their creation, as in `tf.function`.
         rules: {type of an op: function (machine, op) -> values of its outputs}.
-        patches: {number of a constant in the order of ops: node that it stands for}.
+        patches: {number of a constant in the order of ops: expression that it stands for}.
         names: {name of a tensor: name of the local variable that holds it}.
 
     Attributes:
         written: the keys of written variables, in order.
         constants: the float constants as found, [(name of the op, value)].
-        hints: {node: name of a local variable}.
+        hints: {expression: name of a local variable}.
         types: the types of all ops in order.
     """
 
@@ -53,8 +54,8 @@ class Machine(object):
         self.graph, self.leaf_of, self.in_order, self.rules = graph, leaf_of, in_order, rules
         self.patches, self.names, self.axes = dict(patches), dict(names), axes
         self.frames = [{}]  # {name of a tensor: value}, of the graph and of each function that is running
-        self.writes = collections.OrderedDict()  # {key: [(bit, node, guards)]}
-        self.overlays = []  # {key: node}, what a running function wrote
+        self.writes = collections.OrderedDict()  # {key: [(bit, expression, guards)]}
+        self.overlays = []  # {key: expression}, what a running function wrote
         self.bits = {}  # {op: the bits of all that it waits for, and its own}
         self.own = {}  # {op: its bit}
         self.current = None
@@ -78,11 +79,11 @@ class Machine(object):
         return self.leaf_of(key)
 
     def write(self, key, value):
-        value = self.node(value)
+        value = self.expression(value)
         if self.guards:
             before = self._otherwise(key)
             for predicate in self.guards:
-                value = build("where", predicate, value, before)
+                value = ops.where(predicate, value, before)
         if key not in self.written:
             self.written.append(key)
         if self.overlays:
@@ -94,9 +95,9 @@ class Machine(object):
         """Returns what a variable holds if the current op's branch is not taken: the other branch may write it."""
         if self.overlays or self.in_order:
             return self.read(key)
-        negated = [build("logical_not", predicate) for predicate in self.guards]
+        negated = [~predicate for predicate in self.guards]
         for bit, value, guards in reversed(self.writes.get(key, ())):
-            if self.bits[self.current] & bit or any(each in guards for each in negated):
+            if self.bits[self.current] & bit or any(each is guard for each in negated for guard in guards):
                 return value
         return self.leaf_of(key)
 
@@ -118,12 +119,12 @@ class Machine(object):
         value = self.get(tensor)
         return self.read(value.key) if isinstance(value, Reference) else value
 
-    def node(self, value):
-        """Returns a value as a node, or raises PortError."""
-        if isinstance(value, Node):
+    def expression(self, value):
+        """Returns a value as an expression, or raises PortError."""
+        if isinstance(value, Value):
             return value
         if isinstance(value, Array) and value.value.size and (value.value == value.value.flat[0]).all():
-            return constant(value.value.flat[0].item())
+            return ops.constant(value.value.flat[0].item())
         if isinstance(value, Unknown):
             raise PortError("it needs {}".format(value.why))
         raise PortError("it needs an array of numbers that differ from element to element")
@@ -135,10 +136,10 @@ class Machine(object):
         return value.key
 
     def note_constant(self, op, value):
-        """Returns the node of a float constant: what it stands for, if that is known."""
+        """Returns the expression of a float constant: what it stands for, if that is known."""
         place = len(self.constants)
         self.constants.append((op.name, value))
-        return self.patches.get(place, constant(value))
+        return self.patches.get(place, ops.constant(value))
 
     # Ops.
 
@@ -155,7 +156,7 @@ class Machine(object):
                 raise PortError(op_refusal(op))
             try:
                 values = rule(self, op)
-            except PortError as error:
+            except (PortError, RuleError) as error:
                 if getattr(error, "op", None):
                     raise
                 error = PortError("op {} ({}): {}".format(op.type, op.name, error))
@@ -164,7 +165,7 @@ class Machine(object):
             for output, value in zip(op.outputs, values or ()):
                 self.frames[-1][output.name] = value
                 hint = self.names.get(output.name)
-                if hint and isinstance(value, Node) and value.args:
+                if hint and isinstance(value, Value) and value.args:
                     self.hints.setdefault(value, hint)
 
     def place(self, op):
@@ -181,8 +182,8 @@ class Machine(object):
             if type(context).__name__ == "WhileContext":
                 raise PortError("a loop (tf.while_loop) cannot be written down; unroll it")
             if type(context).__name__ == "CondContext" and context.pred.name in self.frames[-1]:
-                predicate = self.node(self.value(context.pred))
-                guards.append(predicate if context.branch else build("logical_not", predicate))
+                predicate = self.expression(self.value(context.pred))
+                guards.append(predicate if context.branch else ~predicate)
             context = context.outer_context
         return guards
 

@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.port.expressions import value_of
+from everstep.compat.port.algebra import number_of
 from everstep.compat.rules.operations import REDUCTIONS, TABLE
 
 _NEGATIVE, _ATOM = 6, 9
@@ -31,9 +31,8 @@ def text_of(expression, names=None, whole=False):
     """Returns an expression as Python.
 
     Args:
-        expression: a node.
-        names: {node: local variable that holds it}.
-        whole: True to write out the node itself, even if it has a name.
+        names: {expression: local variable that holds it}.
+        whole: True to write out the expression itself, even if it has a name.
     """
     return _text(expression, names or {}, whole)[0]
 
@@ -43,35 +42,35 @@ def _text(expression, names, whole=False):
     if expression in names and not whole:
         return names[expression], _ATOM
     op, args = expression.op, expression.args
-    if op == "leaf":
-        return expression.settings, _ATOM
+    if expression.leaf:
+        return expression.leaf, _ATOM
     if op == "constant":
-        value = value_of(expression)
+        value = number_of(expression)
         return number_text(value), _ATOM if isinstance(value, bool) or value >= 0 else _NEGATIVE
     if op == "negative":
         inner, strength = _text(args[0], names)
         if strength == 5 and args[0].op in ("multiply", "divide") and "//" not in inner and "%" not in inner:
             return "-" + inner, strength  # Python takes it for (-a) * b
         return "-" + (inner if strength > _NEGATIVE else "({})".format(inner)), _NEGATIVE
-    if op in TABLE and TABLE[op].symbol:
+    if TABLE[op].symbol:
         return _operator(op, args, names)
     inner = [_text(argument, names)[0] for argument in args]
     if op in REDUCTIONS:
-        return "ops.{}({}{})".format(op, inner[0], _axes(*expression.settings)), _ATOM
-    if op == "to_float":
+        return "ops.{}({}{})".format(op, inner[0], _axes(**expression.options)), _ATOM
+    if op == "cast":
         return 'ops.cast({}, grad.dtype)'.format(inner[0]), _ATOM
     if op == "reshape":
-        return "ops.reshape({}, {})".format(inner[0], expression.settings), _ATOM
+        return "ops.reshape({}, {!r})".format(inner[0], expression.options["to"]), _ATOM
     if op == "transpose":
-        axes = expression.settings
+        axes = expression.options.get("axes")
         return "ops.transpose({}{})".format(inner[0], "" if axes is None else ", {!r}".format(axes)), _ATOM
     return "ops.{}({})".format(op, ", ".join(inner)), _ATOM
 
 
-def _axes(axes, keepdims):
-    if axes is None:
+def _axes(axis=None, keepdims=False):
+    if axis is None:
         return ", keepdims=True" if keepdims else ""
-    text = _AXES[axes].format("grad") if axes in _AXES else repr(axes)
+    text = _AXES[axis].format("grad") if axis in _AXES else repr(axis)
     return ", axis={}{}".format(text, ", keepdims=True" if keepdims else "")
 
 

@@ -3,7 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 from collections import Counter, OrderedDict, namedtuple
 
-from everstep.compat.port.expressions import ONE, build, constant, leaf
+from everstep.compat.port.algebra import ops
 from everstep.compat.port.machine import Array, Machine, Reference, Unknown, in_order_of_need
 from everstep.compat.port.originals import Original
 from everstep.compat.port.rules import RULES
@@ -25,7 +25,7 @@ class Reading(object):
         original: the `Original`, ready to run.
         roles: {key: Role}.
         machine: the `Machine` that ran.
-        outputs: {name: node}: "var", "slots.NAME" and "number.NAME" after the step, in terms of those before.
+        outputs: {name: expression}: "var", "slots.NAME" and "number.NAME" after the step, in terms of those before.
     """
 
     def __init__(self, kind, setting, arguments=()):
@@ -37,18 +37,18 @@ class Reading(object):
 
     def run(self, patches=(), axes="trailing"):
         original = self.original
-        ops = in_order_of_need(original.fetches, original.graph)
+        needed = in_order_of_need(original.fetches, original.graph)
         if original.in_order:
             number = {op: place for place, op in enumerate(original.graph.get_operations())}
-            ops.sort(key=number.__getitem__)
+            needed.sort(key=number.__getitem__)
         names = original.local_names.tensors
         self.machine = machine = Machine(original.graph, self._leaf, original.in_order, RULES, patches, names, axes)
         frame = machine.frames[0]
         for name, place in original.inputs.items():
-            frame[name] = leaf("grad" if place == 0 else "other.grad")
+            frame[name] = ops.leaf("grad" if place == 0 else "other.grad")
         if original.in_order:
             self._bind_captures(frame)
-        machine.run(ops)
+        machine.run(needed)
         self.outputs = OrderedDict()
         for key, role in self.roles.items():
             if role.kind in ("variable", "slot", "number"):
@@ -61,7 +61,7 @@ class Reading(object):
             key = internal.name
             if key in self.original.constants:
                 value = self.original.constants[key]
-                frame[key] = constant(value.item()) if value.ndim == 0 else Array(value)
+                frame[key] = ops.constant(value.item()) if value.ndim == 0 else Array(value)
             elif key in self.roles:
                 frame[key] = Reference(key)
             else:
@@ -72,14 +72,14 @@ class Reading(object):
         if role is None:
             raise PortError("it uses {}, a variable that is not the optimizer's".format(key))
         if role.kind == "variable":
-            return leaf("var")
+            return ops.leaf("var")
         if role.kind == "counter":
-            return build("subtract", leaf("t"), ONE)
+            return ops.leaf("t") - 1
         given = self.setting.arguments.get(role.name)
         if role.kind == "hyper" and isinstance(given, bool):  # a flag that is kept as a hyper
-            return constant(given)
+            return ops.constant(given)
         prefix = {"hyper": "hyper.", "slot": "slots.", "number": "number.", "other": "other."}[role.kind]
-        return leaf(prefix + role.name)
+        return ops.leaf(prefix + role.name)
 
     # Parts of variables.
 

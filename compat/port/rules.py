@@ -3,9 +3,10 @@ from __future__ import absolute_import, division, print_function
 
 import numpy as np
 
-from everstep.compat.port.expressions import ONE, TWO, ZERO, Node, build, constant, is_bool, node, reduction, value_of
+from everstep.compat.port.algebra import ONE, ZERO, leaf_names, number_of, ops
 from everstep.compat.port.kernels import KERNELS
 from everstep.compat.port.machine import Array, Reference, Unknown
+from everstep.compat.rules.expressions import Value
 from everstep.errors import PortError
 
 _UNARY = dict(
@@ -49,12 +50,22 @@ def tensor_util():
 
 
 def fixed(tensor):
-    """Returns the value of a tensor that depends on no number, as an Array or node; None if it has none."""
+    """Returns the value of a tensor that depends on no number, as an Array or expression; None if it has none."""
     value = tensor_util().constant_value(tensor)
     if value is None:
         return None
     value = np.asarray(value)
-    return constant(value.item()) if value.ndim == 0 and value.dtype.kind in "biuf" else Array(value)
+    return ops.constant(value.item()) if value.ndim == 0 and value.dtype.kind in "biuf" else Array(value)
+
+
+def fixed_or(tensor, otherwise):
+    value = fixed(tensor)
+    return otherwise if value is None else value
+
+
+def given(machine, op, place=0):
+    """Returns what an op takes at a place, as an expression."""
+    return machine.expression(machine.value(op.inputs[place]))
 
 
 def static_shape(tensor):
@@ -67,14 +78,14 @@ def _elementwise(name):
     def apply(machine, op):
         values = [machine.value(tensor) for tensor in op.inputs]
         if any(isinstance(value, Unknown) for value in values):
-            return [fixed(op.outputs[0]) or next(value for value in values if isinstance(value, Unknown))]
+            return [fixed_or(op.outputs[0], next(value for value in values if isinstance(value, Unknown)))]
         if any(isinstance(value, Array) for value in values) and not any(
-            isinstance(value, Node) and value.leaves for value in values
+            isinstance(value, Value) and value.op != "constant" for value in values
         ):
             value = fixed(op.outputs[0])
             if value is not None:
                 return [value]
-        return [build(name, *[machine.node(value) for value in values])]
+        return [ops.apply(name, [machine.expression(value) for value in values])]
 
     return apply
 
@@ -82,41 +93,41 @@ def _elementwise(name):
 RULES.update((kind, _elementwise(name)) for kind, name in list(_UNARY.items()) + list(_BINARY.items()))
 
 
-def _of_nodes(function):
-    """Returns a rule for an op that takes numbers: function of nodes -> node."""
-    return lambda machine, op: [function(*[machine.node(machine.value(tensor)) for tensor in op.inputs])]
+def _of_numbers(function):
+    """Returns a rule for an op that takes numbers: function of expressions -> expression."""
+    return lambda machine, op: [function(*[given(machine, op, place) for place in range(len(op.inputs))])]
 
 
 def _uniform(machine, op):
     """Returns the value of an op that repeats its input, if it is one number."""
     value = machine.value(op.inputs[0])
-    if isinstance(value, Node) and not _is_whole(value):
+    if isinstance(value, Value) and not _is_whole(value):
         return value
     raise PortError("it repeats a value along an axis")
 
 
 def _divide_no_nan(a, b):
-    zero = build("equal", b, ZERO)
-    return build("where", zero, ZERO, build("divide", a, build("where", zero, ONE, b)))
+    zero = ops.equal(b, 0)
+    return ops.where(zero, 0, a / ops.where(zero, 1, b))
 
 
 RULES.update(
-    NotEqual=_of_nodes(lambda a, b: build("logical_not", build("equal", a, b))),
-    DivNoNan=_of_nodes(_divide_no_nan),
-    MulNoNan=_of_nodes(lambda a, b: build("where", build("equal", b, ZERO), ZERO, build("multiply", a, b))),
-    Reciprocal=_of_nodes(lambda a: build("divide", ONE, a)),
-    Inv=_of_nodes(lambda a: build("divide", ONE, a)),
-    SquaredDifference=_of_nodes(lambda a, b: build("square", build("subtract", a, b))),
-    Log1p=_of_nodes(lambda a: build("log", build("add", ONE, a))),
-    Expm1=_of_nodes(lambda a: build("subtract", build("exp", a), ONE)),
-    Softplus=_of_nodes(lambda a: build("log", build("add", ONE, build("exp", a)))),
-    Relu=_of_nodes(lambda a: build("maximum", a, ZERO)),
-    Ceil=_of_nodes(lambda a: build("negative", build("floor", build("negative", a)))),
-    IsNan=_of_nodes(lambda a: build("logical_not", build("equal", a, a))),
-    Select=_of_nodes(lambda a, b, c: build("where", a, b, c)),
-    SelectV2=_of_nodes(lambda a, b, c: build("where", a, b, c)),
-    ClipByValue=_of_nodes(lambda a, low, high: build("clip", a, low, high)),
-    ZerosLike=lambda machine, op: [constant(False) if op.outputs[0].dtype.is_bool else ZERO],
+    NotEqual=_of_numbers(lambda a, b: ~ops.equal(a, b)),
+    DivNoNan=_of_numbers(_divide_no_nan),
+    MulNoNan=_of_numbers(lambda a, b: ops.where(ops.equal(b, 0), 0, a * b)),
+    Reciprocal=_of_numbers(lambda a: 1 / a),
+    Inv=_of_numbers(lambda a: 1 / a),
+    SquaredDifference=_of_numbers(lambda a, b: ops.square(a - b)),
+    Log1p=_of_numbers(lambda a: ops.log(1 + a)),
+    Expm1=_of_numbers(lambda a: ops.exp(a) - 1),
+    Softplus=_of_numbers(lambda a: ops.log(1 + ops.exp(a))),
+    Relu=_of_numbers(lambda a: ops.maximum(a, 0)),
+    Ceil=_of_numbers(lambda a: -ops.floor(-a)),
+    IsNan=_of_numbers(lambda a: ~ops.equal(a, a)),
+    Select=_of_numbers(ops.where),
+    SelectV2=_of_numbers(ops.where),
+    ClipByValue=_of_numbers(ops.clip),
+    ZerosLike=lambda machine, op: [ops.constant(False) if op.outputs[0].dtype.is_bool else ZERO],
     OnesLike=lambda machine, op: [ONE],
     Fill=lambda machine, op: [machine.value(op.inputs[1])],
     BroadcastTo=lambda machine, op: [machine.value(op.inputs[0])],
@@ -126,10 +137,8 @@ RULES.update(
 
 @rule("AddN")
 def add_n(machine, op):
-    total = machine.node(machine.value(op.inputs[0]))
-    for tensor in list(op.inputs)[1:]:
-        total = build("add", total, machine.node(machine.value(tensor)))
-    return [total]
+    values = [given(machine, op, place) for place in range(len(op.inputs))]
+    return [sum(values[1:], values[0])]
 
 
 @rule("VarHandleOp", "VariableV2", "Variable")
@@ -143,7 +152,7 @@ def const(machine, op):
     if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
         return [Unknown("a text")]
     if value.dtype.kind == "b" or not value.size or not (value == value.flat[0]).all():
-        return [constant(value.item()) if value.ndim == 0 else Array(value)]
+        return [ops.constant(value.item()) if value.ndim == 0 else Array(value)]
     if value.ndim and value.dtype.kind != "f":
         return [Array(value)]
     return [machine.note_constant(op, float(value.flat[0]))]
@@ -151,7 +160,7 @@ def const(machine, op):
 
 @rule(*_NOTHING)
 def nothing(machine, op):
-    return [constant(True) for _ in op.outputs]
+    return [ops.constant(True) for _ in op.outputs]
 
 
 @rule("Placeholder")
@@ -181,15 +190,15 @@ def merge(machine, op):
             continue
         yes, no = (tensor, other) if is_true else (other, tensor)
         yes, no = machine.value(yes), machine.value(no)
-        if yes is no or not isinstance(yes, Node) or not isinstance(no, Node):
+        if yes is no or not isinstance(yes, Value) or not isinstance(no, Value):
             return [yes, ZERO]
-        return [build("where", machine.node(machine.value(predicate)), yes, no), ZERO]
+        return [ops.where(machine.expression(machine.value(predicate)), yes, no), ZERO]
     raise PortError("its branches cannot be told apart")
 
 
 @rule("If", "StatelessIf")
 def branches(machine, op):
-    predicate = machine.node(machine.value(op.inputs[0]))
+    predicate = given(machine, op)
     arguments = [machine.get(tensor) for tensor in list(op.inputs)[1:]]
     results = []
     for name in ("then_branch", "else_branch"):
@@ -198,11 +207,11 @@ def branches(machine, op):
     (yes, yes_writes), (no, no_writes) = results
     before = {key: machine.read(key) for key in list(yes_writes) + list(no_writes)}
     for key in before:
-        machine.write(key, build("where", predicate, yes_writes.get(key, before[key]), no_writes.get(key, before[key])))
+        machine.write(key, ops.where(predicate, yes_writes.get(key, before[key]), no_writes.get(key, before[key])))
     merged = []
     for a, b in zip(yes, no):
         a, b = (machine.read(each.key) if isinstance(each, Reference) else each for each in (a, b))
-        merged.append(build("where", predicate, a, b) if isinstance(a, Node) and isinstance(b, Node) else a)
+        merged.append(ops.where(predicate, a, b) if isinstance(a, Value) and isinstance(b, Value) else a)
     return merged
 
 
@@ -231,7 +240,7 @@ def same(machine, op):
 @rule("Reshape", "ExpandDims", "Squeeze")
 def reshape(machine, op):
     value = machine.value(op.inputs[0])
-    if not isinstance(value, Node) or not value.leaves:
+    if not isinstance(value, Value) or value.op == "constant":
         return [value]
     before, after = static_shape(op.inputs[0]), static_shape(op.outputs[0])
     source = op.inputs[0].op
@@ -247,47 +256,46 @@ def reshape(machine, op):
         return [value]
     if max(before) == 1 and not _is_whole(value):
         return [value]
-    return [node("reshape", (value,), repr((-1,) if after == [int(np.prod(before))] else tuple(after)))]
+    return [ops.reshape(value, (-1,) if after == [int(np.prod(before))] else tuple(after))]
 
 
 def _is_whole(value):
-    return any(name in ("grad", "var") or name.startswith("slots.") for name in value.leaves)
+    return any(name in ("grad", "var") or name.startswith("slots.") for name in leaf_names(value))
 
 
 @rule("Cast")
 def cast(machine, op):
     value = machine.value(op.inputs[0])
-    if not isinstance(value, Node):
+    if not isinstance(value, Value):
         return [value]
     before, after = op.inputs[0].dtype.base_dtype, op.outputs[0].dtype.base_dtype
     if after.is_bool:
-        return [value if is_bool(value) else build("logical_not", build("equal", value, ZERO))]
-    if before.is_bool or is_bool(value):
-        return [build("to_float", value)]
+        return [value if value.dtype == "bool" else ~ops.equal(value, 0)]
+    if value.dtype == "bool":
+        return [ops.cast(value, ops.dtype)]
     if before.is_floating and after.is_integer:
-        return [build("floor", value)]  # the same as truncation for counts, which are never negative
+        return [ops.floor(value)]  # the same as truncation for counts, which are never negative
     return [value]
 
 
 @rule("L2Loss")
 def l2_loss(machine, op):
-    value = machine.node(machine.value(op.inputs[0]))
-    return [build("divide", reduction("sum", build("square", value), None, False), TWO)]
+    return [ops.sum(ops.square(given(machine, op))) / 2]
 
 
 @rule(*_REDUCTIONS)
 def reduce(machine, op):
     name, value = _REDUCTIONS[op.type], machine.value(op.inputs[0])
     if isinstance(value, (Array, Unknown)):
-        return [fixed(op.outputs[0]) or Unknown("the result of " + op.type)]
+        return [fixed_or(op.outputs[0], Unknown("the result of " + op.type))]
     if isinstance(value, list):
         return [_of_list(name, value)]
     if op.inputs[0].get_shape().ndims is None:
         raise PortError("it needs a shape that is not known before the step")
     rank = int(op.inputs[0].get_shape().ndims)
     axes = machine.value(op.inputs[1])
-    if isinstance(axes, Node) and value_of(axes) is not None:
-        axes = [int(value_of(axes))]
+    if isinstance(axes, Value) and axes.op == "constant":
+        axes = [int(number_of(axes))]
     elif isinstance(axes, Array):
         axes = np.ravel(axes.value)
     else:
@@ -297,8 +305,8 @@ def reduce(machine, op):
         return [value]
     keepdims = bool(op.get_attr("keep_dims"))
     if len(axes) == rank:
-        return [reduction(name, value, None, keepdims and rank > 1)]
-    return [reduction(name, value, _axes(axes, rank, machine.axes), keepdims)]
+        return [ops.apply(name, (value,), {"axis": None, "keepdims": keepdims and rank > 1})]
+    return [ops.apply(name, (value,), {"axis": _axes(axes, rank, machine.axes), "keepdims": keepdims})]
 
 
 def _axes(axes, rank, style):
@@ -317,18 +325,18 @@ def _of_list(name, values):
         raise PortError("it takes the {} of several numbers".format(name))
     result = values[0]
     for value in values[1:]:
-        result = build(pairs[name], result, value)
+        result = ops.apply(pairs[name], (result, value))
     return result
 
 
 @rule("Pack", "Stack")
 def pack(machine, op):
     values = [machine.value(tensor) for tensor in op.inputs]
-    numbers = [value_of(value) if isinstance(value, Node) else None for value in values]
+    numbers = [number_of(value) if isinstance(value, Value) else None for value in values]
     if None not in numbers:
         return [Array(np.array(numbers))]
-    if not all(isinstance(value, Node) for value in values):
-        return [fixed(op.outputs[0]) or Unknown("a shape that is not known before the step")]
+    if not all(isinstance(value, Value) for value in values):
+        return [fixed_or(op.outputs[0], Unknown("a shape that is not known before the step"))]
     return [values]
 
 
@@ -352,13 +360,13 @@ def broadcast_gradient_axes(machine, op):
 def matmul(machine, op):
     factors = []
     for place, (plain, batched) in enumerate((("transpose_a", "adj_x"), ("transpose_b", "adj_y"))):
-        value = machine.node(machine.value(op.inputs[place]))
+        value = given(machine, op, place)
         if op.get_attr(plain if op.type == "MatMul" else batched):
             rank = int(op.inputs[place].get_shape().ndims)
             axes = None if rank == 2 else tuple(range(rank - 2)) + (rank - 1, rank - 2)
-            value = node("transpose", (value,), axes)
+            value = ops.transpose(value, axes)
         factors.append(value)
-    return [node("matmul", factors)]
+    return [ops.matmul(*factors)]
 
 
 @rule("Transpose")
@@ -367,10 +375,10 @@ def transpose(machine, op):
     axes = tuple(int(axis) for axis in axes.value) if isinstance(axes, Array) else None
     if axes is None:
         raise PortError("its axes are not known before the step")
-    value = machine.node(machine.value(op.inputs[0]))
+    value = given(machine, op)
     if axes == tuple(range(len(axes))):
         return [value]
-    return [node("transpose", (value,), None if axes == tuple(reversed(range(len(axes)))) else axes)]
+    return [ops.transpose(value, None if axes == tuple(reversed(range(len(axes)))) else axes)]
 
 
 @rule("Assign", "AssignVariableOp")
@@ -383,7 +391,7 @@ def assign(machine, op):
 def _assign_by(name):
     def apply(machine, op):
         key = machine.key(op.inputs[0])
-        machine.write(key, build(name, machine.read(key), machine.node(machine.value(op.inputs[1]))))
+        machine.write(key, ops.apply(name, (machine.read(key), given(machine, op, 1))))
         return [Reference(key)]
 
     return apply
@@ -405,7 +413,7 @@ def _kernel(formula, count):
         if settings("multiply_linear_by_lr"):
             raise PortError("its setting multiply_linear_by_lr has no formula here")
         old = [machine.read(key) for key in keys]
-        values = formula(old.__getitem__, lambda place: machine.node(machine.value(op.inputs[place])), settings)
+        values = formula(old.__getitem__, lambda place: given(machine, op, place), settings)
         for place in sorted(values, reverse=True):
             machine.write(keys[place], values[place])
         return [Reference(keys[0])]

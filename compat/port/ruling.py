@@ -5,8 +5,8 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
+from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute
 from everstep.compat.port.arguments import as_hypers, explain, is_number, moved
-from everstep.compat.port.expressions import ONE, build, constant, evaluate, leaf, substitute
 from everstep.compat.port.originals import Setting
 from everstep.compat.port.reading import Reading
 from everstep.compat.port.spelling import declared_name
@@ -25,9 +25,9 @@ class Rule(object):
     Attributes:
         hypers: {name: default} in order.
         slots: {name: Slot}; scalars: [Scalar].
-        var: the node of the variable's new value; news: {slot: node}.
+        var: the expression of the variable's new value; news: {slot: expression}.
         ranks: {rank: (var, news)} where the maths differs with the number of dimensions.
-        hints: {node: name of a local variable}.
+        hints: {expression: name of a local variable}.
         readings: [(what differs from the first, Reading, changed arguments)], for the comparison.
         notes: sentences for the report.
     """
@@ -62,7 +62,7 @@ class Rule(object):
     # Hypers.
 
     def _explained(self):
-        """Returns {place of a constant: node of hypers}, from a graph with other arguments."""
+        """Returns {place of a constant: expression of hypers}, from a graph with other arguments."""
         names = [name for name in self.numbers if moved(self.arguments, [name])[name] != self.arguments[name]]
         other, arguments = self._changed(names)
         if other is None:  # an argument changes the graph, not a number in it
@@ -111,7 +111,7 @@ class Rule(object):
             hyper = "hyper." + declared_name(name)
             if self.arguments[name] != 0:
                 continue
-            used = any(hyper in value.leaves for value in self.base.outputs.values())
+            used = hyper in leaf_names(*self.base.outputs.values())
             arguments = dict(self.arguments, **{name: 0.01})
             try:
                 other = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
@@ -123,7 +123,7 @@ class Rule(object):
             other.close()
             if used:
                 self.frozen.add(name)
-                table = {leaf(hyper): constant(0)}
+                table = {ops.leaf(hyper): ops.constant(0)}
                 self.base.outputs = OrderedDict(
                     (output, substitute(value, table)) for output, value in self.base.outputs.items())
             if other.machine.types != self.base.machine.types:
@@ -157,7 +157,8 @@ class Rule(object):
             self.ranks[1] = flat
 
     def _of(self, reading):
-        table = {leaf("hyper." + declared_name(name)): constant(0) for name in self.frozen if not self.arguments[name]}
+        zero = ops.constant(0)
+        table = {ops.leaf("hyper." + declared_name(name)): zero for name in self.frozen if not self.arguments[name]}
         return OrderedDict((name, substitute(value, table)) for name, value in reading.outputs.items())
 
     def _at_rank(self, shape):
@@ -207,7 +208,7 @@ class Rule(object):
         """Refuses terms of other variables."""
         two = self._read("two variables", self.arguments, (BASE, (6,))).run()
         for name, value in two.outputs.items():
-            mixed = sorted(each for each in value.leaves if each.startswith("other."))
+            mixed = sorted(each for each in leaf_names(value) if each.startswith("other."))
             if mixed and not name.startswith("number."):
                 raise PortError(
                     "what {} becomes depends on the {} of another variable. Such terms are sums over all variables: "
@@ -224,20 +225,20 @@ class Rule(object):
         outputs = OrderedDict((name, self._replaced(value, table)) for name, value in base.outputs.items())
         self._make_scalars(outputs)
         self.var = outputs["var"]
-        if self.var is leaf("var"):
+        if self.var is ops.leaf("var"):
             raise PortError("its graph never writes the variable")
         all_slots = [name[len("slots."):] for name in outputs if name.startswith("slots.")]
         self.news = OrderedDict((name, outputs["slots." + name]) for name in all_slots)
         for rank, found in list(self.ranks.items()):
-            pairs = [(name, found.get("slots." + name, leaf("slots." + name))) for name in all_slots]
+            pairs = [(name, found.get("slots." + name, ops.leaf("slots." + name))) for name in all_slots]
             news = OrderedDict((name, self._replaced(new, table)) for name, new in pairs)
             self.ranks[rank] = self._replaced(found["var"], table), news
         forms = [(self.var, self.news)] + list(self.ranks.values())
         for name in all_slots:
-            own = leaf("slots." + name)
+            own = ops.leaf("slots." + name)
             still = all(news[name] is own for _, news in forms)
-            read = any(own.settings in value.leaves for var, news in forms
-                       for value in [var] + [new for slot, new in news.items() if slot != name])
+            read = any(own.leaf in leaf_names(var, *[new for slot, new in news.items() if slot != name])
+                       for var, news in forms)
             if still and not read:
                 for _, news in forms:
                     del news[name]
@@ -253,28 +254,29 @@ class Rule(object):
         return expression
 
     def _numbers_table(self, base):
-        """Returns {leaf: node} of the optimizer's own numbers: powers, counts and hypers. Collects the scalars."""
+        """Returns {leaf: what it is} of the optimizer's own numbers, such as powers. Collects the scalars."""
         table, self._left = OrderedDict(), []
         for name in [name[len("number."):] for name in base.outputs if name.startswith("number.")]:
-            old, new = leaf("number." + name), base.outputs["number." + name]
+            old, new = ops.leaf("number." + name), base.outputs["number." + name]
             start = float(base.initial["number", name])
-            factor = [each for each in new.args if each is not old] if new.op == "multiply" and old in new.args else []
+            factors = new.args if new.op == "multiply" else ()
+            factor = [each for each in factors if each is not old] if any(each is old for each in factors) else []
             if new is old:
-                table[old] = leaf("hyper." + name)
-            elif factor and all(each.startswith(("hyper.", "number.")) for each in factor[0].leaves):
-                power = leaf("t")
+                table[old] = ops.leaf("hyper." + name)
+            elif factor and all(each.startswith(("hyper.", "number.")) for each in leaf_names(factor[0])):
+                power = ops.leaf("t")
                 if start == 1:
-                    power = build("subtract", leaf("t"), ONE)
+                    power = ops.leaf("t") - 1
                 elif abs(evaluate(factor[0], self._present(base)) - start) > 1e-7:
                     self._left.append((name, old, new, start))
                     continue
-                table[old] = build("pow", factor[0], power)
-            elif new is build("add", old, ONE) and start in (0.0, 1.0):
-                table[old] = leaf("t") if start else build("subtract", leaf("t"), ONE)
+                table[old] = factor[0] ** power
+            elif new is old + 1 and start in (0.0, 1.0):
+                table[old] = ops.leaf("t") if start else ops.leaf("t") - 1
             else:
                 self._left.append((name, old, new, start))
         for name, old, _, _ in self._left:
-            table[old] = leaf("hyper." + name)
+            table[old] = ops.leaf("hyper." + name)
         return table
 
     def _present(self, base):
@@ -291,7 +293,7 @@ class Rule(object):
         news = {}
         for name, _, _, _ in self._left:
             new = outputs["number." + name]
-            if any(each in ("var", "grad") or each.startswith(("slots.", "other.")) for each in new.leaves):
+            if any(each in ("var", "grad") or each.startswith(("slots.", "other.")) for each in leaf_names(new)):
                 raise PortError(
                     "{} is one number for all variables, made of their values. Write `measure` with everstep.total, "
                     "and read it in `advance`".format(name))
@@ -299,21 +301,22 @@ class Rule(object):
         for place in list(outputs):
             if not place.startswith("number."):
                 for name, new in news.items():
-                    outputs[place] = substitute(outputs[place], {new: leaf("hyper.new " + name)})
+                    outputs[place] = substitute(outputs[place], {new: ops.leaf("hyper.new " + name)})
         places = [place for place in outputs if not place.startswith("number.")]
         held = {}  # {number: the scalar that has its new value}
         for name in news:
             old = "hyper." + name
-            needs_old = any(old in outputs[place].leaves for place in places) or any(
-                old in news[other].leaves for other in news if other != name)
+            needs_old = old in leaf_names(*[outputs[place] for place in places]) or old in leaf_names(
+                *[news[other] for other in news if other != name])
             held[name] = "next_" + name if needs_old else name
-        before = {leaf("hyper." + name): leaf("scalars." + held[name]) for name in news}
+        before = {ops.leaf("hyper." + name): ops.leaf("scalars." + held[name]) for name in news}
         for name, _, _, start in self._left:
+            new = {ops.leaf("hyper.new " + name): ops.leaf("hyper." + held[name])}
             for place in places:
-                outputs[place] = substitute(outputs[place], {leaf("hyper.new " + name): leaf("hyper." + held[name])})
+                outputs[place] = substitute(outputs[place], new)
             self.scalars.append(Scalar(held[name], start, substitute(news[name], before)))
             if held[name] != name:
-                self.scalars.append(Scalar(name, start, leaf("scalars." + held[name])))
+                self.scalars.append(Scalar(name, start, ops.leaf("scalars." + held[name])))
 
     def _slot(self, name):
         """Returns the Slot for a name: its first value and its shape."""
@@ -353,19 +356,17 @@ class Rule(object):
                 continue
             changed = as_hypers(arguments, self.numbers)
             found = explain(value, other, self.given, changed) if what == "altered hypers" else None
-            if found is None or found.op != "leaf":
+            if found is None or found.leaf is None:
                 raise PortError(
                     "slot {} starts at {}, and at {} in another run: at random, or in a way that is not "
                     "recognised".format(name, value, other))
-            return found.settings[len("hyper."):]
+            return found.leaf[len("hyper."):]
         return value
 
     def _make_hypers(self, forms):
         """Finds the hypers that the rule uses, in the order of the original's arguments."""
-        leaves = set()
-        for var, news in forms:
-            leaves.update(*[value.leaves for value in [var] + list(news.values())])
-        leaves.update(*[scalar.new.leaves for scalar in self.scalars])
+        leaves = leaf_names(*[scalar.new for scalar in self.scalars])
+        leaves.update(*[leaf_names(var, *news.values()) for var, news in forms])
         scalars = {scalar.name for scalar in self.scalars}
         names = list(self.given) + [name for kind, name in self.base.initial if kind in ("hyper", "number")]
         values = self._present(self.base)

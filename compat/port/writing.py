@@ -4,8 +4,8 @@ from __future__ import absolute_import, division, print_function
 import re
 from collections import Counter, OrderedDict, namedtuple
 
+from everstep.compat.port.algebra import ZERO, leaf_names, ops, substitute, walk
 from everstep.compat.port.choices import quoted
-from everstep.compat.port.expressions import ZERO, build, constant, leaf, node, substitute, walk
 from everstep.compat.port.printing import number_text, text_of
 from everstep.compat.port.spelling import local_name
 from everstep.compat.rules.operations import REDUCTIONS
@@ -13,7 +13,7 @@ from everstep.compat.rules.operations import REDUCTIONS
 WIDTH = 116
 # A choice between rules. test: Python; yes, no: a Choice or Leaf.
 Choice = namedtuple("Choice", "test yes no")
-# One rule. var: the node of the new value; news: {slot: node}; hints: {node: name}.
+# One rule. var: the expression of the new value; news: {slot: expression}; hints: {expression: name}.
 Leaf = namedtuple("Leaf", "var news hints")
 # The whole of a definition. options: {name: default}; slots: [(Slot, text of `when` or None)]; extra: lines of source
 # between the declarations and the verbs; sparse: the default of `sparse` if not "exact"; choices: {option: values};
@@ -33,8 +33,8 @@ def source_of(parts):
         lines += ['    """' + parts.docstring[0]]
         lines += [("    " + line).rstrip() for line in parts.docstring[1:]] + ['    """', ""]
     leaves = list(leaves_of(parts.tree))
-    nodes = list(walk([value for each in leaves for value in [each.var] + list(each.news.values())]))
-    locality = max(map(_locality, nodes), key=("element", "row", "variable").index)
+    values = walk([value for each in leaves for value in [each.var] + list(each.news.values())])
+    locality = max(map(_locality, values), key=("element", "row", "variable").index)
     if locality != "element":
         lines.append('    locality = "{}"'.format(locality))
     if all(_is_still(each) for each in leaves) and not parts.scalars:
@@ -89,41 +89,41 @@ def _slot_arguments(slot, when):
     return ", ".join(arguments)
 
 
-def _locality(node):
+def _locality(value):
     """Returns what an op makes a rule depend on."""
-    if node.op in ("matmul", "transpose", "reshape"):
+    if value.op in ("matmul", "transpose", "reshape"):
         return "variable"
-    if node.op not in REDUCTIONS:
+    if value.op not in REDUCTIONS:
         return "element"
-    axes = node.settings[0]
+    axes = value.options.get("axis")
     whole = axes is None or axes in ("leading", "first") or not isinstance(axes, str) and 0 in axes
     return "variable" if whole else "row"
 
 
 def _is_still(each):
     """Returns whether a zero gradient changes nothing."""
-    table = {leaf("grad"): constant(0)}
-    still = substitute(each.var, table) is leaf("var")
-    return still and all(substitute(new, table) is leaf("slots." + name) for name, new in each.news.items())
+    table = {ops.leaf("grad"): ZERO}
+    still = substitute(each.var, table) is ops.leaf("var")
+    return still and all(substitute(new, table) is ops.leaf("slots." + name) for name, new in each.news.items())
 
 
 def change_of(new):
     """Returns what an expression of the variable's new value subtracts from it; None if it is no difference."""
-    if new is leaf("var"):
+    if new is ops.leaf("var"):
         return ZERO
     if new.op == "subtract":
         inner = change_of(new.args[0])
-        return None if inner is None else build("add", inner, new.args[1])
+        return None if inner is None else inner + new.args[1]
     if new.op == "add":
         for place in (0, 1):
             inner = change_of(new.args[place])
             if inner is ZERO:
-                return node("negative", (new.args[1 - place],))
+                return ops.plain("negative", (new.args[1 - place],))
             if inner is not None:
-                return build("subtract", inner, new.args[1 - place])
-    if new.op == "where" and "var" not in new.args[0].leaves:
+                return inner - new.args[1 - place]
+    if new.op == "where" and "var" not in leaf_names(new.args[0]):
         changes = [change_of(each) for each in new.args[1:]]
-        return None if None in changes else build("where", new.args[0], *changes)
+        return None if any(each is None for each in changes) else ops.where(new.args[0], *changes)
     return None
 
 

@@ -17,6 +17,10 @@ from everstep.compat.rules.counts import OPS, Whole, counted
 from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, missing_op, unknown_op
 from everstep.errors import RuleError, UnknownOpError
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 _REFLECTED = "add sub mul truediv div floordiv mod pow and or".split()  # Python's operators with a reflected form
 _OPERATORS = {  # {Python's operator: op}
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "div": "divide",
@@ -37,7 +41,7 @@ class Value(object):
         exact: the integer of a count, see rules/counts.py; None for all other values.
     """
 
-    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "leaf", "leaf_shape", "exact")
+    __slots__ = ("tracer", "op", "args", "options", "dtype", "step_wide", "leaf", "leaf_shape", "exact", "__weakref__")
 
     def __init__(self, tracer, op, args, options, dtype, step_wide, leaf=None, leaf_shape=None, exact=None):
         self.tracer, self.op, self.args, self.options = tracer, op, args, options
@@ -127,7 +131,7 @@ class Tracer(object):
     def __init__(self, dtype, integer="int64", lacks=(), owner=""):
         self.dtype, self.integer, self._lacks, self._owner = dtype, integer, frozenset(lacks), owner
         self._inner_kernel, self._lock = None, threading.RLock()
-        self._shared = {}  # {structure of a step-wide value, or name and shape of a leaf: the value}
+        self._shared = {}  # type: Any  # {structure of a step-wide value, or name and shape of a leaf: the value}
         self.shapes = {}  # {value: its shape}, see `result_shape`
         self._kept = {}  # what is made of the values: see `once`
         self._schedules = {}  # {(id of a schedule, id of a count): (schedule, value)}
@@ -161,9 +165,10 @@ class Tracer(object):
     def leaf(self, name, step_wide=False, shape=None, dtype=None):
         """Returns the leaf of a name and shape, in this tracer's dtype or in `dtype`: the same at each call."""
         key = name, shape
-        if key not in self._shared:
-            self._shared[key] = Value(self, None, (), {}, dtype or self.dtype, step_wide, name, shape)
-        return self._shared[key]
+        found = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = Value(self, None, (), {}, dtype or self.dtype, step_wide, name, shape)
+        return found
 
     def count_leaf(self, name, step_wide=False, shape=None):
         """Returns the count of a name: an integer that is not negative, as a float that knows this integer."""
