@@ -10,7 +10,11 @@ from compare import LINES
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    config.addinivalue_line("filterwarnings", "ignore")  # also what a client's import emits; only its cell reads this
+    """Lets clients warn, at import and in threads: filters of warnings are not safe there, so that no "error" may stay.
+
+    https://docs.python.org/3/library/warnings.html#warnings.catch_warnings
+    """
+    config.getini("filterwarnings")[:] = ["ignore"]
 
 
 def pytest_sessionfinish():

@@ -12,7 +12,6 @@ from everstep import errors
 from everstep.optimizers import LAMB, Adam, AdamW, NovoGrad, RAdam
 
 ADDONS = "tensorflow-addons", "{}, TF {}".format(tfa.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 8, 6, 32, 5, 12

@@ -15,7 +15,6 @@ from tf_agents.utils import common
 import everstep
 
 AGENTS = "tf-agents", "{}, TF {}".format(tf_agents.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 STEPS, BATCH = 40, 16

@@ -20,7 +20,6 @@ from ampligraph.utils import restore_model, save_model  # noqa: E402
 
 os.chdir(WHERE)
 AMPLIGRAPH = "ampligraph", "{}, TF {}".format(ampligraph.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 EPOCHS, BATCH = 6, 20

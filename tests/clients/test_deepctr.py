@@ -18,7 +18,6 @@ from deepctr.feature_column import DenseFeat, SparseFeat, VarLenSparseFeat, get_
 from deepctr.models import DIN, DeepFM  # noqa: E402
 
 DEEPCTR = "deepctr", "{}, TF {}".format(deepctr.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 BATCH, BATCHES, EPOCHS, WORDS = 32, 5, 12, 20

@@ -11,7 +11,6 @@ import everstep
 from everstep.optimizers import Adam, DiffGrad
 
 GPFLOW = "gpflow", "{}, TF {}".format(gpflow.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 STEPS, MORE = 60, 30

@@ -10,7 +10,6 @@ from compare import apart, shown
 import everstep
 
 HUB = "keras-hub", "{}, Keras {} on {}".format(keras_hub.__version__, keras.__version__, keras.config.backend())
-pytestmark = pytest.mark.filterwarnings("ignore")
 WORDS, LENGTH, BATCH, BATCHES, EPOCHS = 32, 12, 16, 5, 6
 STEPS = BATCHES * EPOCHS
 SIZES = dict(vocabulary_size=WORDS, num_layers=1, num_heads=2, hidden_dim=16, intermediate_dim=32, dropout=0.0,

@@ -3,14 +3,12 @@ from __future__ import absolute_import, division, print_function
 
 import larq
 import numpy as np
-import pytest
 import tensorflow as tf
 from compare import apart, fitted, shown
 
 import everstep
 
 LARQ = "larq", "{}, TF {}".format(larq.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 BATCH, BATCHES, EPOCHS = 16, 6, 4

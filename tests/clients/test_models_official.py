@@ -13,7 +13,6 @@ from official.modeling import optimization
 import everstep
 
 MODELS = "tf-models-official", "2.10.1, TF {}".format(tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 STEPS, BATCH = 16, 8

@@ -10,7 +10,6 @@ from compare import apart, shown
 import everstep
 
 OPENNMT = "opennmt-tf", "{}, TF {}".format(opennmt.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 WORDS, LENGTH, BATCH, STEPS = "a b c d e f g h".split(), 6, 8, 8

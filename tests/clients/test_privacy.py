@@ -10,7 +10,6 @@ from tensorflow_privacy.privacy.optimizers import dp_optimizer_keras, dp_optimiz
 import everstep
 
 PRIVACY = "tensorflow-privacy", "{}, TF {}".format(tensorflow_privacy.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 BATCH, BATCHES, EPOCHS = 8, 8, 4

@@ -14,7 +14,6 @@ from train_runs import Run, resumed_apart
 import everstep
 
 PRIVACY = "tensorflow-privacy", "{}, TF {}".format(tensorflow_privacy.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS, BATCH = 30, 8
 STOCK = {
     "tf.train AdamOptimizer": lambda: tf.train.AdamOptimizer(0.02),

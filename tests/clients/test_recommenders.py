@@ -11,7 +11,6 @@ import everstep
 from everstep.optimizers import Adagrad, Adam
 
 RECOMMENDERS = "tensorflow-recommenders", "{}, TF {}".format(tfrs.__version__.lstrip("v"), tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 USERS, ITEMS, BATCH, BATCHES, EPOCHS = 200, 100, 16, 6, 10

@@ -22,7 +22,6 @@ import everstep
 from everstep.optimizers import SGD, Adam
 
 SCIKERAS = "scikeras", "{}, Keras {}".format(scikeras.__version__, keras.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 EPOCHS, BATCH, ROWS = 3, 20, 120
 STEPS = EPOCHS * ROWS // BATCH
 X = np.random.RandomState(0).randn(ROWS, 4).astype("float32")

@@ -11,7 +11,6 @@ import everstep
 from everstep.optimizers import SGD, DiffGrad, QHAdam, RMSprop
 
 SONNET = "dm-sonnet", "{}, TF {}".format(snt.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # the order of additions is the noise between two runs
 tf.config.threading.set_inter_op_parallelism_threads(1)
 WORDS, LENGTH, BATCH, STEPS, MORE = 50, 6, 16, 60, 30

@@ -14,7 +14,6 @@ from train_runs import Run, resumed_apart
 import everstep
 
 T2T = "tensor2tensor", "1.15.7, TF " + tf.__version__
-pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS, WORDS = 12, 10
 
 

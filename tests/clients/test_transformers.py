@@ -11,7 +11,6 @@ from transformers import optimization_tf
 import everstep
 
 TRANSFORMERS = "transformers", "{}, TF {}".format(transformers.__version__, tf.__version__)
-pytestmark = pytest.mark.filterwarnings("ignore")
 CONFIG = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
               max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 RATE, WARMUP, BATCHES, EPOCHS = 2e-3, 10, 5, 12
