@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -38,11 +39,11 @@ NAMES = ("dense", "bias", "single", "duplicates", "missing")  # those of the bat
 SHAPES, KINDS = ({name: known[name] for name in NAMES} for known in (training.SHAPES, training.KINDS))
 
 
-def run(way, definition, lowered, steps=20, dtype="float32"):
+def run(way, definition, lowered, steps=20, dtype="float32", **native):
     """Trains, and returns ({variable or (variable, slot): value}, {variable: plan})."""
     start = battery.start_values(dtype, SHAPES, definition)
     batches = training.make_batches(dtype, steps, SHAPES, KINDS)
-    trained = runs.trained(way, definition, start, KINDS, batches, lowering=lowered)
+    trained = runs.trained(way, definition, start, KINDS, batches, lowering=lowered, **native)
     values = trained.weights()
     for name in trained.trained():
         for slot in harness.bound(trained.optimizer).slot_names(trained.variables[name]):
@@ -246,13 +247,63 @@ def test_large_variables_are_compiled(way, monkeypatch):
     harness.shrink(monkeypatch, SMALL=4, IN_SESSIONS=4)
     definition = everstep.optimizers.AdaBelief(0.1, epsilon=1e-3)
     actual, plan = run(way, definition, None, steps=6)
-    reasons = ("no such strategy", "before 2.5", "ref variable in a function", "other devices")
+    reasons = ("no such strategy", "before 2.5", "ref variable in a function", "has no XLA")
     assert plan["dense"].strategy == "compiled" or any(why in plan["dense"].why for why in reasons), plan
     assert apart(actual, run(way, definition, FORBIDDEN, steps=6)[0]) <= 2e-6
     powers = run(way, everstep.optimizers.Ftrl(0.1, l2_shrinkage=0.1, learning_rate_power=-0.7), None, steps=1)[1]
     assert powers["dense"].strategy != "compiled", powers
     factors = run(way, Factored(0.1), None, steps=1)[1]
     assert factors["dense"].strategy != "compiled", factors
+
+
+def list_a_gpu(monkeypatch, way):
+    """Adds a GPU to the list of devices, which stock and everstep ask. No operation runs there."""
+    optimizer = everstep.optimizers.SGD().bind(way.module)
+    of_stock = sys.modules[type(optimizer).native_base.__module__]
+    modules = harness.bound(optimizer).backend.tf, getattr(of_stock, "tf", None)
+    configs = [getattr(each, "config", None) for each in modules]
+    for owner in configs + [getattr(config, "experimental", None) for config in configs]:
+        if hasattr(owner, "list_physical_devices"):
+            found = owner.list_physical_devices()
+            gpu = type(found[0])("/physical_device:GPU:0", "GPU")
+            monkeypatch.setattr(owner, "list_physical_devices", lambda kind=None, found=found + [gpu]: [
+                each for each in found if kind in (None, each.device_type)])
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("way", [way for way in WAYS if _lowers(way, "compiled")], ids=name_of)
+def test_with_a_gpu_xla_is_used_where_stock_uses_it(way, monkeypatch):
+    """Stock's optimizers of TF 2.11 to 2.15 compile their step there, the others nothing."""
+    harness.shrink(monkeypatch, SMALL=4, IN_SESSIONS=4)
+    list_a_gpu(monkeypatch, way)
+    definition = everstep.optimizers.AdaBelief(0.1)
+    stock_compiles = getattr(definition.bind(way.module), "jit_compile", False)  # as the base class found it
+    assert stock_compiles == (way.target == "update_step")
+    _, plan = run(way, definition, None, steps=1)
+    assert (plan["dense"].strategy == "compiled") == stock_compiles, plan
+    assert stock_compiles or "not compiled" in plan["dense"].why, plan
+
+
+UPDATE_STEP = [way for way in WAYS if way.target == "update_step"]
+
+
+@pytest.mark.skipif(not UPDATE_STEP, reason="no API here has jit_compile")
+@pytest.mark.parametrize("gpu", [False, True])
+def test_who_forbids_xla_gets_none(gpu, monkeypatch):
+    harness.shrink(monkeypatch, SMALL=4)
+    for way in UPDATE_STEP:
+        definition = everstep.optimizers.AdaBelief(0.1)
+        if gpu:
+            list_a_gpu(monkeypatch, way)
+        assert run(way, definition, None, steps=1)[1]["dense"].strategy == "compiled"
+        plan = run(way, definition, None, steps=1, jit_compile=False)[1]
+        assert "compiled" not in [each.strategy for each in plan.values()], plan
+        assert "jit_compile=False" in plan["dense"].why, plan
+        forbids, says_nothing = definition.bind(way.module, jit_compile=False), definition.bind(way.module)
+        for optimizer, expected in ((forbids, False), (says_nothing, None)):
+            again = type(optimizer).from_config(optimizer.get_config())
+            assert harness.bound(again).lowerings.requested.get("compiled") is expected
+            assert again.get_config() == optimizer.get_config()
 
 
 SESSIONS = [way for way in WAYS if way.target == "tf_train" and issubclass(way.run, harness.GraphRun)]

@@ -75,15 +75,16 @@ class TensorFlowLowering(Backend):
             return "not compiled: the variable has a device"
         if self.tf.get_default_graph()._get_control_flow_context() is not None:
             return "not compiled: in a loop or branch of a session"
-        return "" if self._runs_on_processors() else "not compiled: there are other devices than processors"
+        has_xla = getattr(self.tf.test, "is_built_with_xla", lambda: "XLA_CPU" in self._devices())  # before TF 2.2
+        return "" if has_xla() else "not compiled: this TensorFlow has no XLA"
 
-    def _runs_on_processors(self):
-        """Returns whether TensorFlow sees processors alone, and has an XLA that compiles for them."""
+    def on_processors(self):
+        return not self._devices() - {"CPU", "XLA_CPU"}
+
+    def _devices(self):
         config = self.tf.config
         config = config if hasattr(config, "list_physical_devices") else config.experimental
-        kinds = {each.device_type for each in config.list_physical_devices()}
-        has_xla = getattr(self.tf.test, "is_built_with_xla", lambda: "XLA_CPU" in kinds)  # before TF 2.2 a device
-        return has_xla() and not kinds - {"CPU", "XLA_CPU"}
+        return {each.device_type for each in config.list_physical_devices()}
 
     def compile(self, function, by_values):
         if self._shares_compiled:

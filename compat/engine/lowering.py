@@ -290,7 +290,8 @@ class Lowerings(object):
             return "not compiled: the variable is small"
         if not forced and backend.in_session() and view.step.skips:
             return "not compiled: in a branch of a session"
-        return backend.cannot_compile(view.variable, forced)
+        why = backend.cannot_compile(view.variable, forced)
+        return why or ("" if forced else self.host.adapter.forbids_compiling(backend.on_processors()))
 
     def _run_compiled(self, view, traced, program, earlier):
         backend = self.host.backend

@@ -172,7 +172,10 @@ class UpdateStepAdapter(NewStyleAdapter):
 
     @classmethod
     def native_keywords(cls, config):
-        return {name: config[name] for name in config if name != "is_legacy_optimizer"}  # for their own loaders
+        native = {name: config[name] for name in config if name != "is_legacy_optimizer"}  # for their own loaders
+        if "lowering" not in native:
+            native.pop("jit_compile", None)  # the base class writes False also where it only found no GPU
+        return native
 
     def make_backend(self):
         import tensorflow
@@ -202,7 +205,10 @@ class UpdateStepAdapter(NewStyleAdapter):
         return self.native._variables[-1]
 
     def get_config(self):
-        return self.native_config()
+        config = self.native_config()
+        if self.bound.arguments.get("jit_compile") is False:
+            config["lowering"] = {"compiled": False}
+        return config
 
     def check_eager(self):
         if not self.backend.tf.executing_eagerly_outside_functions():
@@ -215,6 +221,11 @@ class UpdateStepAdapter(NewStyleAdapter):
 
     def take_schedule(self, schedule):
         self.native._learning_rate = self.native._build_learning_rate(schedule)
+
+    def forbids_compiling(self, on_processors):
+        if self.bound.arguments.get("jit_compile") is False:
+            return "not compiled: jit_compile=False"
+        return super(UpdateStepAdapter, self).forbids_compiling(on_processors or self.native.jit_compile)
 
     def native_rate(self):
         many = hypers.many_rates(self.bound, "learning_rate")
