@@ -34,7 +34,8 @@ class OptimizerV2Keras(keras_suite.Keras2):
                    "weights": (".checkpoint", "save_weights", {"save_format": "tf"})}
         if self.eager:  # TF 1.14 cannot save one in graph mode, TF 1.15 cannot train a loaded one
             formats["saved model"] = "", "save", {"save_format": "tf"}
-        if hasattr(getattr(self.keras, "saving", None), "deserialize_keras_object"):  # from 2.12 on a zip
+        is_zip = hasattr(getattr(self.keras, "saving", None), "deserialize_keras_object")  # from 2.12 on
+        if is_zip and not tf.__version__.startswith(("2.13.", "2.14.")):  # they load none, stock neither
             formats["keras"] = ".keras", "save", {"save_format": "keras"}
         return formats
 
