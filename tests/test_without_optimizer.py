@@ -21,7 +21,7 @@ from everstep.errors import EverstepError, FileError, StateError, UnsupportedErr
 from test_battery import ids
 from test_files_written import models
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.filterwarnings("ignore:Converting sparse IndexedSlices:UserWarning")]
 FOLDER = os.environ.get("EVERSTEP_REAL_FILES", "")
 REAL = pytest.mark.skipif(not os.path.isdir(FOLDER), reason="EVERSTEP_REAL_FILES names no folder of real files")
 WRITTEN = [each for each in test_files.HERE if each.format != "tf-object"]

@@ -33,7 +33,7 @@ def required(verb):
 
 # Required verbs that only TensorFlow has.
 GRAPHS = tuple(
-    "failure is_since operation kernel cannot_compile on_processors compile for_xla parts from_parts function part "
+    "failure is_since operation kernel cannot_compile compile for_xla parts from_parts function part "
     "write_part".split()
 )
 # Required verbs that a backend without sparse gradients lacks.
@@ -381,12 +381,8 @@ class Backend(object):
         """Returns a fused operation as a function of (variable, {argument: value}); None if it does not exist."""
 
     @required
-    def cannot_compile(self, variable, forced):
-        """Returns why a variable's update is not compiled; "" if it is."""
-
-    @required
-    def on_processors(self):
-        """Returns whether there are no devices but processors."""
+    def cannot_compile(self, variable, forced, stock_compiles):
+        """Returns why a variable's update is not compiled; "" if it is. stock_compiles: whether stock's is."""
 
     @required
     def compile(self, function, by_values):

@@ -54,9 +54,11 @@ class TensorFlowLowering(Backend):
 
         return run
 
-    def cannot_compile(self, variable, forced):
+    def cannot_compile(self, variable, forced, stock_compiles):
         if not self.without_strategy():
             return "not compiled: under a tf.distribute strategy"
+        if not forced and not stock_compiles and self._devices() - {"CPU", "XLA_CPU"}:
+            return "not compiled: there are other devices than processors"
         if self.eager and not self._shares_compiled:
             return "not compiled: TensorFlow before 2.5 compiles in graphs only"
         if not self.in_session():
@@ -77,9 +79,6 @@ class TensorFlowLowering(Backend):
             return "not compiled: in a loop or branch of a session"
         has_xla = getattr(self.tf.test, "is_built_with_xla", lambda: "XLA_CPU" in self._devices())  # before TF 2.2
         return "" if has_xla() else "not compiled: this TensorFlow has no XLA"
-
-    def on_processors(self):
-        return not self._devices() - {"CPU", "XLA_CPU"}
 
     def _devices(self):
         config = self.tf.config

@@ -290,8 +290,9 @@ class Lowerings(object):
             return "not compiled: the variable is small"
         if not forced and backend.in_session() and view.step.skips:
             return "not compiled: in a branch of a session"
-        why = backend.cannot_compile(view.variable, forced)
-        return why or ("" if forced else self.host.adapter.forbids_compiling(backend.on_processors()))
+        if not forced and self.host.arguments.get("jit_compile") is False:
+            return "not compiled: jit_compile=False"
+        return backend.cannot_compile(view.variable, forced, self.host.adapter.stock_compiles())
 
     def _run_compiled(self, view, traced, program, earlier):
         backend = self.host.backend

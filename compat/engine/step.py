@@ -5,11 +5,11 @@ happens without them. A step ensures this order: a variable is read before it is
 and for the reads of counters; counters are written last.
 
 A `host` is a `Bound` (compat/targets/bound.py). The engine uses its `backend`, `definition`, `lowerings`,
-`rule(variable)`, `record(variable)`, `slot(variable, name)`, `read_counter(name)` and `given(name)`. What each API does
-in its own way is asked of `host.adapter` (compat/targets/adapter.py): `present(name)`, `counter(name)`, `scalar(name)`
-and `update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives. The base class
-may do some work itself: `moved_natively` are the counters that it moves, `constrain(variable, write)` applies
-constraints, and `native_decay(variable)` is its weight decay.
+`arguments`, `rule(variable)`, `record(variable)`, `slot(variable, name)`, `read_counter(name)` and `given(name)`. What
+each API does in its own way is asked of `host.adapter` (compat/targets/adapter.py): `present(name)`, `counter(name)`,
+`scalar(name)` and `update(variable, function, grad)`, which calls `function(variable, grad)` where the variable lives.
+The base class may do some work itself: `moved_natively` are the counters that it moves, `constrain(variable, write)`
+applies constraints, and `native_decay(variable)` is its weight decay.
 """
 from __future__ import absolute_import, division, print_function
 

@@ -105,13 +105,9 @@ class Adapter(object):
     def number(self, name, value):
         """Returns what `read` gave as a number for a config. Raises any error if it has none here."""
 
-    def forbids_compiling(self, on_processors):
-        """Returns why XLA may not compile unless it is forced: by the user's word, or where stock does not.
-
-        Args:
-            on_processors: whether there are no devices but processors.
-        """
-        return "" if on_processors else "not compiled: there are other devices than processors"
+    def stock_compiles(self):
+        """Returns whether XLA compiles stock's steps: new-style optimizers say so, where there is a GPU."""
+        return bool(vars(self.native).get("jit_compile"))
 
     # Counters and scalars.
 

@@ -222,11 +222,6 @@ class UpdateStepAdapter(NewStyleAdapter):
     def take_schedule(self, schedule):
         self.native._learning_rate = self.native._build_learning_rate(schedule)
 
-    def forbids_compiling(self, on_processors):
-        if self.bound.arguments.get("jit_compile") is False:
-            return "not compiled: jit_compile=False"
-        return super(UpdateStepAdapter, self).forbids_compiling(on_processors or self.native.jit_compile)
-
     def native_rate(self):
         many = hypers.many_rates(self.bound, "learning_rate")
         if many:
