@@ -9,6 +9,7 @@ import importlib
 import math
 
 from everstep.compat.backends.ops_table import ops_table
+from everstep.compat.backends.torch_foreach import Foreach
 from everstep.compat.rules.operations import TABLE
 
 BLOCK = 2**17  # elements that a thread computes at a time, so that all values of a block stay in its processor's cache
@@ -41,6 +42,8 @@ class TorchLists(object):
             add_quotient=torch.addcdiv,
         )
         self._constants = {}
+        self._numbers = {}  # {id of a tensor: (the tensor, its version, its number or None)}
+        self.foreach = Foreach(torch, self.ops, self._like)
         self._kernels = {
             operation: getattr(self, "_" + operation)
             for operation, function in _NEEDED.items()
@@ -49,11 +52,37 @@ class TorchLists(object):
 
     # What lowering strategies compute with: raw operations, which take a tenth of the time of those of keras.ops.
 
-    def constant(self, number, dtype):
-        key = number, dtype, str(number)  # 0.0 and -0.0 are equal
+    def constant(self, number, dtype, device="cpu"):
+        key = number, dtype, str(number), device  # 0.0 and -0.0 are equal
         if key not in self._constants:
-            self._constants[key] = self.torch.tensor(number, dtype=getattr(self.torch, dtype))
+            self._constants[key] = self.torch.tensor(number, dtype=getattr(self.torch, dtype), device=device)
         return self._constants[key]
+
+    def _like(self, number, tensor):
+        return self.constant(number, str(tensor.dtype)[len("torch."):], tensor.device)
+
+    def number(self, variable, changes):
+        """Returns the number of a hyper's variable; None for another value, which only the device knows.
+
+        It is read when it was set since the last step, or one step later if it `changes` often, as a rate does: a rate
+        that is set at each step is never read, for to read is to wait for the device.
+        """
+        tensor = getattr(variable, "_value", None)
+        if not isinstance(tensor, self.torch.Tensor):
+            return None
+        _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
+        is_new = version != tensor._version
+        if is_new and changes:
+            number = None
+        elif is_new or number is None:
+            number = float(tensor)
+        self._numbers[id(tensor)] = tensor, tensor._version, number  # the tensor, so that its id stays its own
+        return number
+
+    @staticmethod
+    def is_far(tensors):
+        """Returns whether tensors lie where launching an operation costs more than computing it."""
+        return tensors[0].device.type != "cpu"
 
     def compute(self, op, values, options, spare):
         """Returns the result of an op, in the memory of `spare` if that is given. See `Program.steps`."""
@@ -93,10 +122,12 @@ class TorchLists(object):
         return blocks
 
     @staticmethod
-    def flat(tensors):
+    def detached(tensors):
+        return [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
+
+    def flat(self, tensors):
         """Returns the tensors as vectors that share their memory."""
-        plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
-        return [tensor if tensor.dim() == 1 else tensor.view(-1) for tensor in plain]
+        return [tensor if tensor.dim() == 1 else tensor.view(-1) for tensor in self.detached(tensors)]
 
     @staticmethod
     def cut(vectors, block):
@@ -134,6 +165,9 @@ class TorchLists(object):
         self.torch._foreach_mul_(tensors, 1 - share)
 
     # Tensors of variables.
+
+    def device(self, variable):
+        return self.tensors([variable])[0].device
 
     def tensors(self, variables):
         """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""

@@ -8,13 +8,16 @@ A plan lasts while the variables and their memory stay the same.
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 import operator
 from collections import OrderedDict
 
-from everstep.compat.engine.collecting import collect
+from everstep.compat.engine.collecting import collect, remembers_rows
 from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
+from everstep.compat.engine.on_lists import OnLists, slices
+from everstep.compat.engine.tracing import collected, updated
 from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.program import Program
 from everstep.optimizers.contract import flat, kernel_of
@@ -45,7 +48,13 @@ class Plans(object):
         """Returns ([a function that updates a group], the (gradient, variable) pairs in no group)."""
         if not self._stands([variable for _, variable in step.pairs]):
             self._plan(step)
-        runs = [group.update_of(step, self._written) for group in self._groups]
+        applies = []  # whether the step updates: read once, as that may be to wait for a device
+
+        def update(run, earlier):
+            applies.extend([] if applies else [bool(step.predicate)])
+            return run() if applies[0] else []
+
+        runs = [functools.partial(update, group.update_of(step, self._written)) for group in self._groups]
         left = [step.pairs[place] for place in self._left]
         return runs, [(self.lists.lasting(grad, self._written), variable) for grad, variable in left]
 
@@ -99,6 +108,8 @@ class Group(object):
         )
         self.kernel, self.why, self.blocks, self.tensors = None, None, [], {}
         self.is_inner = False  # whether there is a kernel inside of the rule
+        self.is_far = False  # whether each operation runs on all tensors at once
+        self.collects = False  # whether what the rule collects does too
 
     def stored(self):
         return self.variables + [slot for slots in self.slots.values() for slot in slots]
@@ -145,6 +156,16 @@ class Group(object):
         alike = [_what_it_does(programs) == _what_it_does(each[0]) for programs in each]
         return all(alike) and all(program.is_elementwise(sums=self.is_whole) for program in each[0])
 
+    def _collects_alike(self, step):
+        """Returns whether all variables collect the same, each element by itself."""
+        if remembers_rows(self.rule):
+            return False
+        places = {step.host.record(variable).shape: place for place, variable in enumerate(self.variables)}
+        each = [self._collected(self._view(step, place)) for place in places.values()]
+        does = [(names, _what_it_does([program])) for names, program in each]
+        alike = all(one == does[0] for one in does)
+        return alike and all(names and program.is_elementwise() for names, program in each)
+
     def _check_inner(self, tensors):
         """Raises NoKernel if no kernel inside of the rule is to be looked for."""
         if self.lowerings.rejection("kernel"):
@@ -170,7 +191,11 @@ class Group(object):
         """Finds the tensors, divides them into blocks and notes the strategy."""
         self.tensors = OrderedDict((name, self.lists.tensors(slots)) for name, slots in self.slots.items())
         self.tensors[VAR] = self.lists.tensors(self.variables)
-        if not self.kernel:
+        self.is_far = not (self.kernel or self.is_inner or self.is_whole) and self.lists.is_far(self.tensors[VAR])
+        if self.is_far:
+            self.collects = defines(self.rule, "collect") and self._collects_alike(step)
+            self.tensors = OrderedDict((name, self.lists.detached(values)) for name, values in self.tensors.items())
+        elif not self.kernel:
             vectors = OrderedDict((name, self.lists.flat(values)) for name, values in self.tensors.items())
             for block in self.lists.blocks(self.tensors[VAR], whole=self.is_whole):
                 parts = OrderedDict((name, self.lists.cut(values, block)) for name, values in vectors.items())
@@ -181,25 +206,30 @@ class Group(object):
             self.lowerings.note(self._view(step, place), "kernel" if has_kernel else "flattened", why)
 
     def update_of(self, step, written):
-        """Collects. Returns a function that updates the group, of operations to wait for: eager code has none.
+        """Collects. Returns a function that updates the group.
 
         Args:
             written: the memory that the step writes. A gradient in it is copied now.
         """
         grads = [step.pairs[place][0] for place in self.places]
         grads = self.lists.gradients(grads, self.tensors[VAR], written)
-        self._collect(step)
-        run = self._run_kernel if self.kernel else self._run_blocks
-        return lambda earlier: run(step, grads) if bool(step.predicate) else []
+        self._collect(step, grads)
+        run = self._run_kernel if self.kernel else self._run_on_lists if self.is_far else self._run_blocks
+        return functools.partial(run, step, grads)
 
-    def _collect(self, step):
+    def _collect(self, step, grads):
         """Writes what the rule collects for a later update."""
         if not defines(self.rule, "collect"):
             return
+        if self.collects and step.accepted is None:
+            if step.arrived:
+                view = self._view(step, 0)
+                self._run_program(view, *self._collected(view), grads=grads)
+            return
         for place in range(len(self.places)):
             view = self._view(step, place)
-            collected, _ = collect(step, view, [])
-            step.write_slots(view, collected, [])
+            natives, _ = collect(step, view, [])
+            step.write_slots(view, natives, [])
 
     def _run_kernel(self, step, grads):
         kernel, view = self.kernel, self._view(step, 0)
@@ -215,7 +245,8 @@ class Group(object):
 
     def _decay(self, view, share):
         if share is not None:
-            self.lists.decay(self.tensors[VAR], float(view.scope.native(share)))
+            share = view.scope.native(share)
+            self.lists.decay(self.tensors[VAR], share if self.is_far else float(share))
 
     def _run_blocks(self, step, grads):
         view = self._view(step, 0)
@@ -231,6 +262,25 @@ class Group(object):
                 write = self.lists.write if name != VAR or traced.assigned else self.lists.subtract
                 write(parts[name], value)
         return []
+
+    def _run_on_lists(self, step, grads):
+        view = self._view(step, 0)
+        traced = updated(view)  # without what `step.trace` computes: most of that is a number here
+        self._decay(view, traced.decay)
+        self._run_program(view, [VAR] + list(traced.slots), view.program(traced), grads, traced.assigned)
+        return []
+
+    def _run_program(self, view, names, program, grads, assigned=False):
+        """Runs a program on all tensors, and writes its results. names: what they are for, VAR or slots."""
+        planned = OnLists(self.lists, view, program, names, assigned)
+        for cut in slices(self.tensors[VAR]):
+            planned.run({name: values[cut] for name, values in self.tensors.items()}, grads[cut])
+
+    def _collected(self, view):
+        """Returns (slots, the program of their values) of what the rule collects."""
+        changed = view.changed_slots(collected(view))
+        values = tuple(changed.values())
+        return list(changed), view.ops.once(view.key("collected", values), lambda: view.program_of(values))
 
     def _run_around(self, view, traced, programs, grads):
         """Runs a kernel on each block, and what a wrapper computes before it and after it."""
@@ -292,9 +342,11 @@ class Planned(object):
 
     def __init__(self, lists, view, program, names, in_place=False):
         self.lists, self.names, self.results = lists, names, program.results
-        self.leaves = program.leaves(lists, [view.lower(value) for value in program.outside])
+        constant = functools.partial(lists.constant, device=lists.device(view.variable))
+        self.leaves = program.leaves(constant, [view.lower(value) for value in program.outside])
         self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
-        self.direct = program.results_in_place(self.steps, names[1:], lists.fresh) if in_place else {}
+        slots = dict(zip(names[1:], program.results[1:])) if in_place else {}
+        self.direct = program.results_in_place(self.steps, slots, lists.fresh)
 
     def run(self, parts, grads):
         """Returns [(name, value)] of the results on a block that are still to write.

@@ -272,7 +272,8 @@ class Step(object):
 
         for grad, variable in pairs:
             operations.extend(self.place(variable, update, grad))
-        return self._branch(prepared, earlier + operations, self.place) if branches and free else operations
+        in_one = branches and free and prepared
+        return self._branch(prepared, earlier + operations, self.place) if in_one else operations
 
     def _branch(self, prepared, earlier, place=lambda variable, function, grad: function(variable, grad)):
         """Finishes updates if the step updates, else writes what they collected."""

@@ -302,9 +302,10 @@ class VariableView(object):
     def program(self, traced, collected=()):
         """Returns the `Program` of the traced change and slots. Its inputs are GRAD, VAR and the slots' names."""
         values = (traced.change,) + tuple(traced.slots.values())
-        return self.ops.once(self.key("program", values, tuple(collected)), lambda: self._program(values, collected))
+        return self.ops.once(self.key("program", values, tuple(collected)), lambda: self.program_of(values, collected))
 
-    def _program(self, values, collected):
+    def program_of(self, values, collected=()):
+        """Returns the `Program` of some values."""
         inputs = {self.grad: GRAD, self.var: VAR}
         inputs.update((value, name) for name, value in self.slot_values.items() if name not in collected)
         return Program(values, inputs)

@@ -158,11 +158,11 @@ class Program(object):
 
         Args:
             steps, fresh: of `steps`.
-            slots: the names of the slots that the results after the first are for, in order.
+            slots: {slot: place of the result that it is for}.
         """
         order = {step[0]: number for number, step in enumerate(steps) if step[1] in fresh}
         places = {}
-        for slot, place in zip(slots, self.results[1:]):
+        for slot, place in slots.items():
             old = self._place_of(slot) if slot in self.inputs else None
             is_last = place in order and all(old not in step[2] for step in steps[order[place] + 1 :])
             if is_last and self.results.count(place) == 1 and old not in self.results:
@@ -180,10 +180,14 @@ class Program(object):
                 return name, (rest,) + self.nodes[term][1], ()
         return node
 
-    def leaves(self, backend, outside):
-        """Returns `{place: value}` of the constants and of the values in `outside`, natives of `self.outside`."""
+    def leaves(self, constant, outside):
+        """Returns `{place: value}` of the constants and of the values in `outside`, natives of `self.outside`.
+
+        Args:
+            constant: a function of (number, dtype).
+        """
         return {
-            place: outside[node[1]] if node[0] == "outside" else backend.constant(*node[1:])
+            place: outside[node[1]] if node[0] == "outside" else constant(*node[1:])
             for place, node in enumerate(self.nodes)
             if node[0] in ("outside", "constant")
         }
