@@ -116,7 +116,7 @@ def assign(bound, name, value):
     why = _unclear(bound, name)
     if why:
         raise HyperValueError(why)
-    if name in bound.options:
+    if name in bound.options and name not in vars(bound.native):  # such as `built`, which Keras 3 keeps there
         raise HyperValueError(
             "{0}.{1} is an option, fixed when it is bound; bind definition.replace({1}={2!r})".format(
                 bound.owner, name, value
