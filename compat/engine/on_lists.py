@@ -13,7 +13,7 @@ from everstep.compat.rules.interpreter import Interpreter
 MOST = 2**27  # elements that one call computes, so that temporaries take half a GiB each
 
 
-_SUBTRACTED = {"multiply": "subtract_product", "divide": "subtract_quotient"}
+_SUBTRACTED = {"negative": "add", "multiply": "subtract_product", "divide": "subtract_quotient"}
 
 
 class _OnDevice(Exception):
