@@ -7,6 +7,10 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.rules.operations import TABLE
 
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
+
 _UNARY = {name: name for name in "abs sqrt exp log sin cos sign floor tanh sigmoid rsqrt".split()}
 _UNARY["negative"] = "neg"
 
@@ -22,7 +26,7 @@ class Foreach(object):
 
     def __init__(self, torch, ops, constant):
         self.torch, self._ops, self._constant = torch, ops, constant
-        self._functions = {
+        self._functions = {  # type: dict[str, Any]
             "add": self._add, "subtract": self._subtract, "multiply": self._multiply, "divide": self._divide,
             "zeros_like": lambda spare, x: 0.0, "ones_like": lambda spare, x: 1.0,
             "pow": self._pow, "square": lambda spare, x: self._multiply(spare, x, x), "clip": self._clip,
