@@ -208,6 +208,9 @@ def test_h5_is_what_keras_writes_without_its_optimizer(way, own, tmp_path):
 @pytest.mark.parametrize("way", [way for way in models() if way.target in ("keras3", "update_step")], ids=ids)
 def test_keras_files_load_as_those_of_a_model_that_nobody_compiled(way, ending, own, tmp_path):
     keras, paths = way.module, [str(tmp_path / (name + ending)) for name in ("model", "stripped")]
+    is_old = way.target == "update_step" and not hasattr(getattr(keras, "saving", None), "deserialize_keras_object")
+    if ending == ".weights.h5" and is_old:
+        pytest.skip("Keras 2.11 writes weights alone: https://github.com/keras-team/keras/releases/tag/v2.12.0")
     model = trained(keras, own)
     (model.save if ending == ".keras" else model.save_weights)(paths[0])
     strip(paths[0], paths[1])
