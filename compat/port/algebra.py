@@ -85,7 +85,8 @@ def _add(args, numbers):
         if x.op == "negative":
             return y - x.args[0]
         if number is not None and _term(x):
-            return _term(x)[0] + (_term(x)[1] + number)
+            rest, other = _term(x)
+            return rest + (other + number)
     if numbers[1] is not None and numbers[1] < 0:
         return a - -numbers[1]
     if b.op == "multiply" and (_number(b.args[0]) or 0) < 0:
@@ -99,7 +100,8 @@ def _subtract(args, numbers):
         return a
     if numbers[1] is not None:
         if _term(a):
-            return _term(a)[0] + (_term(a)[1] - numbers[1])
+            rest, other = _term(a)
+            return rest + (other - numbers[1])
         if numbers[1] < 0:
             return ops.plain("add", (a, ops.constant(-numbers[1])))
     if _is(numbers[0], 0):
