@@ -59,7 +59,7 @@ class TorchLists(object):
         return self._constants[key]
 
     def _like(self, number, tensor):
-        return self.constant(number, str(tensor.dtype)[len("torch."):], tensor.device)
+        return self.constant(number, str(tensor.dtype)[len("torch."):], str(tensor.device))
 
     def number(self, variable, changes):
         """Returns the number of a hyper's variable; None for another value, which only the device knows.
@@ -165,9 +165,6 @@ class TorchLists(object):
         self.torch._foreach_mul_(tensors, 1 - share)
 
     # Tensors of variables.
-
-    def device(self, variable):
-        return self.tensors([variable])[0].device
 
     def tensors(self, variables):
         """Returns the tensors that hold the variables' values; None if they cannot be written in place now."""

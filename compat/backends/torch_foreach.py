@@ -15,6 +15,11 @@ _UNARY = {name: name for name in "abs sqrt exp log sin cos sign floor tanh sigmo
 _UNARY["negative"] = "neg"
 
 
+def _list_first(spare, a, b):
+    """Returns two values that may be exchanged, a list first: `spare`, if it is one of them."""
+    return (b, a) if not isinstance(a, list) or spare is b else (a, b)
+
+
 class Foreach(object):
     """Computes operations on lists of tensors.
 
@@ -87,16 +92,13 @@ class Foreach(object):
 
     def _extreme(self, name):
         def function(spare, a, b):
-            if not isinstance(a, list) or spare is b:
-                a, b = b, a
+            a, b = _list_first(spare, a, b)
             return None if isinstance(b, self.torch.Tensor) else self._run(name, spare, a, b)
 
         return function
 
     def _add(self, spare, a, b):
-        if not isinstance(a, list) or spare is b and isinstance(b, list):
-            a, b = b, a
-        return self._run("add", spare, a, b)
+        return self._run("add", spare, *_list_first(spare, a, b))
 
     def _subtract(self, spare, a, b):
         if isinstance(a, list):
@@ -106,9 +108,7 @@ class Foreach(object):
         return self._run("add", negated, negated, a)
 
     def _multiply(self, spare, a, b):
-        if not isinstance(a, list) or spare is b and isinstance(b, list):
-            a, b = b, a
-        return self._run("mul", spare, a, b)
+        return self._run("mul", spare, *_list_first(spare, a, b))
 
     def _divide(self, spare, a, b):
         if not isinstance(a, list):

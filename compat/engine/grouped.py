@@ -51,7 +51,8 @@ class Plans(object):
         applies = []  # whether the step updates: read once, as that may be to wait for a device
 
         def update(run, earlier):
-            applies.extend([] if applies else [bool(step.predicate)])
+            if not applies:
+                applies.append(bool(step.predicate))
             return run() if applies[0] else []
 
         runs = [functools.partial(update, group.update_of(step, self._written)) for group in self._groups]
@@ -150,9 +151,7 @@ class Group(object):
         """
         if tensors:
             self._check_inner(tensors)
-        places = {step.host.record(variable).shape: place for place, variable in enumerate(self.variables)}
-        views = [self._view(step, place) for place in places.values()]
-        each = [self._programs(step, view, bool(tensors))[1] for view in views]  # equal rules trace alike
+        each = [self._programs(step, view, bool(tensors))[1] for view in self._view_of_each_shape(step)]
         alike = [_what_it_does(programs) == _what_it_does(each[0]) for programs in each]
         return all(alike) and all(program.is_elementwise(sums=self.is_whole) for program in each[0])
 
@@ -160,8 +159,7 @@ class Group(object):
         """Returns whether all variables collect the same, each element by itself."""
         if remembers_rows(self.rule):
             return False
-        places = {step.host.record(variable).shape: place for place, variable in enumerate(self.variables)}
-        each = [self._collected(self._view(step, place)) for place in places.values()]
+        each = [self._collected(view) for view in self._view_of_each_shape(step)]
         does = [(names, _what_it_does([program])) for names, program in each]
         alike = all(one == does[0] for one in does)
         return alike and all(names and program.is_elementwise() for names, program in each)
@@ -182,6 +180,11 @@ class Group(object):
         kernel = KernelOfLists(view, (), self.lowerings.fixed_value)
         traced = step.trace(view, kernel)
         return traced, kernel.programs(traced)
+
+    def _view_of_each_shape(self, step):
+        """Returns views of variables, one of each shape: equal rules trace alike for equal shapes."""
+        places = {step.host.record(variable).shape: place for place, variable in enumerate(self.variables)}
+        return [self._view(step, place) for place in places.values()]
 
     def _view(self, step, place):
         grad, variable = step.pairs[self.places[place]]
@@ -272,9 +275,11 @@ class Group(object):
 
     def _run_program(self, view, names, program, grads, assigned=False):
         """Runs a program on all tensors, and writes its results. names: what they are for, VAR or slots."""
-        planned = OnLists(self.lists, view, program, names, assigned)
+        planned = view.ops.once(  # a tracer keeps its programs, so that the id is this one's own
+            ("on lists", id(program), tuple(names), assigned), lambda: OnLists(self.lists, program, names, assigned))
+        leaves = planned.leaves(view)
         for cut in slices(self.tensors[VAR]):
-            planned.run({name: values[cut] for name, values in self.tensors.items()}, grads[cut])
+            planned.run(leaves, {name: values[cut] for name, values in self.tensors.items()}, grads[cut])
 
     def _collected(self, view):
         """Returns (slots, the program of their values) of what the rule collects."""
@@ -342,7 +347,7 @@ class Planned(object):
 
     def __init__(self, lists, view, program, names, in_place=False):
         self.lists, self.names, self.results = lists, names, program.results
-        constant = functools.partial(lists.constant, device=lists.device(view.variable))
+        constant = functools.partial(lists.constant, device=view.backend.device(view.variable))
         self.leaves = program.leaves(constant, [view.lower(value) for value in program.outside])
         self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
         slots = dict(zip(names[1:], program.results[1:])) if in_place else {}

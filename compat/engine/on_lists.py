@@ -21,28 +21,26 @@ class _OnDevice(Exception):
 
 
 class OnLists(object):
-    """A program of one step.
+    """How a program runs, for all steps.
 
     Args:
         names: what its results are for: VAR first, then slots; or slots alone, for what is collected.
         assigned: whether the result for VAR is its new value, not a change to subtract.
     """
 
-    def __init__(self, lists, view, program, names, assigned=False):
-        self.foreach, self.names, self.results = lists.foreach, names, program.results
-        outside = [_number_or_native(lists, view, value) for value in program.outside]
-        self.leaves = program.leaves(lambda number, dtype: number, outside)
+    def __init__(self, lists, program, names, assigned=False):
+        self.lists, self.program, self.names, self.results = lists, program, names, program.results
         self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
         slots = {name: place for name, place in zip(names, program.results) if name != VAR}
         direct = program.results_in_place(self.steps, slots, lists.fresh)
         self.spares = _in_place(self.steps, dict(self.inputs), direct, lists.fresh)
-        self.assigned, self.change = assigned, None
+        self.change = None  # how the variable gets what is subtracted from it: (op, places of its other operands)
         if names[0] == VAR and not assigned:
-            self._join_change()
+            self.change = "subtract", self.results[:1]
+            self._join_change(self.results[0])
 
-    def _join_change(self):
+    def _join_change(self, result):
         """Takes the last step of the change out, where it is subtracted from the variable as it is computed."""
-        result = self.results[0]
         number = next((number for number, step in enumerate(self.steps) if step[0] == result), None)
         if number is None or self.steps[number][1] not in _SUBTRACTED or self.results.count(result) > 1:
             return
@@ -52,14 +50,20 @@ class OnLists(object):
             self.change = _SUBTRACTED[self.steps[number][1]], operands
             del self.steps[number]
 
-    def run(self, tensors, grads):
+    def leaves(self, view):
+        """Returns `{place: number or tensor}` of what the program does not compute, in a view's step."""
+        outside = [_number_or_native(self.lists, view, value) for value in self.program.outside]
+        return self.program.leaves(lambda number, dtype: number, outside)
+
+    def run(self, leaves, tensors, grads):
         """Computes the results and writes them.
 
         Args:
+            leaves: what `leaves` returned.
             tensors: {VAR or slot: list of tensors}, which take the results.
             grads: the gradients, one for each variable.
         """
-        foreach, natives, kept = self.foreach, dict(self.leaves), self.change[1] if self.change else ()
+        foreach, natives, kept = self.lists.foreach, dict(leaves), self.change[1] if self.change else ()
         for place, name in self.inputs:
             natives[place] = grads if name == GRAD else tensors[name]
         for place, op, operands, options, spare, dead in self.steps:
@@ -70,14 +74,14 @@ class OnLists(object):
                     del natives[operand]
         stored, news = [grads] + list(tensors.values()), []
         for name, place in zip(self.names, self.results):
-            value = natives.get(place)
-            if name == VAR and not self.assigned:
-                op, operands = self.change or ("subtract", (place,))
-                change = op, [tensors[VAR]] + [natives[operand] for operand in operands], {}, tensors[VAR]
-            elif value is not tensors[name]:  # what was computed in place of the old values is written
+            if name == VAR and self.change:
+                continue
+            value = natives[place]
+            if value is not tensors[name]:  # what was computed in place of the old values is written
                 news.append((name, foreach.copy(value) if any(value is each for each in stored) else value))
-        if VAR in self.names and not self.assigned:
-            foreach.compute(*change)  # it may read slots
+        if self.change:  # before the slots are written, which it may read
+            op, operands = self.change
+            foreach.compute(op, [tensors[VAR]] + [natives[operand] for operand in operands], {}, tensors[VAR])
         for name, value in news:
             foreach.write(tensors[name], value)
 
