@@ -59,7 +59,7 @@ KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.p
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
-TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py test_lowering.py")
+TORCH = ("py311-k3torch", "test_backends.py test_grouped.py test_on_lists.py test_repeated_steps.py test_lowering.py")
 TRACED = ("py39-tf2.10", "test_optimizer_v2.py test_distribution.py")
 NOISE = "test_wrappers_gradient.py test_periods.py"
 FILES = "test_files_written.py test_state_of_tensorflow.py test_files_cli.py test_files_hostile.py test_stock_files.py"
@@ -78,6 +78,7 @@ AREAS = {
                 TORCH, ("py313-k3jax", "test_grouped.py")]),
     "arrays": (["compat/backends/*arrays*.py", "compat/backends/on_numpy.py", "compat/backends/ops_table.py",
                 "compat/targets/arrays.py"], [NUMPY]),
+    "torch": (["compat/backends/*torch*.py", "compat/targets/repeated_steps.py"], [TORCH]),
     "targets": (["compat/targets/[abcdhlr]*.py", "compat/targets/flushing.py", "compat/targets/native.py",
                  "compat/targets/signature.py", "compat/targets/st*.py"],
                 [NUMPY, UPDATE_STEP, TF_TRAIN, ("py39-tf2.10", SPEED)]),
@@ -89,7 +90,6 @@ AREAS = {
     "keras_ops": (["compat/backends/on_keras.py"],
                   [("py313-k3jax", BACKENDS + " test_grouped.py " + NOISE),
                    ("py311-k3torch", "test_backends.py test_grouped.py test_keras3_backends.py")]),
-    "torch": (["compat/backends/*torch*.py"], [TORCH]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
     "port": (["compat/port/*.py"], [NUMPY, ("py311-tf2.15", "test_port.py"), ("py37-tf1.15-k2.3", "test_port.py")]),
     "testing": (["api/testing/*.py", "compat/ways/*.py"],

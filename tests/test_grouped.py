@@ -140,8 +140,8 @@ def test_every_definition_is_the_same_together_and_alone(definition_class, setti
             turned = {name: np.abs(one[name] - other[name]) > 1e-5 for name in one}
             assert sum(map(np.sum, turned.values())) <= 3
             one = {name: np.where(turned[name], other[name], one[name]) for name in one}
-        difference = distance(one, other)
-        assert difference <= 2e-6, (difference, strategies(together))
+        difference = distance(one, other)  # alone, hypers and powers of betas are tensors of float32
+        assert difference <= 4e-6, (difference, strategies(together))
 
 
 @on_torch

@@ -80,6 +80,8 @@ def test_each_rule_equals_the_float64_oracle(definition, dtype):
     assert grouped.strategies(run) == {"flattened"}
     expected, slots = oracle.trajectory(definition, start, batches)
     bound = 4e-6 if dtype == "float32" else 2e-7  # sums and scalars are of float32
+    if dtype == "float32" and everstep.optimizers.contract.defines(definition, "measure"):
+        bound = 8e-6  # torch's norm of 330,000 elements on a processor, which adds them up one after the other
     assert distance(run.weights(), expected) <= bound
     for name, variable in zip(run.names, grouped.variables(run)):
         for slot, value in slots[name].items():

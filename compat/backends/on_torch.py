@@ -42,6 +42,7 @@ class TorchLists(object):
             add_quotient=torch.addcdiv,
         )
         self._constants = {}
+        self._late, self._first = (torch.tensor(number, dtype=torch.float32) for number in (math.inf, 1.0))  # steps
         self._numbers = {}  # {id of a tensor: (the tensor, its version, its number or None)}
         self.foreach = Foreach(torch, self.ops, self._like)
         self._kernels = {
@@ -50,26 +51,25 @@ class TorchLists(object):
             if hasattr(torch, function)
         }
 
-    # What lowering strategies compute with: raw operations, which take a tenth of the time of those of keras.ops.
-
-    def constant(self, number, dtype, device="cpu"):
+    def _like(self, number, tensor):
+        """Returns a number as a tensor of another one's dtype, on its device: the same at each call."""
+        dtype, device = tensor.dtype, tensor.device
         key = number, dtype, str(number), device  # 0.0 and -0.0 are equal
         if key not in self._constants:
-            self._constants[key] = self.torch.tensor(number, dtype=getattr(self.torch, dtype), device=device)
+            self._constants[key] = self.torch.tensor(number, dtype=dtype, device=device)
         return self._constants[key]
 
-    def _like(self, number, tensor):
-        return self.constant(number, str(tensor.dtype)[len("torch."):], str(tensor.device))
+    def number(self, value, changes=False, is_far=False):
+        """Returns the number of a step-wide value: a number, tensor or variable. None if only its device knows it.
 
-    def number(self, variable, changes):
-        """Returns the number of a hyper's variable; None for another value, which only the device knows.
-
-        It is read when it was set since the last step, or one step later if it `changes` often, as a rate does: a rate
-        that is set at each step is never read, for to read is to wait for the device.
+        A far one is read when it was set since the last step, or one step later if it `changes` often, as a rate does:
+        a rate that is set at each step is never read, for to read is to wait for the device.
         """
-        tensor = getattr(variable, "_value", None)
+        tensor = getattr(value, "_value", value)
         if not isinstance(tensor, self.torch.Tensor):
-            return None
+            return tensor if isinstance(tensor, (float, int)) else None
+        if not is_far:
+            return tensor.item()
         _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
         is_new = version != tensor._version
         if is_new and changes:
@@ -84,15 +84,18 @@ class TorchLists(object):
         """Returns whether tensors lie where launching an operation costs more than computing it."""
         return tensors[0].device.type != "cpu"
 
-    def compute(self, op, values, options, spare):
-        """Returns the result of an op, in the memory of `spare` if that is given. See `Program.steps`."""
-        function = self.ops[op]
-        return function(*values, **options) if spare is None or not spare.dim() else function(*values, out=spare)
-
     def _where(self, condition, yes, no):
         if condition.dim() or condition.device.type != "cpu":
             return self.torch.where(condition, yes, no)
         return yes if bool(condition) else no  # torch.where takes five times as long as a copy
+
+    def total(self, tensors, squares):
+        """Returns the sum over all elements of tensors, or of their squares, in float32."""
+        if squares and self.is_far(tensors):
+            sums = self.torch.stack(self.torch._foreach_norm(tensors)).square()
+        else:
+            sums = self.torch.stack([(each.square() if squares else each).sum() for each in tensors])
+        return sums.sum().to(self.torch.float32)
 
     # Blocks.
 
@@ -139,26 +142,14 @@ class TorchLists(object):
         """Returns the values of parts as one vector. It may share the memory of a single part."""
         return parts[0] if len(parts) == 1 else self.torch.cat(parts)
 
-    def write(self, parts, value):
-        """Writes a vector to parts."""
-        if len(parts) == 1:
-            parts[0].copy_(value)
-        else:
-            self.torch._foreach_copy_(parts, self.split(parts, value))
-
-    def subtract(self, parts, value):
-        """Subtracts a vector from parts."""
-        self.torch._foreach_sub_(parts, self.split(parts, value))
-
     def split(self, parts, value):
-        """Splits a vector, or repeats a single value, as long as the parts are."""
+        """Returns the values of the joined parts, one for each: of a list of a vector, or of a single value."""
+        value, like = value[0] if isinstance(value, list) else value, parts[0]
+        value = value if isinstance(value, self.torch.Tensor) else self._like(value, like)
         sizes = [part.numel() for part in parts]
-        if value.dtype is not parts[0].dtype or value.dim() == 0:
-            value = value.to(parts[0].dtype).expand(sum(sizes))
+        if value.dtype is not like.dtype or value.dim() == 0:
+            value = value.to(like.dtype).expand(sum(sizes))
         return [value] if len(parts) == 1 else list(value.split(sizes))
-
-    def copy(self, value):
-        return value.clone()
 
     def decay(self, tensors, share):
         """Subtracts a share of each tensor from it."""
@@ -182,6 +173,10 @@ class TorchLists(object):
             return False
         tensors[0].detach().add_(value)
         return True
+
+    def move(self, counter, by):
+        """Adds a number to a counter's variable, in place."""
+        self.tensors([counter])[0].add_(by)
 
     def surely_fits(self, grad, variable):
         """Returns whether this is the usual gradient of a variable, which needs no other check."""
@@ -239,7 +234,7 @@ class TorchLists(object):
         return None if settings.get("use_nesterov") and operation == "apply_adam" else function  # it has no such form
 
     def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, beta1_power, beta2_power, vhat=()):
-        late = [self.constant(math.inf, "float32")] * len(tensors)  # as with powers of 0: no bias is left to correct
+        late = [self._late] * len(tensors)  # as with powers of 0: no bias is left to correct
         self.torch._fused_adam_(
             tensors, grads, m, v, list(vhat), late, lr=lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
             amsgrad=bool(vhat), maximize=False,
@@ -286,7 +281,7 @@ class TorchLists(object):
         )
 
     def _apply_adagrad(self, tensors, grads, accum, lr, epsilon=0.0):
-        first = [self.constant(1, "float32")] * len(tensors)
+        first = [self._first] * len(tensors)
         self.torch._fused_adagrad_(
             tensors, grads, accum, first, lr=lr, lr_decay=0.0, weight_decay=0.0, eps=epsilon, maximize=False
         )

@@ -13,11 +13,21 @@ if MYPY:  # Python 2.7 has no typing
 
 _UNARY = {name: name for name in "abs sqrt exp log sin cos sign floor tanh sigmoid rsqrt".split()}
 _UNARY["negative"] = "neg"
+_TERMS = {"add_product": ("add", "multiply"), "subtract_product": ("subtract", "multiply"),
+          "add_quotient": ("add", "divide")}
+
+
+def _of_numbers(op):
+    """Returns the function of numbers that computes an op."""
+    if op in TABLE:
+        return TABLE[op].numpy
+    first, second = (TABLE[name].numpy for name in _TERMS[op])
+    return lambda rest, a, b: first(rest, second(a, b))
 
 
 def _list_first(spare, a, b):
     """Returns two values that may be exchanged, a list first: `spare`, if it is one of them."""
-    return (b, a) if not isinstance(a, list) or spare is b else (a, b)
+    return (b, a) if not isinstance(a, list) or spare is b and isinstance(b, list) else (a, b)
 
 
 class Foreach(object):
@@ -35,7 +45,7 @@ class Foreach(object):
             "add": self._add, "subtract": self._subtract, "multiply": self._multiply, "divide": self._divide,
             "zeros_like": lambda spare, x: 0.0, "ones_like": lambda spare, x: 1.0,
             "pow": self._pow, "square": lambda spare, x: self._multiply(spare, x, x), "clip": self._clip,
-            "add_product": self._add_product, "add_quotient": self._add_quotient,
+            "where": self._where, "add_product": self._add_product, "add_quotient": self._add_quotient,
             "subtract_product": lambda spare, *values: self._add_product(spare, *values, sign=-1),
             "subtract_quotient": lambda spare, *values: self._add_quotient(spare, *values, sign=-1),
         }
@@ -44,13 +54,17 @@ class Foreach(object):
             if self._has(op):
                 self._functions[op] = self._extreme(op)
 
-    def compute(self, op, values, options, spare=None):
-        """Returns the result of an op, a list; in the memory of `spare`, one of the values, where torch can."""
-        if not any(isinstance(value, list) for value in values):
+    def compute(self, op, values, options, spare=None, like=None):
+        """Returns the result of an op, a list; in the memory of `spare`, one of the values, where torch can.
+
+        Args:
+            like: a tensor of the dtype that numbers have beside no other value.
+        """
+        if not any([isinstance(value, list) for value in values]):
             return self._one(op, values, options)
         function = None if options else self._functions.get(op)
         result = function(spare, *values) if function else None
-        return self._one_by_one(op, values, options) if result is None else result
+        return self._one_by_one(op, values, options, like) if result is None else result
 
     def copy(self, value):
         return list(self.torch._foreach_mul(value, 1))
@@ -76,12 +90,13 @@ class Foreach(object):
     def _one(self, op, values, options):
         tensors = [value for value in values if isinstance(value, self.torch.Tensor)]
         if not tensors:
-            return TABLE[op].numpy(*values, **options).item()
+            return _of_numbers(op)(*values, **options).item()
         return self._ops[op](*[self._of_tensor(value, tensors[0]) for value in values], **options)
 
-    def _one_by_one(self, op, values, options):
-        like = next(value for value in values if isinstance(value, list))
-        lists = [v if isinstance(v, list) else [self._of_tensor(v, like[0])] * len(like) for v in values]
+    def _one_by_one(self, op, values, options, like):
+        of_lists = [value for value in values if isinstance(value, list)]
+        like = next((each[0] for each in of_lists if each[0].dtype is not self.torch.bool), like)
+        lists = [v if isinstance(v, list) else [self._of_tensor(v, like)] * len(of_lists[0]) for v in values]
         return [self._ops[op](*each, **options) for each in zip(*lists)]
 
     def _of_tensor(self, value, like):
@@ -96,6 +111,11 @@ class Foreach(object):
             return None if isinstance(b, self.torch.Tensor) else self._run(name, spare, a, b)
 
         return function
+
+    def _where(self, spare, condition, yes, no):
+        if isinstance(condition, (list, self.torch.Tensor)):
+            return None
+        return yes if condition else no
 
     def _add(self, spare, a, b):
         return self._run("add", spare, *_list_first(spare, a, b))
@@ -133,16 +153,16 @@ class Foreach(object):
         if not isinstance(a, list):
             a, b = b, a
         if isinstance(a, list) and isinstance(rest, list) and not isinstance(b, (list, self.torch.Tensor)):
-            if spare is a:
+            if spare is a and rest is not a:
                 return self._run("add", a, self._run("mul", a, a, sign * b), rest)
             return self._run("add", spare, rest, a, alpha=sign * b)
-        product = self._multiply(None, a, b)
+        product = self.compute("multiply", (a, b), {})
         function = self._add if sign > 0 else self._subtract
         return function(spare if spare is rest else product, rest, product)
 
     def _add_quotient(self, spare, rest, a, b, sign=1):
         if isinstance(a, list) and isinstance(b, list) and isinstance(rest, list):
             return self._run("addcdiv", spare, rest, a, b, value=sign)
-        quotient = self._divide(None, a, b)
+        quotient = self.compute("divide", (a, b), {})
         function = self._add if sign > 0 else self._subtract
         return function(spare if spare is rest else quotient, rest, quotient)

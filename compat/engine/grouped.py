@@ -17,6 +17,7 @@ from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
 from everstep.compat.engine.on_lists import OnLists, slices
+from everstep.compat.engine.step_numbers import StepNumbers
 from everstep.compat.engine.tracing import collected, updated
 from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.program import Program
@@ -46,7 +47,7 @@ class Plans(object):
 
     def of(self, step):
         """Returns ([a function that updates a group], the (gradient, variable) pairs in no group)."""
-        if not self._stands([variable for _, variable in step.pairs]):
+        if not self.stands([variable for _, variable in step.pairs]):
             self._plan(step)
         applies = []  # whether the step updates: read once, as that may be to wait for a device
 
@@ -59,7 +60,7 @@ class Plans(object):
         left = [step.pairs[place] for place in self._left]
         return runs, [(self.lists.lasting(grad, self._written), variable) for grad, variable in left]
 
-    def _stands(self, variables):
+    def stands(self, variables):
         """Returns whether the last plan holds for a step on these variables."""
         known = self._variables
         if not known or len(known) != len(variables) or not all(map(operator.is_, known, variables)):
@@ -69,6 +70,21 @@ class Plans(object):
         tensors = self.lists.tensors(self._stored)
         same = tensors is not None and all(map(operator.is_, tensors, self._tensors))
         return same and self.lists.places(tensors) == self._places
+
+    def can_repeat(self):
+        """Returns whether another step needs but gradients, hypers, counters and totals."""
+        return bool(self._groups) and not self._left and all(group.can_repeat() for group in self._groups)
+
+    def repeat(self, grads, number, updates):
+        """Repeats the last step with other gradients.
+
+        Args:
+            number: a function that returns the number of a leaf: a hyper, a counter or a total.
+            updates: whether the step updates.
+        """
+        runs = [group.repeated(grads, number, self._written) for group in self._groups]
+        for run in runs if updates else ():
+            run()
 
     def _plan(self, step):
         """Divides a step's variables into groups."""
@@ -107,7 +123,7 @@ class Group(object):
         self.slots = OrderedDict(
             (name, [host.slot(variable, name) for variable in self.variables]) for name in flat(self.rule, "slot")
         )
-        self.kernel, self.why, self.blocks, self.tensors = None, None, [], {}
+        self.kernel, self.why, self.blocks, self.tensors, self._runs = None, None, [], {}, {}
         self.is_inner = False  # whether there is a kernel inside of the rule
         self.is_far = False  # whether each operation runs on all tensors at once
         self.collects = False  # whether what the rule collects does too
@@ -151,7 +167,7 @@ class Group(object):
         """
         if tensors:
             self._check_inner(tensors)
-        each = [self._programs(step, view, bool(tensors))[1] for view in self._view_of_each_shape(step)]
+        each = [self._programs(view, bool(tensors))[1] for view in self._view_of_each_shape(step)]
         alike = [_what_it_does(programs) == _what_it_does(each[0]) for programs in each]
         return all(alike) and all(program.is_elementwise(sums=self.is_whole) for program in each[0])
 
@@ -172,13 +188,13 @@ class Group(object):
         if self.is_whole or self.lists.are_small(tensors):
             raise NoKernel("no kernel: it costs more than it saves on small variables, and on whole ones with sums")
 
-    def _programs(self, step, view, is_inner):
+    def _programs(self, view, is_inner):
         """Returns (the traced update of a view, its programs): one, or those before and after the kernel inside."""
         if not is_inner:
-            traced = step.trace(view)
+            traced = updated(view)
             return traced, [view.program(traced)]
         kernel = KernelOfLists(view, (), self.lowerings.fixed_value)
-        traced = step.trace(view, kernel)
+        traced = updated(view, kernel)
         return traced, kernel.programs(traced)
 
     def _view_of_each_shape(self, step):
@@ -195,8 +211,8 @@ class Group(object):
         self.tensors = OrderedDict((name, self.lists.tensors(slots)) for name, slots in self.slots.items())
         self.tensors[VAR] = self.lists.tensors(self.variables)
         self.is_far = not (self.kernel or self.is_inner or self.is_whole) and self.lists.is_far(self.tensors[VAR])
+        self.collects = defines(self.rule, "collect") and self._collects_alike(step)
         if self.is_far:
-            self.collects = defines(self.rule, "collect") and self._collects_alike(step)
             self.tensors = OrderedDict((name, self.lists.detached(values)) for name, values in self.tensors.items())
         elif not self.kernel:
             vectors = OrderedDict((name, self.lists.flat(values)) for name, values in self.tensors.items())
@@ -217,8 +233,7 @@ class Group(object):
         grads = [step.pairs[place][0] for place in self.places]
         grads = self.lists.gradients(grads, self.tensors[VAR], written)
         self._collect(step, grads)
-        run = self._run_kernel if self.kernel else self._run_on_lists if self.is_far else self._run_blocks
-        return functools.partial(run, step, grads)
+        return functools.partial(self._run, step, grads, self._planned)
 
     def _collect(self, step, grads):
         """Writes what the rule collects for a later update."""
@@ -226,60 +241,105 @@ class Group(object):
             return
         if self.collects and step.accepted is None:
             if step.arrived:
-                view = self._view(step, 0)
-                self._run_program(view, *self._collected(view), grads=grads)
+                self._run(step, grads, self._planned_collect)
             return
         for place in range(len(self.places)):
             view = self._view(step, place)
             natives, _ = collect(step, view, [])
             step.write_slots(view, natives, [])
 
-    def _run_kernel(self, step, grads):
-        kernel, view = self.kernel, self._view(step, 0)
-        scope = view.scope
-        with running_rule():
-            scalars = kernel.scalars(view.ops, view.hypers, scope.t)
-            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # never both
-        arguments = {name: float(scope.native(value)) for name, value in scalars.items()}
-        arguments.update({name: self.tensors[slot] for name, slot in kernel.slots.items()}, **kernel.settings)
-        self._decay(view, decay)
-        self.lists.kernel(kernel.operation, kernel.settings, grads)(self.tensors[VAR], grads, **arguments)
+    def _run(self, step, grads, plan):
+        """Runs what `plan(view)` returns: (the `StepNumbers` of what it takes, a function of these and gradients)."""
+        view = self._view(step, 0)
+        key = view.key(view.native_decay())
+        if key not in self._runs.setdefault(plan, {}):
+            self._runs[plan] = {key: plan(view)}
+        numbers, run = self._runs[plan][key]
+        natives = numbers.of(functools.partial(self._number, step, view))
+        run([view.scope.native(v) if n is None else n for v, n in zip(numbers.values, natives)], grads)
         return []
 
-    def _decay(self, view, share):
-        if share is not None:
-            share = view.scope.native(share)
-            self.lists.decay(self.tensors[VAR], share if self.is_far else float(share))
+    def can_repeat(self):
+        """Returns whether what ran last needs but gradients, hypers, counters and totals."""
+        plans = [self._planned] + ([self._planned_collect] if self.collects else [])
+        if self.is_far or self.collects != defines(self.rule, "collect") or any(not self._runs.get(p) for p in plans):
+            return False
+        leaves = [leaf for plan in plans for numbers, _ in self._runs[plan].values() for leaf in numbers.leaves]
+        return all(leaf.leaf[0] in ("hyper", "count", "known") for leaf in leaves)
 
-    def _run_blocks(self, step, grads):
-        view = self._view(step, 0)
-        traced, programs = self._programs(step, view, self.is_inner)
-        self._decay(view, traced.decay)
-        slots, grads = list(traced.slots), self.lists.flat(grads)
+    def repeated(self, grads, number, written):
+        """Collects again. Returns a function that updates. The arguments: see `Plans.repeat` and `update_of`."""
+        grads = self.lists.gradients([grads[place] for place in self.places], self.tensors[VAR], written)
+        if self.collects:
+            self._again(self._planned_collect, number, grads)
+        return functools.partial(self._again, self._planned, number, grads)
+
+    def _again(self, plan, number, grads):
+        [(numbers, run)] = self._runs[plan].values()
+        run(numbers.of(number), grads)
+
+    def _number(self, step, view, leaf):
+        """Returns the number of a leaf; None if only its device knows it."""
+        kind, name = leaf.leaf
+        if self.is_far and kind != "hyper":
+            return None
+        native = step.hyper(name) if kind == "hyper" else view.scope.readers[leaf.leaf]()
+        return self.lists.number(native() if callable(native) else native, "learning_rate" in name, self.is_far)
+
+    def _planned(self, view):
+        """Plans the update."""
+        if self.kernel:
+            with running_rule():
+                scalars = self.kernel.scalars(view.ops, view.hypers, view.scope.t)
+                decay = self.kernel.decay(view.hypers) if self.kernel.decay else view.native_decay()  # never both
+            return self._with_decay(view, decay, scalars.values(), self._by_kernel(list(scalars)))
         if self.is_inner:
-            self._run_around(view, traced, programs, grads)
-            return []
-        planned = Planned(self.lists, view, programs[0], [VAR] + slots, in_place=not self.is_whole)
-        for block, parts in self.blocks:
-            for name, value in planned.run(parts, self.lists.cut(grads, block)):
-                write = self.lists.write if name != VAR or traced.assigned else self.lists.subtract
-                write(parts[name], value)
-        return []
+            return self._planned_around(view)
+        traced = updated(view)
+        program = self._on_lists(view, [VAR] + list(traced.slots), view.program(traced), traced.assigned)
+        run = self._by_lists(program) if self.is_far else self._by_blocks(program)
+        return self._with_decay(view, traced.decay, program.program.outside, run)
 
-    def _run_on_lists(self, step, grads):
-        view = self._view(step, 0)
-        traced = updated(view)  # without what `step.trace` computes: most of that is a number here
-        self._decay(view, traced.decay)
-        self._run_program(view, [VAR] + list(traced.slots), view.program(traced), grads, traced.assigned)
-        return []
+    def _with_decay(self, view, decay, values, run):
+        """Plans a run that comes after a share of the variables is subtracted, or None for none."""
+        def decayed(natives, grads):
+            self.lists.decay(self.tensors[VAR], natives[0])
+            run(natives[1:], grads)
 
-    def _run_program(self, view, names, program, grads, assigned=False):
-        """Runs a program on all tensors, and writes its results. names: what they are for, VAR or slots."""
-        planned = view.ops.once(  # a tracer keeps its programs, so that the id is this one's own
+        values = [view.as_value(value) for value in values]
+        return (StepNumbers(values), run) if decay is None else (StepNumbers([view.as_value(decay)] + values), decayed)
+
+    def _by_kernel(self, names):
+        kernel = self.kernel
+        settings = {name: self.tensors[slot] for name, slot in kernel.slots.items()}
+        settings.update(kernel.settings)
+        run = self.lists.kernel(kernel.operation, kernel.settings, self.tensors[VAR])
+        return lambda natives, grads: run(self.tensors[VAR], grads, **dict(settings, **dict(zip(names, natives))))
+
+    def _on_lists(self, view, names, program, assigned=False):
+        """Returns how a program runs. names: what its results are for, VAR or slots."""
+        return view.ops.once(  # a tracer keeps its programs, so that the id is this one's own
             ("on lists", id(program), tuple(names), assigned), lambda: OnLists(self.lists, program, names, assigned))
-        leaves = planned.leaves(view)
-        for cut in slices(self.tensors[VAR]):
-            planned.run(leaves, {name: values[cut] for name, values in self.tensors.items()}, grads[cut])
+
+    def _by_lists(self, program):
+        def run(natives, grads):
+            for cut in slices(self.tensors[VAR]):
+                program.run(natives, {name: values[cut] for name, values in self.tensors.items()}, grads[cut])
+
+        return run
+
+    def _by_blocks(self, program):
+        def run(natives, grads):
+            grads = self.lists.flat(grads)
+            for block, parts in self.blocks:
+                program.run_block(natives, parts, self.lists.cut(grads, block))
+
+        return run
+
+    def _planned_collect(self, view):
+        """Plans what the rule collects for a later update."""
+        names, program = self._collected(view)
+        return StepNumbers(program.outside), self._by_lists(self._on_lists(view, names, program))
 
     def _collected(self, view):
         """Returns (slots, the program of their values) of what the rule collects."""
@@ -287,23 +347,29 @@ class Group(object):
         values = tuple(changed.values())
         return list(changed), view.ops.once(view.key("collected", values), lambda: view.program_of(values))
 
-    def _run_around(self, view, traced, programs, grads):
-        """Runs a kernel on each block, and what a wrapper computes before it and after it."""
-        lists, inner, kernel = self.lists, traced.kernel, traced.kernel.kernel
-        settings = {name: float(view.scope.native(value)) for name, value in inner.scalars.items()}
-        settings.update(kernel.settings)
-        run = lists.kernel(kernel.operation, kernel.settings, self.tensors[VAR])
-        before = Planned(lists, view, programs[0], [GRAD, VAR])
-        after = Planned(lists, view, programs[1], ([] if traced.change is None else [VAR]) + list(traced.slots))
-        for block, parts in self.blocks:
-            cut = lists.cut(grads, block)
-            given = dict(before.run(parts, cut))
-            if inner.shown is not view.var:
-                lists.write(parts[VAR], given[VAR])
-            slots = {argument: parts[name] for argument, name in inner.slots.items()}
-            run(parts[VAR], lists.split(parts[VAR], given[GRAD]), **dict(settings, **slots))
-            for name, value in after.run(parts, cut):
-                lists.write(parts[name], value)
+    def _planned_around(self, view):
+        """Plans a kernel on each block, and what a wrapper computes before and after it."""
+        lists, (traced, programs) = self.lists, self._programs(view, True)
+        inner, kernel = traced.kernel, traced.kernel.kernel
+        call = lists.kernel(kernel.operation, kernel.settings, self.tensors[VAR])
+        before = self._on_lists(view, [GRAD, VAR][:len(programs[0].results)], programs[0], assigned=True)
+        after = self._on_lists(
+            view, ([] if traced.change is None else [VAR]) + list(traced.slots), programs[1], assigned=True)
+        first, second = len(inner.scalars), len(inner.scalars) + len(programs[0].outside)
+
+        def run(natives, grads):
+            scalars, grads = dict(zip(inner.scalars, natives)), lists.flat(grads)
+            for block, parts in self.blocks:
+                cut = lists.cut(grads, block)
+                given = dict(before.joined(natives[first:second], parts, cut))
+                if VAR in given:
+                    lists.foreach.write(parts[VAR], given[VAR])
+                slots = {argument: parts[name] for argument, name in inner.slots.items()}
+                call(parts[VAR], given[GRAD], **dict(scalars, **dict(slots, **kernel.settings)))
+                after.run_block(natives[second:], parts, cut)
+
+        values = list(inner.scalars.values()) + programs[0].outside + programs[1].outside
+        return self._with_decay(view, traced.decay, values, run)
 
 
 class KernelOfLists(InnerKernel):
@@ -328,52 +394,14 @@ class KernelOfLists(InnerKernel):
     def _programs(self, traced, values):
         view, written = self.view, list(traced.kernel.slots.values())
         old, grad = view.slot_values, [(GRAD, view.grad)]
-        before = [(VAR, view.var)] + list(old.items())
+        before, shown = [(VAR, view.var)] + list(old.items()), traced.kernel.shown
         after = [(VAR, view.leaf("new", None))] + [(name, view.leaf("new", name)) for name in written]
         after += [(name, value) for name, value in old.items() if name not in written]
         return [
             Program(wanted, {value: name for name, value in grad + inputs})
-            for wanted, inputs in (([traced.kernel.grad, traced.kernel.shown], before), (values, after))
+            for wanted, inputs in (
+                ([traced.kernel.grad] + ([] if shown is view.var else [shown]), before), (values, after))
         ]
-
-
-class Planned(object):
-    """A program of one step, to run on one block after the other.
-
-    Args:
-        names: what its results are for: GRAD, VAR or slots.
-        in_place: whether results may be written over the old values of slots as they are computed.
-    """
-
-    def __init__(self, lists, view, program, names, in_place=False):
-        self.lists, self.names, self.results = lists, names, program.results
-        constant = functools.partial(lists.constant, device=view.backend.device(view.variable))
-        self.leaves = program.leaves(constant, [view.lower(value) for value in program.outside])
-        self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
-        slots = dict(zip(names[1:], program.results[1:])) if in_place else {}
-        self.direct = program.results_in_place(self.steps, slots, lists.fresh)
-
-    def run(self, parts, grads):
-        """Returns [(name, value)] of the results on a block that are still to write.
-
-        Args:
-            parts: `{name: the block's parts of variables or slots}`.
-            grads: its parts of gradients.
-        """
-        lists, natives = self.lists, dict(self.leaves)
-        for place, name in self.inputs:
-            natives[place] = lists.join(grads if name == GRAD else parts[name])
-        stored = [natives[place] for place, name in self.inputs if name != GRAD]
-        direct = self.direct if len(grads) == 1 else {}
-        for place, op, operands, options, spare, dead in self.steps:
-            values = [natives[operand] for operand in operands]
-            spare = parts[direct[place]][0] if place in direct else None if spare is None else natives[spare]
-            natives[place] = lists.compute(op, values, options, spare)
-            for operand in dead:
-                del natives[operand]
-        results = [(name, natives[place]) for name, place in zip(self.names, self.results) if place not in direct]
-        # One that is the old value of another variable must stay while that one is written.
-        return [(name, lists.copy(value) if any(value is old for old in stored) else value) for name, value in results]
 
 
 def _what_it_does(programs):

@@ -24,6 +24,7 @@ from everstep.compat.engine.compiled import CompiledUpdate, new_values
 from everstep.compat.engine.fitting import VAR, fitted, is_known
 from everstep.compat.engine.grouped import Plans, can_be_grouped
 from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
+from everstep.compat.engine.measuring import Totals
 from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.expressions import Tracer
 from everstep.compat.rules.operations import PAIRS
@@ -71,7 +72,8 @@ class Lowerings(object):
         self._planned = OrderedDict()
         self._functions = {}  # {what it computes: compiled function}
         self.checked = ()  # the variables of the last step whose variables and rules were checked
-        self._plans = None  # how variables are updated together, on a backend that has `lists`
+        self.plans = None  # how variables are updated together, on a backend that has `lists`
+        self.totals = None  # how they are measured together there
 
     def check(self):
         """Raises UnsupportedError if a forced strategy does not exist here."""
@@ -176,8 +178,8 @@ class Lowerings(object):
         """
         backend = self.host.backend
         if backend.lists and can_be_grouped(self.host.definition):
-            self._plans = self._plans or Plans(self)
-            return self._plans.of(step)
+            self.plans = self.plans or Plans(self)
+            return self.plans.of(step)
         if self.rejection("flattened") or step.skips or not backend.without_strategy() or backend.shares_variables():
             return [], step.pairs
         alike = OrderedDict()
@@ -193,6 +195,14 @@ class Lowerings(object):
                 groups.append(functools.partial(self._run_group, *group))
                 taken.update(id(variable) for _, variable in pairs)
         return groups, [pair for pair in step.pairs if id(pair[1]) not in taken]
+
+    def totals_of(self, step):
+        """Returns the `Totals` that are all that a step measures; None if variables are measured one by one."""
+        if not step.backend.lists:
+            return None
+        if self.totals is None or not self.totals.stand(step.pairs):
+            self.totals = Totals(step)
+        return self.totals if self.totals.are_all else None
 
     def _worth_flattening(self, step, pairs):
         """Returns those of some pairs, all of one rule, that are updated faster together than one by one."""

@@ -1,23 +1,18 @@
-"""Runs a program on the tensors of many variables at once, where to launch an operation costs more than to compute it.
+"""Runs a program on lists of tensors: those of many variables at once, or one vector, a block of values.
 
-Each operation is one call for all tensors, see compat/backends/torch_foreach.py. Hypers are numbers, read again when
-they were set: to read them at each step would be to wait for the device.
+Each operation is one call for all tensors, see compat/backends/torch_foreach.py. All variables at once, where to launch
+an operation costs more than to compute it; blocks, which fit into a processor's cache, elsewhere.
 """
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.backends.on_numpy import NumpyBackend
 from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.variable_view import GRAD
-from everstep.compat.rules.interpreter import Interpreter
 
+FEW = 4  # tensors that are computed one by one in less time than it takes to join them
 MOST = 2**27  # elements that one call computes, so that temporaries take half a GiB each
 
 
 _SUBTRACTED = {"negative": "add", "multiply": "subtract_product", "divide": "subtract_quotient"}
-
-
-class _OnDevice(Exception):
-    """A value is known on the device alone."""
 
 
 class OnLists(object):
@@ -31,59 +26,86 @@ class OnLists(object):
     def __init__(self, lists, program, names, assigned=False):
         self.lists, self.program, self.names, self.results = lists, program, names, program.results
         self.steps, self.inputs = program.steps(lists.fresh), program.inputs_by_place()
-        slots = {name: place for name, place in zip(names, program.results) if name != VAR}
+        slots = {name: place for name, place in zip(names, program.results) if name not in (VAR, GRAD)}
         direct = program.results_in_place(self.steps, slots, lists.fresh)
         self.spares = _in_place(self.steps, dict(self.inputs), direct, lists.fresh)
-        self.change = None  # how the variable gets what is subtracted from it: (op, places of its other operands)
-        if names[0] == VAR and not assigned:
-            self.change = "subtract", self.results[:1]
-            self._join_change(self.results[0])
+        self.has_sums = not program.is_elementwise()
+        self.subtracts = names[:1] == [VAR] and not assigned
+        self.last = self._last(self.results[0]) if self.subtracts else None  # the step that computes the change
 
-    def _join_change(self, result):
+    def _last(self, result):
         """Takes the last step of the change out, where it is subtracted from the variable as it is computed."""
         number = next((number for number, step in enumerate(self.steps) if step[0] == result), None)
         if number is None or self.steps[number][1] not in _SUBTRACTED or self.results.count(result) > 1:
-            return
+            return None
         operands, later = self.steps[number][2], self.steps[number + 1:]
         overwritten = [self.spares.get(step[0], step[4]) for step in later]
-        if not any(result in step[2] for step in later) and not set(operands).intersection(overwritten):
-            self.change = _SUBTRACTED[self.steps[number][1]], operands
-            del self.steps[number]
+        if any(result in step[2] for step in later) or set(operands).intersection(overwritten):
+            return None
+        return self.steps.pop(number)
 
-    def leaves(self, view):
-        """Returns `{place: number or tensor}` of what the program does not compute, in a view's step."""
-        outside = [_number_or_native(self.lists, view, value) for value in self.program.outside]
-        return self.program.leaves(lambda number, dtype: number, outside)
-
-    def run(self, leaves, tensors, grads):
-        """Computes the results and writes them.
+    def compute(self, outside, tensors, grads):
+        """Returns {place: value} of what is still to write.
 
         Args:
-            leaves: what `leaves` returned.
-            tensors: {VAR or slot: list of tensors}, which take the results.
+            outside: the numbers or tensors of the program's values outside.
+            tensors: {VAR or slot: list of tensors}.
             grads: the gradients, one for each variable.
         """
-        foreach, natives, kept = self.lists.foreach, dict(leaves), self.change[1] if self.change else ()
+        natives = self.program.leaves(lambda number, dtype: number, outside)
+        kept = self.last[2] if self.last else ()
         for place, name in self.inputs:
             natives[place] = grads if name == GRAD else tensors[name]
-        for place, op, operands, options, spare, dead in self.steps:
-            values = [natives[operand] for operand in operands]
-            natives[place] = foreach.compute(op, values, options, natives.get(self.spares.get(place, spare)))
-            for operand in dead:
+        for step in self.steps:
+            natives[step[0]] = self._step(step, natives, grads[0])
+            for operand in step[5]:
                 if operand not in kept:
                     del natives[operand]
+        return natives
+
+    def _step(self, step, natives, like):
+        place, op, operands, options, spare, _ = step
+        values = [natives[operand] for operand in operands]
+        spare = natives.get(self.spares.get(place, spare))
+        if self.has_sums and not (isinstance(spare, list) and spare[0].dim()):
+            spare = None  # a sum has no room for its product with a vector
+        return self.lists.foreach.compute(op, values, options, spare, like)
+
+    def run(self, outside, tensors, grads):
+        """Computes the results and writes them into the tensors. The arguments are those of `compute`."""
+        foreach, natives = self.lists.foreach, self.compute(outside, tensors, grads)
         stored, news = [grads] + list(tensors.values()), []
         for name, place in zip(self.names, self.results):
-            if name == VAR and self.change:
+            if name == VAR and self.subtracts:
                 continue
             value = natives[place]
             if value is not tensors[name]:  # what was computed in place of the old values is written
                 news.append((name, foreach.copy(value) if any(value is each for each in stored) else value))
-        if self.change:  # before the slots are written, which it may read
-            op, operands = self.change
+        if self.subtracts:  # before the slots are written, which it may read
+            op = _SUBTRACTED[self.last[1]] if self.last else "subtract"
+            operands = self.last[2] if self.last else self.results[:1]
             foreach.compute(op, [tensors[VAR]] + [natives[operand] for operand in operands], {}, tensors[VAR])
         for name, value in news:
             foreach.write(tensors[name], value)
+
+    def run_block(self, outside, parts, grads):
+        """Runs on parts of variables: one by one, or joined to one vector."""
+        if len(grads) <= FEW:
+            self.run(outside, parts, grads)
+            return
+        for name, values in self.joined(outside, parts, grads):
+            if name == VAR and self.subtracts:
+                self.lists.foreach.compute("subtract", [parts[VAR], values], {}, parts[VAR])
+            else:
+                self.lists.foreach.write(parts[name], values)
+
+    def joined(self, outside, parts, grads):
+        """Computes on the joined values of parts. Returns [(name, result for each part)]."""
+        lists, names = self.lists, {name for _, name in self.inputs if name != GRAD}
+        natives = self.compute(outside, {name: [lists.join(parts[name])] for name in names}, [lists.join(grads)])
+        if self.last:
+            natives[self.last[0]] = self._step(self.last, natives, grads[0])
+        return [(name, lists.split(grads, natives[place])) for name, place in zip(self.names, self.results)]
 
 
 def slices(tensors):
@@ -95,21 +117,6 @@ def slices(tensors):
             first, room = place, MOST
         room -= tensor.numel()
     yield slice(first, len(tensors))
-
-
-def _number_or_native(lists, view, value):
-    """Returns a step-wide value: a number if it is made of numbers, else its tensor."""
-    def read(name):
-        kind, hyper = name
-        number = lists.number(view.step.hyper(hyper), "learning_rate" in hyper) if kind == "hyper" else None
-        if number is None:
-            raise _OnDevice
-        return number
-
-    try:
-        return float(Interpreter(NumpyBackend(), read).lower(value))
-    except _OnDevice:
-        return view.lower(value)
 
 
 def _in_place(steps, inputs, direct, fresh):

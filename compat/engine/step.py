@@ -177,6 +177,12 @@ class Step(object):
         """Measures the sums, if `should_update` holds or is None. Returns them: writes must wait for their reads."""
         if not defines(self.definition, "measure"):
             return []
+        totals = self.lowerings.totals_of(self)
+        if totals is not None:
+            measures = should_update is None or bool(should_update)
+            known = totals.of([grad for grad, _ in self.pairs]) if measures else totals.none()
+            self.learn(known)
+            return list(known.values())
         requests = []  # (whole variable's key or None for a total, name, view, value)
         for grad, variable in self.pairs:
             view = VariableView.of_gradient(self, variable, self.backend.local(grad)).for_measure()

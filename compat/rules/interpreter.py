@@ -42,7 +42,7 @@ class Interpreter(object):
         if value.exact:  # perhaps the read of a ref variable, which needs the backend's own cast
             return backend.cast(lower(value.args[0]), value.dtype)
         if value.op == "sum" and not value.options:
-            base = _squared(value.args[0])
+            base = squared(value.args[0])
             if base is not None:
                 return backend.sum_of_squares(lower(base))
         return self.operate(value, [lower(arg) for arg in value.args])
@@ -66,7 +66,7 @@ class Interpreter(object):
             self.lower(value)
 
 
-def _squared(value):
+def squared(value):
     """Returns what a value is the square of, or None."""
     product = value.op == "multiply" and value.args[0] is value.args[1]
     return value.args[0] if product or value.op == "square" else None

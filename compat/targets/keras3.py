@@ -240,7 +240,7 @@ class Keras3Adapter(NewStyleAdapter):
         return self.native.iterations
 
     def apply(self, grads, variables):
-        self.framework.plain(self._apply)(grads, variables)
+        self.framework.run(self._apply, grads, variables)
 
     def _apply(self, grads, variables):
         grads = [self.backend.dense(grad) for grad in as_list(grads, GradientError, "apply takes a list of gradients")]

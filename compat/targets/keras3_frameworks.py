@@ -8,6 +8,7 @@ from everstep.compat.rules.operations import END
 from everstep.compat.targets.hypers import refusal
 from everstep.compat.targets.loading import keep_from_restores
 from everstep.compat.targets.native_clipping import without_duplicates
+from everstep.compat.targets.repeated_steps import RepeatedSteps
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import StateError
 
@@ -58,8 +59,9 @@ class OnTensorFlow(object):
         is_resource = hasattr(variable, "read_value") and not self.backend.is_ref(variable)
         return isinstance(variable, self.variable_class) or is_resource
 
-    def plain(self, function):
-        return function  # `entries` are so already
+    def run(self, function, grads, variables):
+        """Runs a step: `function`, the adapter's."""
+        function(grads, variables)  # `entries` are plain already
 
     def apply(self, grads, variables):
         """Calls the base class's `apply`, which counts a step. Corrects the count if the step was no update."""
@@ -114,6 +116,7 @@ class OnArrays(object):
         self.adapter, self.variable_class = adapter, variable_class
         self.backend = KerasBackend(keras, variable_class)
         self.why_dense = "on {} gradients are dense".format(self.backend.name)
+        self._repeated = RepeatedSteps(adapter) if self.backend.lists else None
         self._unread = 0  # the number of steps until the next look at the counters
 
     def check_eager(self):
@@ -128,13 +131,18 @@ class OnArrays(object):
     def can_train(self, variable):
         return isinstance(variable, self.variable_class)
 
-    def plain(self, function):
-        return self.backend.plain(function)
+    def run(self, function, grads, variables):
+        """Runs a step: `function`, the adapter's, unless it is one that repeats the last."""
+        if self._repeated is None or self.backend.is_compiling():
+            self.backend.plain(function)(grads, variables)
+        elif not self._repeated.run(grads, variables):
+            self.backend.plain(function)(grads, variables)
+            self._repeated.keep(variables)
 
     def apply(self, grads, variables):
         adapter, backend = self.adapter, self.backend
         updates, skipping = adapter.counter("updates"), skips(adapter.bound.definition)
-        self._check_counters()
+        self.check_counters()
         if skipping:
             before = backend.read(updates) + 0
         adapter.base.apply(grads, variables)
@@ -144,7 +152,7 @@ class OnArrays(object):
         if backend.is_traced(backend.read(updates)):
             backend.add(updates, 0)  # stops at the end of the counter
 
-    def _check_counters(self):
+    def check_counters(self):
         """Raises StateError if a counter has reached its end. Looks seldom: reading a value waits for the device."""
         if self._unread:
             self._unread -= 1
