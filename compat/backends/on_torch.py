@@ -59,25 +59,34 @@ class TorchLists(object):
             self._constants[key] = self.torch.tensor(number, dtype=dtype, device=device)
         return self._constants[key]
 
-    def number(self, value, changes=False, is_far=False):
+    def number(self, value, changes=False):
         """Returns the number of a step-wide value: a number, tensor or variable. None if only its device knows it.
 
-        A far one is read when it was set since the last step, or one step later if it `changes` often, as a rate does:
-        a rate that is set at each step is never read, for to read is to wait for the device.
+        A far variable is read when it was set since the last step, or one step later if it `changes` often, as a rate
+        does: a rate that is set at each step is never read, for to read is to wait for the device.
         """
         tensor = getattr(value, "_value", value)
         if not isinstance(tensor, self.torch.Tensor):
-            return tensor if isinstance(tensor, (float, int)) else None
-        if not is_far:
+            return float(tensor) if isinstance(tensor, (float, int)) else None
+        if not self.is_far([tensor]):
             return tensor.item()
+        if tensor is value:
+            return None
         _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
         is_new = version != tensor._version
         if is_new and changes:
             number = None
         elif is_new or number is None:
-            number = float(tensor)
+            number = tensor.item()
         self._numbers[id(tensor)] = tensor, tensor._version, number  # the tensor, so that its id stays its own
         return number
+
+    def move(self, counter, by):
+        """Adds a number to a counter's variable, in place."""
+        [tensor], number = self.tensors([counter]), self.number(counter)
+        tensor.add_(by)
+        if self.is_far([tensor]):
+            self._numbers[id(tensor)] = tensor, tensor._version, number + by
 
     @staticmethod
     def is_far(tensors):
@@ -173,10 +182,6 @@ class TorchLists(object):
             return False
         tensors[0].detach().add_(value)
         return True
-
-    def move(self, counter, by):
-        """Adds a number to a counter's variable, in place."""
-        self.tensors([counter])[0].add_(by)
 
     def surely_fits(self, grad, variable):
         """Returns whether this is the usual gradient of a variable, which needs no other check."""

@@ -86,6 +86,14 @@ class Plans(object):
         for run in runs if updates else ():
             run()
 
+    def are_far(self):
+        """Returns whether some variables lie where to read a number is to wait."""
+        return any(group.is_far for group in self._groups)
+
+    def knows(self, number):
+        """Returns whether `number`, see `repeat`, has all the numbers that a step needs, without to wait for one."""
+        return all(number(leaf) is not None for group in self._groups for leaf in group.leaves())
+
     def _plan(self, step):
         """Divides a step's variables into groups."""
         host, lists, alike = self.lowerings.host, self.lists, OrderedDict()
@@ -261,11 +269,17 @@ class Group(object):
 
     def can_repeat(self):
         """Returns whether what ran last needs but gradients, hypers, counters and totals."""
-        plans = [self._planned] + ([self._planned_collect] if self.collects else [])
-        if self.is_far or self.collects != defines(self.rule, "collect") or any(not self._runs.get(p) for p in plans):
+        if self.collects != defines(self.rule, "collect") or any(not self._runs.get(plan) for plan in self._plans()):
             return False
-        leaves = [leaf for plan in plans for numbers, _ in self._runs[plan].values() for leaf in numbers.leaves]
-        return all(leaf.leaf[0] in ("hyper", "count", "known") for leaf in leaves)
+        return all(leaf.leaf[0] in ("hyper", "count", "known") for leaf in self.leaves())
+
+    def leaves(self):
+        """Returns the step-wide leaves that the runs of the last steps read."""
+        runs = [run for plan in self._plans() for run in self._runs[plan].values()]
+        return [leaf for numbers, _ in runs for leaf in numbers.leaves]
+
+    def _plans(self):
+        return [self._planned] + ([self._planned_collect] if self.collects else [])
 
     def repeated(self, grads, number, written):
         """Collects again. Returns a function that updates. The arguments: see `Plans.repeat` and `update_of`."""
@@ -284,7 +298,7 @@ class Group(object):
         if self.is_far and kind != "hyper":
             return None
         native = step.hyper(name) if kind == "hyper" else view.scope.readers[leaf.leaf]()
-        return self.lists.number(native() if callable(native) else native, "learning_rate" in name, self.is_far)
+        return self.lists.number(native() if callable(native) else native, "learning_rate" in name)
 
     def _planned(self, view):
         """Plans the update."""

@@ -29,6 +29,7 @@ class RepeatedSteps(object):
         self._measures_always = not skips(definition) or not measures_only_on_update(definition)
         self._variables = None  # those of the last step, if the next one may repeat it
         self._hypers, self._methods = {}, frozenset()  # {name: its variable or schedule}; the class's methods
+        self._is_far = False  # whether the variables lie where to read a number is to wait
         self._known = {}  # {name: what was measured in this step}
         self._should_update = None  # the `StepNumbers` of whether a step updates; None if all do
 
@@ -42,7 +43,9 @@ class RepeatedSteps(object):
         plans = self.bound.lowerings.plans
         if plans is None or not plans.can_repeat():
             return
-        totals = self.bound.lowerings.totals
+        self._is_far, totals = plans.are_far(), self.bound.lowerings.totals
+        if self._is_far and self._measures:  # a total is a number that only the device knows
+            return
         if self._measures and not (totals and totals.are_all and _are_same(totals.variables, variables)):
             return
         if any(getattr(variable, "overwrite_with_gradient", False) for variable in variables):
@@ -61,6 +64,8 @@ class RepeatedSteps(object):
         if self._variables is None or not self._repeats(grads, variables):
             return False
         adapter, lists, plans = self.adapter, self.adapter.backend.lists, self.bound.lowerings.plans
+        if self._is_far and not plans.knows(self._number):
+            return False
         adapter.framework.check_counters()
         with adapter.backend.computing():
             updates = self._should_update is None or bool(self._should_update.of(self._number)[0])
@@ -96,8 +101,8 @@ class RepeatedSteps(object):
         kind, name = leaf.leaf
         if kind == "hyper":
             value = self.adapter.present(name)
-            number = self.adapter.backend.lists.number(value)
-            return float(value) if number is None else number
+            number = self.adapter.backend.lists.number(value, "learning_rate" in name)
+            return float(value) if number is None and not self._is_far else number
         if kind == "known":
             return self._known[name]
         return self._count(name) + (name == "pending")  # this step is one of those since the last update
