@@ -15,7 +15,7 @@ import runs
 import test_battery as battery
 import test_grouped as grouped
 from everstep.compat.backends.on_torch import TorchLists
-from everstep.compat.engine import on_lists
+from everstep.compat.engine import fused, on_lists
 from everstep.optimizers import SGD, AdaBelief, Adam, AdamW, DiffGrad, Lion, Yogi
 from everstep.testing import oracle
 
@@ -34,6 +34,11 @@ def _far(monkeypatch):
     keras.utils.clear_session()
     monkeypatch.setattr(TorchLists, "is_far", staticmethod(lambda tensors: True))
     monkeypatch.setattr(TorchLists, "kernel", lambda self, operation, settings, tensors: None)
+
+
+def _with_kernels(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(TorchLists, "is_far", staticmethod(lambda tensors: True))
 
 
 class Literals(everstep.Definition):
@@ -87,6 +92,18 @@ def test_each_rule_equals_the_float64_oracle(definition, dtype):
         for slot, value in slots[name].items():
             actual = keras.ops.convert_to_numpy(run.optimizer.get_slot(variable, slot).value)
             assert not actual.size or oracle.distance(actual, value) <= bound, (name, slot)
+
+
+@pytest.mark.parametrize("definition", grouped.KERNELS, ids=grouped.short)
+def test_the_kernels_of_a_device(definition, monkeypatch):
+    """Where torch has a fused kernel for the device, steps whose hypers are known take it; others the program."""
+    _with_kernels(monkeypatch)
+    run, batches = train(definition, gradients(4)), gradients(8)
+    for place, batch in enumerate(batches[4:]):
+        run.optimizer.learning_rate = 0.1 + place * 1e-7  # known to its device alone
+        run.step(batch)
+    expected, _ = oracle.trajectory(definition, starts(), batches)
+    assert distance(run.weights(), expected) <= 4e-5
 
 
 @pytest.mark.parametrize("definition_class, settings", harness.share(battery.CONFIGURED, 6))
@@ -188,8 +205,38 @@ def test_calls_beside_stock(name, settings):
     assert sum(ours.values()) <= sum(stock.values()), (ours, stock)
 
 
+@pytest.mark.parametrize("name, settings, beside", [
+    ("Adam", {}, lambda p: torch.optim.Adam(p, fused=True)),
+    ("AdamW", {"weight_decay": 0.1}, lambda p: torch.optim.AdamW(p, fused=True)),
+    ("SGD", {}, lambda p: torch.optim.SGD(p, 0.1, fused=True)),
+    ("SGD", {"momentum": 0.9}, lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True))])
+def test_calls_beside_the_fused_optimizers_of_torch(name, settings, beside, monkeypatch):
+    _with_kernels(monkeypatch)
+    ours = calls(getattr(everstep.optimizers, name)(0.1, **settings), 30)
+    tensors = [torch.ones(3, requires_grad=True) for _ in range(30)]
+    optimizer = beside(tensors)
+    for tensor in tensors:
+        tensor.grad = torch.ones(3)
+    optimizer.step()
+    with Calls() as counted:
+        optimizer.step()
+    assert sum(ours.values()) <= sum(counted.counts.values()) + 1, (ours, counted.counts)
+    assert not ours["_local_scalar_dense"]
+
+
+def test_a_kernel_that_a_device_lacks_or_that_computes_another_thing(monkeypatch):
+    _with_kernels(monkeypatch)
+    expected = train(Adam(0.1), gradients(4)).weights()
+    lists = TorchLists(keras.Variable)
+    [kernel] = [fused.KERNELS["adam"](Adam(0.1), lambda name: None)]
+    assert lists.device_kernel(kernel, ["lr", "beta1", "beta2", "epsilon", "beta1_power", "beta2_power"],
+                               [torch.ones(2, device="meta")]) is None
+    monkeypatch.setattr(TorchLists, "device_kernel", lambda self, kernel, scalars, tensors: None)
+    assert distance(train(Adam(0.1), gradients(4)).weights(), expected) <= 2e-6
+
+
 def test_waits_of_accumulate_beside_stock():
     ours = calls(everstep.accumulate(Adam(0.1), 4), 30, steps=4)
     stock = calls(lambda: keras.optimizers.Adam(0.1, gradient_accumulation_steps=4), 30, steps=4)
     assert ours["_local_scalar_dense"] <= stock["_local_scalar_dense"], (ours, stock)
-    assert sum(ours.values()) <= 1.5 * sum(stock.values()), (ours, stock)
+    assert sum(ours.values()) <= sum(stock.values()), (ours, stock)

@@ -42,7 +42,7 @@ class TorchLists(object):
             add_quotient=torch.addcdiv,
         )
         self._constants = {}
-        self._late, self._first = (torch.tensor(number, dtype=torch.float32) for number in (math.inf, 1.0))  # steps
+        self._working = {}  # {kernel, dtype and device: whether it computes there what it does on processors}
         self._numbers = {}  # {id of a tensor: (the tensor, its version, its number or None)}
         self.foreach = Foreach(torch, self.ops, self._like)
         self._kernels = {
@@ -51,13 +51,15 @@ class TorchLists(object):
             if hasattr(torch, function)
         }
 
-    def _like(self, number, tensor):
-        """Returns a number as a tensor of another one's dtype, on its device: the same at each call."""
-        dtype, device = tensor.dtype, tensor.device
+    def _constant(self, number, dtype, device):
+        """Returns a number as a tensor: the same at each call."""
         key = number, dtype, str(number), device  # 0.0 and -0.0 are equal
         if key not in self._constants:
             self._constants[key] = self.torch.tensor(number, dtype=dtype, device=device)
         return self._constants[key]
+
+    def _like(self, number, tensor):
+        return self._constant(number, tensor.dtype, tensor.device)
 
     def number(self, value, changes=False):
         """Returns the number of a step-wide value: a number, tensor or variable. None if only its device knows it.
@@ -72,9 +74,10 @@ class TorchLists(object):
             return tensor.item()
         if tensor is value:
             return None
+        is_known = id(tensor) in self._numbers
         _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
         is_new = version != tensor._version
-        if is_new and changes:
+        if is_new and is_known and changes:
             number = None
         elif is_new or number is None:
             number = tensor.item()
@@ -233,13 +236,42 @@ class TorchLists(object):
         Args:
             operation, settings: of a `Kernel` of engine/fused.py.
         """
-        function = self._kernels.get(operation)
-        if function is None or tensors[0].device.type != "cpu":  # elsewhere, to read a hyper is to wait
+        if self.is_far(tensors):  # to read a hyper would be to wait: see `device_kernel`
             return None
-        return None if settings.get("use_nesterov") and operation == "apply_adam" else function  # it has no such form
+        return self._function(operation, settings)
+
+    def _function(self, operation, settings):
+        has_form = not (settings.get("use_nesterov") and operation == "apply_adam")
+        return self._kernels.get(operation) if has_form else None
+
+    def device_kernel(self, kernel, scalars, tensors):
+        """Returns a kernel as `kernel` does for tensors of another device, for steps whose `scalars` are numbers.
+
+        It is tried once on one element: not every device's torch has all of them.
+        """
+        function, key = self._function(kernel.operation, kernel.settings), (
+            kernel.operation, tuple(sorted(kernel.settings.items())), tensors[0].dtype, tensors[0].device)
+        if function and key not in self._working:
+            tried = [self._tried(function, kernel, scalars, key[2], device) for device in ("cpu", key[3])]
+            self._working[key] = None not in tried and bool(self.torch.allclose(*tried, rtol=1e-4))
+        return function if function and self._working[key] else None
+
+    def _tried(self, function, kernel, scalars, dtype, device):
+        """Returns what a kernel computes of some numbers on a device; None if it is not there."""
+        one = lambda number: [self.torch.full((1,), number, dtype=dtype, device=device)]  # noqa: E731
+        tensors, slots = one(2.0), {name: one(0.5) for name in kernel.slots}
+        try:
+            function(tensors, one(0.25), **dict(dict.fromkeys(scalars, 0.5), **dict(slots, **kernel.settings)))
+            return self.torch.cat([each.cpu() for each in tensors + [slot[0] for slot in slots.values()]])
+        except (NotImplementedError, RuntimeError):  # torch's words for that
+            return None
+
+    def _steps(self, number, tensors):
+        """Returns the numbers of steps that a kernel takes, one for each tensor."""
+        return [self._constant(number, self.torch.float32, tensors[0].device)] * len(tensors)
 
     def _apply_adam(self, tensors, grads, m, v, lr, beta1, beta2, epsilon, beta1_power, beta2_power, vhat=()):
-        late = [self._late] * len(tensors)  # as with powers of 0: no bias is left to correct
+        late = self._steps(math.inf, tensors)  # as with powers of 0: no bias is left to correct
         self.torch._fused_adam_(
             tensors, grads, m, v, list(vhat), late, lr=lr, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
             amsgrad=bool(vhat), maximize=False,
@@ -274,10 +306,9 @@ class TorchLists(object):
         if use_nesterov:
             self.torch._foreach_add_(tensors, grads, alpha=-lr)
 
-    @staticmethod
-    def are_small(tensors):
+    def are_small(self, tensors):
         """Returns whether several passes over all tensors take less than a fused one: that has 9 us a tensor."""
-        return sum(tensor.numel() for tensor in tensors) < JOIN * len(tensors)
+        return not self.is_far(tensors) and sum(tensor.numel() for tensor in tensors) < JOIN * len(tensors)
 
     def _descend(self, tensors, grads, accum, lr, momentum, dampening=0.0, nesterov=False):
         self.torch._fused_sgd_(
@@ -286,7 +317,7 @@ class TorchLists(object):
         )
 
     def _apply_adagrad(self, tensors, grads, accum, lr, epsilon=0.0):
-        first = [self._first] * len(tensors)
+        first = self._steps(1.0, tensors)
         self.torch._fused_adagrad_(
             tensors, grads, accum, first, lr=lr, lr_decay=0.0, weight_decay=0.0, eps=epsilon, maximize=False
         )

@@ -15,12 +15,12 @@ from collections import OrderedDict
 from everstep.compat.engine.collecting import collect, remembers_rows
 from everstep.compat.engine.fitting import VAR
 from everstep.compat.engine.fused import KERNELS
-from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_declared
+from everstep.compat.engine.inner_kernel import NoKernel, check_declared
+from everstep.compat.engine.kernel_of_lists import KernelOfLists
 from everstep.compat.engine.on_lists import OnLists, slices
 from everstep.compat.engine.step_numbers import StepNumbers
 from everstep.compat.engine.tracing import collected, updated
 from everstep.compat.engine.variable_view import GRAD, VariableView
-from everstep.compat.rules.program import Program
 from everstep.optimizers.contract import flat, kernel_of
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import defines
@@ -159,12 +159,17 @@ class Group(object):
         declared = kernel_of(self.rule)
         if self.lowerings.rejection("kernel") or declared is None:
             return None, self.lowerings.rejection("kernel") or "no kernel: the rule declares none"
-        kernel = KERNELS[declared.name](self.rule, self.lowerings.fixed_value)
+        kernel = self._own_kernel()
         if kernel is None:
             return None, "no kernel: none of {} with these options".format(declared.name)
         if not self.lists.kernel(kernel.operation, kernel.settings, tensors):
             return None, "no kernel: this torch has no {} for such variables".format(kernel.operation)
         return kernel, None
+
+    def _own_kernel(self):
+        """Returns the `Kernel` that the rule declares, or None."""
+        declared = None if self.lowerings.rejection("kernel") else kernel_of(self.rule)
+        return declared and KERNELS[declared.name](self.rule, self.lowerings.fixed_value)
 
     def _has_one_program(self, step, tensors=None):
         """Returns whether the rule is elementwise but for sums, and does the same to all variables.
@@ -303,16 +308,47 @@ class Group(object):
     def _planned(self, view):
         """Plans the update."""
         if self.kernel:
-            with running_rule():
-                scalars = self.kernel.scalars(view.ops, view.hypers, view.scope.t)
-                decay = self.kernel.decay(view.hypers) if self.kernel.decay else view.native_decay()  # never both
-            return self._with_decay(view, decay, scalars.values(), self._by_kernel(list(scalars)))
+            return self._planned_kernel(view, self.kernel, self.lists.kernel(
+                self.kernel.operation, self.kernel.settings, self.tensors[VAR]))
         if self.is_inner:
             return self._planned_around(view)
         traced = updated(view)
         program = self._on_lists(view, [VAR] + list(traced.slots), view.program(traced), traced.assigned)
         run = self._by_lists(program) if self.is_far else self._by_blocks(program)
-        return self._with_decay(view, traced.decay, program.program.outside, run)
+        planned = self._with_decay(view, traced.decay, program.program.outside, run)
+        kernel = self._own_kernel() if self.is_far else None
+        if kernel is None:
+            return planned
+        function = self.lists.device_kernel(kernel, self._scalars(view, kernel), self.tensors[VAR])
+        return self._either(self._planned_kernel(view, kernel, function), planned) if function else planned
+
+    def _either(self, planned, otherwise):
+        """Plans a kernel where all that it takes are numbers, and a program for other steps."""
+        (first, by_kernel), (second, by_program) = planned, otherwise
+        count = len(first.values)
+
+        def run(natives, grads):
+            if any(isinstance(native, self.lists.torch.Tensor) for native in natives[:count]):
+                by_program(natives[count:], grads)
+            else:
+                by_kernel(natives[:count], grads)
+
+        return StepNumbers(first.values + second.values), run
+
+    def _scalars(self, view, kernel):
+        with running_rule():
+            return kernel.scalars(view.ops, view.hypers, view.scope.t)
+
+    def _planned_kernel(self, view, kernel, function):
+        scalars = self._scalars(view, kernel)
+        with running_rule():
+            decay = kernel.decay(view.hypers) if kernel.decay else view.native_decay()  # never both
+        given = dict({name: self.tensors[slot] for name, slot in kernel.slots.items()}, **kernel.settings)
+
+        def run(natives, grads):
+            function(self.tensors[VAR], grads, **dict(given, **dict(zip(scalars, natives))))
+
+        return self._with_decay(view, decay, scalars.values(), run)
 
     def _with_decay(self, view, decay, values, run):
         """Plans a run that comes after a share of the variables is subtracted, or None for none."""
@@ -322,13 +358,6 @@ class Group(object):
 
         values = [view.as_value(value) for value in values]
         return (StepNumbers(values), run) if decay is None else (StepNumbers([view.as_value(decay)] + values), decayed)
-
-    def _by_kernel(self, names):
-        kernel = self.kernel
-        settings = {name: self.tensors[slot] for name, slot in kernel.slots.items()}
-        settings.update(kernel.settings)
-        run = self.lists.kernel(kernel.operation, kernel.settings, self.tensors[VAR])
-        return lambda natives, grads: run(self.tensors[VAR], grads, **dict(settings, **dict(zip(names, natives))))
 
     def _on_lists(self, view, names, program, assigned=False):
         """Returns how a program runs. names: what its results are for, VAR or slots."""
@@ -384,38 +413,6 @@ class Group(object):
 
         values = list(inner.scalars.values()) + programs[0].outside + programs[1].outside
         return self._with_decay(view, traced.decay, values, run)
-
-
-class KernelOfLists(InnerKernel):
-    """A kernel for lists of variables inside of a rule."""
-
-    def exists(self, kernel, slots):
-        lists = self.view.backend.lists
-        return lists.kernel(kernel.operation, kernel.settings, lists.tensors([self.view.variable])) is not None
-
-    def key(self):
-        return super(KernelOfLists, self).key() + (self.view.backend.device(self.view.variable),)
-
-    def programs(self, traced):
-        """Returns the programs of (the kernel's gradient, the variable that it starts from), and of what comes after.
-
-        What comes after reads what the kernel wrote, so a rule that needs the old values there has no such program.
-        """
-        values = ([] if traced.change is None else [traced.change]) + list(traced.slots.values())
-        key = self.view.key("programs", traced.kernel.grad, traced.kernel.shown, tuple(values))
-        return self.view.ops.once(key, lambda: self._programs(traced, values))
-
-    def _programs(self, traced, values):
-        view, written = self.view, list(traced.kernel.slots.values())
-        old, grad = view.slot_values, [(GRAD, view.grad)]
-        before, shown = [(VAR, view.var)] + list(old.items()), traced.kernel.shown
-        after = [(VAR, view.leaf("new", None))] + [(name, view.leaf("new", name)) for name in written]
-        after += [(name, value) for name, value in old.items() if name not in written]
-        return [
-            Program(wanted, {value: name for name, value in grad + inputs})
-            for wanted, inputs in (
-                ([traced.kernel.grad] + ([] if shown is view.var else [shown]), before), (values, after))
-        ]
 
 
 def _what_it_does(programs):
