@@ -152,7 +152,7 @@ def test_hypers_that_are_set_are_read_again():
                 run.optimizer.learning_rate.assign(0.3)
                 run.optimizer.beta_2.assign(0.75)
         results.append(run.weights())
-    assert distance(*results) <= 1e-5  # alone, 1 - beta_2**t is computed in float32
+    assert distance(*results) <= 3e-5  # alone, 1 - beta_2**t is computed in float32
     rate = keras.optimizers.schedules.InverseTimeDecay(0.5, 3, 1.0)
     scheduled = [train(Lion(rate), gradients(5), lowering=how).weights() for how in (None, grouped.PLAIN)]
     assert distance(*scheduled) <= 2e-6

@@ -74,15 +74,22 @@ class TorchLists(object):
             return tensor.item()
         if tensor is value:
             return None
-        is_known = id(tensor) in self._numbers
         _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
         is_new = version != tensor._version
-        if is_new and is_known and changes:
+        if is_new and version is not None and changes:
             number = None
         elif is_new or number is None:
             number = tensor.item()
         self._numbers[id(tensor)] = tensor, tensor._version, number  # the tensor, so that its id stays its own
         return number
+
+    def knows(self, value):
+        """Returns whether the number of a step-wide value is there without to wait for its device."""
+        tensor = getattr(value, "_value", value)
+        if not isinstance(tensor, self.torch.Tensor) or not self.is_far([tensor]):
+            return True
+        _, version, number = self._numbers.get(id(tensor), (tensor, None, None))
+        return number is not None and version == tensor._version
 
     def move(self, counter, by):
         """Adds a number to a counter's variable, in place."""

@@ -90,9 +90,10 @@ class Plans(object):
         """Returns whether some variables lie where to read a number is to wait."""
         return any(group.is_far for group in self._groups)
 
-    def knows(self, number):
-        """Returns whether `number`, see `repeat`, has all the numbers that a step needs, without to wait for one."""
-        return all(number(leaf) is not None for group in self._groups for leaf in group.leaves())
+    def hypers(self):
+        """Returns the names of the hypers that a step reads."""
+        leaves = [leaf.leaf for group in self._groups for leaf in group.leaves()]
+        return {name for kind, name in leaves if kind == "hyper"}
 
     def _plan(self, step):
         """Divides a step's variables into groups."""

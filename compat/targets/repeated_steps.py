@@ -64,7 +64,7 @@ class RepeatedSteps(object):
         if self._variables is None or not self._repeats(grads, variables):
             return False
         adapter, lists, plans = self.adapter, self.adapter.backend.lists, self.bound.lowerings.plans
-        if self._is_far and not plans.knows(self._number):
+        if self._is_far and not all(lists.knows(adapter.present(name)) for name in plans.hypers()):
             return False
         adapter.framework.check_counters()
         with adapter.backend.computing():
@@ -101,8 +101,8 @@ class RepeatedSteps(object):
         kind, name = leaf.leaf
         if kind == "hyper":
             value = self.adapter.present(name)
-            number = self.adapter.backend.lists.number(value, "learning_rate" in name)
-            return float(value) if number is None and not self._is_far else number
+            number = self.adapter.backend.lists.number(value)
+            return float(value) if number is None else number
         if kind == "known":
             return self._known[name]
         return self._count(name) + (name == "pending")  # this step is one of those since the last update
