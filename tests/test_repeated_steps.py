@@ -216,3 +216,17 @@ def test_a_subclass_of_the_users(full_steps):
     plain.steps(3)
     for one, other in zip(loop.values()[:3], plain.values()[:3]):
         np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_steps_of_a_compiled_function_are_repeated(full_steps):
+    """torch.compile leaves our step out; what it then calls still repeats the last step."""
+    loop, plain = Loop(Adam(0.1)), Loop(Adam(0.1))
+    step = torch.compile(lambda: loop.steps(1), backend="eager")
+    for _ in range(4):
+        step()
+    del full_steps[:]
+    step()
+    assert not full_steps
+    plain.steps(5)
+    for ours, other in zip(loop.values(), plain.values()):
+        assert oracle.distance(ours, other) <= 4e-6

@@ -133,10 +133,14 @@ class OnArrays(object):
 
     def run(self, function, grads, variables):
         """Runs a step: `function`, the adapter's, unless it is one that repeats the last."""
-        if self._repeated is None or self.backend.is_compiling():
-            self.backend.plain(function)(grads, variables)
+        run = self.backend.plain(self._run) if self.backend.is_compiling() else self._run
+        run(function, grads, variables)
+
+    def _run(self, function, grads, variables):
+        if self._repeated is None:
+            function(grads, variables)
         elif not self._repeated.run(grads, variables):
-            self.backend.plain(function)(grads, variables)
+            function(grads, variables)
             self._repeated.keep(variables)
 
     def apply(self, grads, variables):

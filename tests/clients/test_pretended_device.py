@@ -46,10 +46,10 @@ _device()
 import keras  # noqa: E402
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-import test_battery as battery  # noqa: E402
 from compare import shown  # noqa: E402
 
 import everstep  # noqa: E402
+import test_battery as battery  # noqa: E402
 from everstep.optimizers import SGD, Adam, AdamW, Lion, RMSprop  # noqa: E402
 from everstep.testing import oracle  # noqa: E402
 
