@@ -82,6 +82,10 @@ class Foreach(object):
         return hasattr(self.torch, "_foreach_" + name)
 
     def _run(self, name, spare, first, *others, **options):
+        if len(first) == 1:  # torch's function of tensors takes less time, and any memory for its result
+            others = [other[0] if isinstance(other, list) else other for other in others]
+            out = spare[0] if isinstance(spare, list) else None
+            return [getattr(self.torch, name)(first[0], *others, out=out, **options)]
         if spare is first:
             getattr(self.torch, "_foreach_{}_".format(name))(first, *others, **options)
             return first
@@ -108,6 +112,8 @@ class Foreach(object):
     def _extreme(self, name):
         def function(spare, a, b):
             a, b = _list_first(spare, a, b)
+            if len(a) == 1 and not isinstance(b, (list, self.torch.Tensor)):
+                return self._run("clamp", spare, a, **{"min" if name == "maximum" else "max": b})
             return None if isinstance(b, self.torch.Tensor) else self._run(name, spare, a, b)
 
         return function
@@ -153,7 +159,7 @@ class Foreach(object):
         if not isinstance(a, list):
             a, b = b, a
         if isinstance(a, list) and isinstance(rest, list) and not isinstance(b, (list, self.torch.Tensor)):
-            if spare is a and rest is not a:
+            if spare is a and rest is not a and len(a) > 1:
                 return self._run("add", a, self._run("mul", a, a, sign * b), rest)
             return self._run("add", spare, rest, a, alpha=sign * b)
         product = self.compute("multiply", (a, b), {})
