@@ -36,6 +36,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.flush import Flush
+from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers
@@ -54,6 +55,9 @@ from everstep.errors import GradientError, SlotError, UnsupportedError, Variable
 from everstep.optimizers.contract.trees import tree, walk
 
 _PREFIX = PACKAGE + ">"
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 
 
 class Keras3Adapter(NewStyleAdapter):
@@ -71,6 +75,7 @@ class Keras3Adapter(NewStyleAdapter):
     casts_gradients = True
     copies_deeply = True  # as stock, which Keras copies by saving and loading it
     applied = True  # whether the last call made an update
+    _overwriting = ()  # type: Any  # the pairs of the running step whose gradients are new values
     _rate_of_step = None  # the learning rate that the running step gives its hooks
 
     # Construction and config.
@@ -296,12 +301,27 @@ class Keras3Adapter(NewStyleAdapter):
         """Returns whether the user's class has its own clipping, around ours."""
         return bool(replaced(self.native, ["_clip_gradients"]))
 
+    def overwrite(self, grads, variables):
+        """Overwrites variables by their gradients, and returns the other gradients and variables.
+
+        Where steps can skip updates, these gradients wait for the engine's step, which knows whether this one does.
+        """
+        overwritten = [is_overwritten(variable) for variable in variables]
+        if not skips(self.bound.definition) or all(overwritten):
+            return self.base._overwrite_variables_directly_with_gradients(grads, variables)
+        pairs = list(zip(grads, variables))
+        self._overwriting = [pair for pair, waits in zip(pairs, overwritten) if waits]
+        others = [pair for pair, waits in zip(pairs, overwritten) if not waits]
+        return [grad for grad, _ in others], [variable for _, variable in others]
+
     def clip_in_hook(self, grads):
         return self.framework.clipped(grads) if self.clips_by_hook() else grads
 
     def backend_update(self, grads, variables, learning_rate):
-        grads = grads if self.clips_by_hook() else self.framework.clipped(grads)
-        self.framework.update_step(grads, variables, learning_rate)
+        grads = list(grads if self.clips_by_hook() else self.framework.clipped(grads))
+        waiting, self._overwriting = self._overwriting, ()
+        grads += [grad / self.backend.replicas() for grad, _ in waiting]  # they are summed over replicas
+        self.framework.update_step(grads, list(variables) + [variable for _, variable in waiting], learning_rate)
 
     def distributed_update(self, distribution, pairs, learning_rate):
         self.take_pairs(self.framework.added_up(distribution, pairs), learning_rate)

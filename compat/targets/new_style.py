@@ -11,6 +11,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.fitting import is_known
+from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers
@@ -363,7 +364,8 @@ class NewStyleAdapter(Adapter):
 
     def native_decay(self, variable):
         decay = vars(self.native).get("weight_decay")
-        if not decay or self.decays_by_hook() or not self.decays(self.bound.record(variable)):
+        record = self.bound.record(variable)
+        if not decay or self.decays_by_hook() or not self.decays(record) or is_overwritten(record.native):
             return None
         return decay
 
