@@ -4,6 +4,7 @@ Prints one line of JSON. tests/test_distribution.py starts these processes, comp
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 import json
 import os
 import sys
@@ -414,6 +415,90 @@ def jax_devices():
         differences[name] = largest_difference(values[1], values[0])
         differences[name + " devices"] = where
     return differences
+
+
+def mesh_pairs(keras):
+    """Returns {name: (what makes a stock optimizer, or None; definition)}. A large epsilon: see `definitions`."""
+    stock, ours, rate = keras.optimizers, everstep.optimizers, dict(learning_rate=0.01)
+    adam, of_stock = ours.Adam(0.01, epsilon=1e-3), functools.partial(stock.Adam, epsilon=1e-3, **rate)
+    pairs = {"Adam": (of_stock, adam),
+             "moving_average": (functools.partial(of_stock, use_ema=True), everstep.moving_average(adam)),
+             "accumulate": (functools.partial(of_stock, gradient_accumulation_steps=2), everstep.accumulate(adam, 2)),
+             "lookahead": (None, everstep.lookahead(adam, 2))}
+    for name in ("Adafactor", "Lamb", "Muon"):  # Keras has Muon from 3.10 on
+        if hasattr(stock, name):
+            make = functools.partial(getattr(stock, name), **rate)
+            pairs[name] = make, everstep.from_native(make())
+    return pairs
+
+
+class MeshModel(object):
+    """Two layers, whose kernels are split over the devices along an axis, 0 or 1; over one device if it is None."""
+
+    random = np.random.RandomState(0)
+    INPUTS, TARGETS = (random.normal(size=(BATCH, 64)).astype("float32") for _ in range(2))
+
+    def __init__(self, keras, make_optimizer, axis):
+        parallel = keras.distribution
+        if axis is not None:
+            mesh = parallel.DeviceMesh((1, 4), ["batch", "model"], parallel.list_devices("cpu"))
+            layouts = parallel.LayoutMap(mesh)
+            layouts[".*dense.*kernel"] = ("model", None) if axis == 0 else (None, "model")
+            parallel.set_distribution(parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch"))
+        else:
+            parallel.set_distribution(None)
+        keras.utils.set_random_seed(1)
+        self.distribution = parallel.distribution()
+        self.set_distribution = parallel.set_distribution
+        self.optimizer = make_optimizer()
+        self.model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(128), keras.layers.Dense(64)])
+        self.model.compile(self.optimizer, "mse")
+        self.optimizer.build(self.model.trainable_variables)
+
+    def train(self, steps):
+        self.set_distribution(self.distribution)
+        for _ in range(steps):
+            self.model.fit(self.INPUTS, self.TARGETS, batch_size=BATCH, shuffle=False, verbose=0)
+        return self
+
+    def difference(self, expected):
+        return largest_difference(self.model.get_weights(), expected.model.get_weights())
+
+    def bytes(self):
+        """Returns the bytes of its slots on the first device."""
+        slots = [each.value for each in self.optimizer.variables if each.shape]
+        return sum(slot.addressable_shards[0].data.nbytes for slot in slots)
+
+
+def jax_mesh(only=""):
+    """Compares Keras 3 on JAX, kernels split over four virtual devices, with one device and with stock's memory."""
+    import keras
+
+    results = {}
+    for name, (stock, definition) in mesh_pairs(keras).items():
+        if only and name not in only.split("; "):
+            continue
+        make = functools.partial(definition.bind, keras)
+        one, split = MeshModel(keras, make, None).train(STEPS), MeshModel(keras, make, 1).train(3)
+        results[name + " bytes"] = split.bytes(), MeshModel(keras, stock, 1).bytes() if stock else 0
+        path = os.path.join(os.environ["FOLDER"], name + ".weights.h5")
+        split.model.save_weights(path)
+        weights, state = split.model.get_weights(), everstep.capture(split.optimizer, split.model.trainable_variables)
+        results[name] = split.train(STEPS - 3).difference(one)
+        loaded, restored = (MeshModel(keras, make, 0) for _ in range(2))
+        loaded.model.load_weights(path)
+        restored.model.set_weights(weights)
+        everstep.restore(restored.optimizer, state, restored.model.trainable_variables)
+        for label, resumed in (("loaded", loaded), ("restored", restored)):
+            results["{}, {}".format(name, label)] = resumed.train(STEPS - 3).difference(one)
+            assert resumed.bytes() <= results[name + " bytes"][0] + 1024  # of other dimensions of factored slots
+    large = keras.Variable(np.zeros((4096, 4096), "float32"), name="dense_kernel")  # Keras compiles the start of slots
+    optimizer = everstep.lookahead(everstep.optimizers.SGD(0.1, momentum=0.9)).bind(keras)
+    optimizer.build([large])
+    shards = {name: optimizer.get_slot(large, name).value.addressable_shards[0].data.shape
+              for name in optimizer._bound.slot_names(large)}
+    assert len(shards) == 2 and set(shards.values()) == {(1024, 4096)}, shards
+    return results
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.p
                 "test_callbacks.py" + CALLS)
 NEW_STYLE = "test_verbs.py test_copies.py test_members.py test_callbacks.py" + CALLS
 UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
-KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_float8.py test_capture.py test_periods.py " + NEW_STYLE)
+KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_float8.py test_capture.py test_periods.py " +
+           NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"

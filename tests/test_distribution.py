@@ -268,3 +268,15 @@ def test_data_parallel_on_two_jax_devices(tmp_path):
     devices = {name: differences.pop(name) for name in list(differences) if name.endswith(" devices")}
     assert set(devices.values()) == {2} and set(ALWAYS) <= set(differences)
     assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
+
+
+@pytest.mark.skipif(not JAX, reason="Keras 3 on JAX")
+def test_slots_lie_in_the_layout_of_their_variables(tmp_path):
+    """`ModelParallel`: stock's memory on each device, one device's numbers, and a state moves between layouts."""
+    only = {} if FULL else {"only": ["Adafactor; accumulate", "Adafactor; moving_average"][TURN % 2]}
+    with processes(tmp_path) as (start, deadline):
+        results = start("jax_mesh", XLA_FLAGS="--xla_force_host_platform_device_count=4", **only).result(deadline)
+    held = {name: results.pop(name) for name in list(results) if name.endswith(" bytes")}
+    assert len(results) == 3 * len(held) >= 6
+    assert {name: bytes for name, bytes in held.items() if bytes[0] > bytes[1] and name != "lookahead bytes"} == {}
+    assert {name: value for name, value in results.items() if not value <= BOUND} == {}

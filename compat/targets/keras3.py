@@ -46,6 +46,7 @@ from everstep.compat.targets.copying import WithoutSlots
 from everstep.compat.targets.hooks import replaced, slots_missing, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
+from everstep.compat.targets.keras3_layouts import FirstValue, layout_of_slot
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
@@ -135,14 +136,17 @@ class Keras3Adapter(NewStyleAdapter):
         return self.framework.hyper(self.make_variable(name, (), "float32", value))
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
-        full_name = name.replace("/", "_")
+        full_name, more = name.replace("/", "_"), {}
         if variable is not None:
             full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
+            if "layout" in self.keras.BaseOptimizer.add_variable.__code__.co_varnames:  # else names decide
+                more["layout"] = layout_of_slot(variable, shape)
         return self.native.add_variable(
             shape=shape,
-            initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),
+            initializer=FirstValue(lambda shape, dtype: self.start_value(initial, shape, dtype, variable)),
             dtype=self.backend.stored(dtype),
             name=full_name,
+            **more
         )
 
     def check_eager(self):
