@@ -31,9 +31,21 @@ def check_grads(bound, pairs):
     except GradientError:
         _check_real(bound, natives)
         raise
+    _check_parts(bound, [variable for (grad, _), variable in zip(natives, variables) if grad is not None])
     if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone
         rehearse(bound, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
     return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]
+
+
+def _check_parts(bound, variables):
+    """Raises UnsupportedError for a part of a variable whose rule needs the whole."""
+    for variable in variables:
+        if bound.adapter.place(variable) is not None and bound.rule(variable).locality == "variable":
+            raise UnsupportedError(
+                "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
+                    bound.definition._short(), bound.adapter.variable_name(variable)
+                )
+            )
 
 
 def _check_real(bound, pairs):
