@@ -160,6 +160,8 @@ def replicas():
     central = lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")  # noqa: E731
     differences = {"replicas not waited for": 2 - waited_for(tf, mirrored()),
                    "sum in a replica": 2 - sum_in_a_replica(tf, mirrored())}
+    for name, module in modules(tf):
+        differences[name + ", slots on another device"] = slots_elsewhere(tf, module)
     for label, module, definition in cases(tf):
         kinds = {"mirrored": (mirrored, False, False), "central": (central, False, False)}
         if label.endswith(" Adam"):
@@ -189,6 +191,17 @@ def waited_for(tf, strategy):
     with strategy.scope():
         function.get_concrete_function()
     return len(found)
+
+
+def slots_elsewhere(tf, module):
+    """Returns how many slots of a variable on the second device are on the first one."""
+    keras3 = hasattr(module, "ops")
+    with tf.device("CPU:1"):
+        variable = (module.Variable if keras3 else tf.Variable)(WEIGHTS, name="weights")
+    optimizer = definitions()["Adam"].bind(module)
+    optimizer.apply_gradients([(tf.ones_like(WEIGHTS), variable)])
+    slots = [optimizer.get_slot(variable, name) for name in ("m", "v")]
+    return sum("CPU:1" not in (slot.value if keras3 else slot).device for slot in slots)
 
 
 def sum_in_a_replica(tf, strategy):

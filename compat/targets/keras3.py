@@ -136,18 +136,20 @@ class Keras3Adapter(NewStyleAdapter):
         return self.framework.hyper(self.make_variable(name, (), "float32", value))
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
-        full_name, more = name.replace("/", "_"), {}
+        full_name, more, scope = name.replace("/", "_"), {}, self.backend.after(())
         if variable is not None:
             full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
+            scope = self.framework.beside(variable)
             if "layout" in self.keras.BaseOptimizer.add_variable.__code__.co_varnames:  # else names decide
                 more["layout"] = layout_of_slot(variable, shape)
-        return self.native.add_variable(
-            shape=shape,
-            initializer=FirstValue(lambda shape, dtype: self.start_value(initial, shape, dtype, variable)),
-            dtype=self.backend.stored(dtype),
-            name=full_name,
-            **more
-        )
+        with scope:
+            return self.native.add_variable(
+                shape=shape,
+                initializer=FirstValue(lambda shape, dtype: self.start_value(initial, shape, dtype, variable)),
+                dtype=self.backend.stored(dtype),
+                name=full_name,
+                **more
+            )
 
     def check_eager(self):
         self.framework.check_eager()
