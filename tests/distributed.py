@@ -289,6 +289,102 @@ def coordinator(cluster):
     return results
 
 
+def asynchronous():
+    """Two parameter servers and two workers, all in this process: tables in shards, and gradients of both workers."""
+    import tensorflow as tf
+
+    addresses = [address.split(",") for address in os.environ["ADDRESSES"].split(" ")]
+    spec = tf.train.ClusterSpec(dict(zip(("ps", "worker", "chief"), addresses)))
+    threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)  # else workers wait for one another's threads
+    servers = [tf.distribute.Server(spec, job_name=job, task_index=index, protocol="grpc", config=threads)
+               for job in ("ps", "worker") for index in range(2)]
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+    cluster = tf.distribute.experimental.coordinator.ClusterCoordinator(strategy)
+    results = {"servers": len(servers)}
+    for name, module in modules(tf):
+        for label, definition in async_definitions().items():
+            results["{} {}".format(name, label)] = many_gradients(tf, strategy, cluster, definition.bind(module))
+        for label in ("Adam", "clip(Adam)", "LAMB"):
+            results["{} {}, sharded".format(name, label)] = sharded(tf, strategy, cluster, module, label)
+    return results
+
+
+def async_definitions():
+    sgd = everstep.optimizers.SGD(1.0)
+    return {"SGD": sgd, "moving_average": everstep.moving_average(sgd), "accumulate 2": everstep.accumulate(sgd, 2),
+            "accumulate 4": everstep.accumulate(sgd, 4), "lookahead": everstep.lookahead(sgd, 2),
+            "swa": everstep.stochastic_weight_averaging(sgd), "loss_scale": everstep.loss_scale(sgd)}
+
+
+def many_gradients(tf, strategy, cluster, optimizer):
+    """Returns how far 600 gradients of 1, of whichever worker is free, move a variable; or the error's name."""
+    with strategy.scope():
+        variable = tf.Variable([0.0])
+        if hasattr(optimizer, "build"):
+            optimizer.build([variable])
+
+    def step():
+        loss = optimizer.scale_loss(tf.ones([1]))
+        optimizer.apply_gradients([(loss, variable)])
+
+    function = tf.function(lambda: strategy.run(step))
+    try:
+        for _ in range(600):
+            cluster.schedule(function)
+    except everstep.errors.EverstepError as error:
+        assert "2 workers do not wait for one another" in str(error) and float(variable[0]) == 0
+        return type(error).__name__
+    cluster.join()
+    return -float(variable[0])
+
+
+def sharded(tf, strategy, cluster, module, label):
+    """Returns how far a table in shards is from a whole one, trained and saved in between; or the error's name."""
+    definition = definition_named(label)
+
+    def make():
+        with strategy.scope():
+            table = tf.Variable(TABLE, name="table")
+            optimizer = definition.bind(module)
+            if hasattr(optimizer, "build"):
+                optimizer.build(table.variables)
+        return table, optimizer, tf.train.Checkpoint(table=table, optimizer=optimizer)
+
+    def train(table, optimizer, steps):
+        def step(words, targets):
+            with tf.GradientTape() as tape:
+                off = tf.nn.embedding_lookup(table, words) - targets[:, :1]
+                loss = tf.reduce_sum(tf.square(off)) / BATCH
+            optimizer.apply_gradients(list(zip(tape.gradient(loss, table.variables), table.variables)))
+
+        function = tf.function(lambda *arguments: strategy.run(step, args=arguments))
+        for step_number in steps:
+            cluster.schedule(function, args=tuple(map(tf.constant, batch(step_number))))
+            cluster.join()  # one step at a time, so that the result is that of one process
+
+    first, second = make(), make()
+    try:
+        train(first[0], first[1], range(3))
+    except everstep.errors.UnsupportedError as error:
+        assert "needs table whole" in str(error)
+        return "UnsupportedError"
+    second[2].restore(first[2].save(os.path.join(os.environ["FOLDER"], "sharded")))
+    train(second[0], second[1], range(3, STEPS))
+    whole, optimizer = TABLE.copy(), definition.bind(np)
+    for words, targets in map(batch, range(STEPS)):
+        rows = everstep.IndexedSlices(2 * (whole[words] - targets[:, :1]) / BATCH, words)
+        optimizer.apply_gradients([(rows, whole)])
+    assert np.abs(whole - TABLE).max() > 0.1
+    return largest_difference([second[0].numpy()], [whole])
+
+
+def definition_named(label):
+    adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
+    return {"Adam": adam, "clip(Adam)": everstep.clip(adam, norm=0.1), "LAMB": everstep.optimizers.LAMB(0.1)}[label]
+
+
 def train_worker(task, cluster, sync, steps):
     """Runs a worker of a TF 1 cluster: gradients of 1, twice on one row of a table. Prints each step that is done.
 

@@ -166,6 +166,26 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
     assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in values}
 
 
+@eager
+@pytest.mark.shared
+@pytest.mark.skipif(not TENSORFLOW or TENSORFLOW < Version("2.9") or Version("2.16") <= TENSORFLOW,
+                    reason="shards know their table in TF 2.9 and newer; Keras 3 has no tables in shards")
+def test_asynchronous_workers_and_tables_in_shards(tmp_path):
+    """600 gradients of 1 move as far as they should, or the definition is refused; shards train as a whole table."""
+    addresses = free_addresses(5)
+    groups = " ".join(map(",".join, (addresses[:2], addresses[2:4], addresses[4:])))
+    with processes(tmp_path) as (start, deadline):
+        results = start("asynchronous", ADDRESSES=groups).result(deadline)
+    assert results.pop("servers") == 4
+    moved = {name: value for name, value in results.items() if not name.endswith("sharded")}
+    exact = {name: 600 for name in moved if name.endswith((" SGD", " moving_average"))}
+    assert moved == dict(dict.fromkeys(moved, "UnsupportedError"), **exact) and len(moved) % 7 == 0 < len(exact)
+    shards = {name: value for name, value in results.items() if name not in moved}
+    refused = [name for name, value in shards.items() if value == "UnsupportedError"]
+    assert len(refused) == len(shards) // 3 and all("LAMB" in name for name in refused)
+    assert {name: value for name, value in shards.items() if name not in refused and not value <= BOUND} == {}
+
+
 @sessions
 @pytest.mark.shared
 def test_two_workers_in_step(tmp_path):

@@ -8,6 +8,7 @@ from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.rehearsal import rehearse
 from everstep.compat.engine.step import skips
+from everstep.compat.targets.asynchronous import check_workers
 from everstep.compat.targets.hypers import refusal
 from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers.contract import defines, is_tensor
@@ -31,7 +32,9 @@ def check_grads(bound, pairs):
     except GradientError:
         _check_real(bound, natives)
         raise
-    _check_parts(bound, [variable for (grad, _), variable in zip(natives, variables) if grad is not None])
+    trained = [variable for (grad, _), variable in zip(natives, variables) if grad is not None]
+    _check_parts(bound, trained)
+    check_workers(bound, trained)
     if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone
         rehearse(bound, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
     return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]
