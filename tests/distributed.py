@@ -610,6 +610,70 @@ def jax_mesh(only=""):
     return results
 
 
+def small_model(keras, name):
+    """Returns a model of two layers that a definition trains, and its whole batch."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(16), keras.layers.Dense(8)])
+    model.compile(_definitions()[name].bind(keras), "mse")
+    model.optimizer.build(model.trainable_variables)
+    random = np.random.RandomState(0)
+    return model, random.normal(size=(BATCH, 16)).astype("float32"), random.normal(size=(BATCH, 8)).astype("float32")
+
+
+def jax_process(rank, address):
+    """Runs one of two processes of `jax.distributed`, by data and by model; with rank "alone", the only one."""
+    import keras
+    from jax.experimental import multihost_utils
+
+    parallel, results = keras.distribution, {}
+    if rank == "alone":
+        kinds = ("alone",)
+    else:
+        parallel.initialize(address, 2, int(rank))
+        kinds = ("data", "model")
+    for kind in kinds:
+        share = slice(None)
+        if kind == "data":
+            parallel.set_distribution(parallel.DataParallel(devices=parallel.list_devices(), auto_shard_dataset=False))
+            share = slice(int(rank) * BATCH // 2, (int(rank) + 1) * BATCH // 2)
+        elif kind == "model":
+            layouts = parallel.LayoutMap(parallel.DeviceMesh((1, 2), ["batch", "model"], parallel.list_devices()))
+            layouts[".*dense.*kernel"] = (None, "model")
+            parallel.set_distribution(
+                parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False))
+        for name in ("Adam", "accumulate(Adam)", "moving_average(SGD)"):
+            model, inputs, targets = small_model(keras, name)
+            for _ in range(STEPS):
+                model.fit(inputs[share], targets[share], batch_size=BATCH, shuffle=False, verbose=0)
+            whole = [each.value if each.value.is_fully_replicated else
+                     multihost_utils.process_allgather(each.value, tiled=True) for each in model.trainable_variables]
+            results["{} {}".format(kind, name)] = [np.array(each).tolist() for each in whole]
+    return results
+
+
+def torch_process(rank, address):
+    """Runs one of two processes of torch's DistributedDataParallel; with rank "alone", the only one."""
+    import keras
+    import torch
+
+    results, share = {}, slice(None)
+    if rank != "alone":
+        torch.distributed.init_process_group("gloo", "tcp://" + address, world_size=2, rank=int(rank))
+        share = slice(int(rank) * BATCH // 2, (int(rank) + 1) * BATCH // 2)
+    for name in ("Adam", "accumulate(Adam)", "moving_average(SGD)"):
+        model, inputs, targets = small_model(keras, name)
+        network = model if rank == "alone" else torch.nn.parallel.DistributedDataParallel(model)
+        for _ in range(STEPS):
+            network.zero_grad()
+            outputs = network(torch.from_numpy(inputs[share]))
+            torch.mean((outputs - torch.from_numpy(targets[share])) ** 2).backward()
+            with torch.no_grad():
+                model.optimizer.apply([each.value.grad for each in model.trainable_variables],
+                                      model.trainable_variables)
+        results[name] = [each.value.detach().numpy().tolist() for each in model.trainable_variables]
+    return results
+
+
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     result = globals()[sys.argv[1]](**dict(argument.split("=", 1) for argument in sys.argv[2:]))

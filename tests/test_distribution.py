@@ -24,6 +24,7 @@ from harness import FULL, TURN
 
 TENSORFLOW = Version(INSTALLED["tensorflow"]) if INSTALLED.get("tensorflow") else None
 JAX = INSTALLED.get("jax") and not TENSORFLOW
+TORCH = INSTALLED.get("torch") and os.environ.get("KERAS_BACKEND") == "torch"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
 SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
@@ -55,7 +56,8 @@ class Process(object):
     def lines(self):
         with open(self.paths[0]) as file:
             text = file.read()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        return [json.loads(line) for line in lines if not line.startswith("[Gloo]")]
 
     def until(self, seen, deadline):
         """Waits until `seen(lines)`, and returns the lines."""
@@ -300,3 +302,35 @@ def test_slots_lie_in_the_layout_of_their_variables(tmp_path):
     assert len(results) == 3 * len(held) >= 6
     assert {name: bytes for name, bytes in held.items() if bytes[0] > bytes[1] and name != "lookahead bytes"} == {}
     assert {name: value for name, value in results.items() if not value <= BOUND} == {}
+
+
+def differences_of_two(job, tmp_path):
+    """Returns {name: largest difference} of two processes of a job to one that has the whole batch."""
+    with processes(tmp_path) as (start, deadline):
+        address = free_addresses(1)[0]
+        ranks = [start(job, rank=rank, address=address) for rank in (0, 1)]
+        both = [process.result(deadline) for process in ranks]
+        alone = start(job, rank="alone", address="").result(deadline)
+    assert both[0] == both[1] and len(both[0]) >= len(alone) == 3
+    expected = {name: [values for each, values in alone.items() if name.endswith(each.replace("alone ", ""))][0]
+                for name in both[0]}
+    return {name: distributed.largest_difference(list(map(np.array, values)), list(map(np.array, expected[name])))
+            for name, values in both[0].items()}
+
+
+LONG = "takes half a minute, so not in quick cells; EVERSTEP_FULL=1 runs it"
+
+
+@pytest.mark.skipif(not JAX or not FULL, reason="Keras 3 on JAX; " + LONG)
+def test_two_processes_of_jax_distributed(tmp_path):
+    """`jax.distributed`: halves of a batch, and halves of each kernel with its slots."""
+    differences = differences_of_two("jax_process", tmp_path)
+    assert len(differences) == 6
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
+
+
+@pytest.mark.skipif(not TORCH or not FULL, reason="Keras 3 on torch; " + LONG)
+def test_two_processes_of_torch(tmp_path):
+    """torch's DistributedDataParallel around a model of Keras."""
+    differences = differences_of_two("torch_process", tmp_path)
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}

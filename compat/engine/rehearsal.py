@@ -78,6 +78,11 @@ class Rehearsal(object):
         """Returns the names of the sums over all variables that the variable's rule measures."""
         return self._measure(self._view(variable, is_sparse))
 
+    def has_sums(self, variable):
+        """Returns whether the variable's rule measures sums over the whole variable."""
+        self.totals(variable, False)
+        return bool(self.sums[self.host.whole_key(variable)])
+
     def _measure(self, view):
         totals, sums = {}, {}
         for name, (is_total, value) in measured(view).items():

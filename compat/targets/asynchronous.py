@@ -25,4 +25,4 @@ def _asynchronous_workers(backend):
     distribute = getattr(getattr(backend, "tf", None), "distribute", None)
     strategy = distribute.get_strategy() if hasattr(distribute, "get_strategy") else None
     is_coordinated = type(strategy).__name__ == "ParameterServerStrategyV2"
-    return strategy.extended._num_workers if is_coordinated else 1
+    return strategy._num_workers if is_coordinated else 1

@@ -6,10 +6,11 @@ import re
 
 from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.pairs import check_pairs, check_rows
-from everstep.compat.engine.rehearsal import rehearse
+from everstep.compat.engine.rehearsal import Rehearsal, rehearse
 from everstep.compat.engine.step import skips
 from everstep.compat.targets.asynchronous import check_workers
 from everstep.compat.targets.hypers import refusal
+from everstep.compat.targets.partitioned import is_lost_shard
 from everstep.errors import GradientError, HyperTypeError, HyperValueError, UnsupportedError, VariableError
 from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
@@ -43,10 +44,14 @@ def check_grads(bound, pairs):
 def _check_parts(bound, variables):
     """Raises UnsupportedError for a part of a variable whose rule needs the whole."""
     for variable in variables:
-        if bound.adapter.place(variable) is not None and bound.rule(variable).locality == "variable":
+        lost, needed = is_lost_shard(variable), "make it without a partitioner"
+        needs_whole = bound.rule(variable).locality == "variable"
+        if lost and not needs_whole and defines(bound.definition, "measure"):
+            needs_whole, needed = Rehearsal(bound).has_sums(variable), "take TensorFlow 2.9, which can join the shards"
+        if needs_whole and (lost or bound.adapter.place(variable) is not None):
             raise UnsupportedError(
-                "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
-                    bound.definition._short(), bound.adapter.variable_name(variable)
+                "{} needs {} whole, but it is partitioned; {}".format(
+                    bound.definition._short(), bound.adapter.variable_name(variable), needed
                 )
             )
 

@@ -23,7 +23,8 @@ from everstep.compat.targets.hooks import replaced, why_own_stay
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.loading import is_loading
 from everstep.compat.targets.native_clipping import check_bounds
-from everstep.compat.targets.sharded import ShardedSlots, name_of, place_of, shards_of
+from everstep.compat.targets.partitioned import shards_of
+from everstep.compat.targets.sharded import ShardedSlots, name_of, place_of
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
 from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
 from everstep.compat.targets.stored_arrays import StoredArrays

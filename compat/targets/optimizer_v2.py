@@ -61,7 +61,8 @@ from everstep.compat.targets.optimizer_v2_class import V2Optimizer
 from everstep.compat.targets.optimizer_v2_hooks import hooks_of
 from everstep.compat.targets.optimizer_v2_hypers import hand_over, set_hyper, shown
 from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS, is_plain, make_slot
-from everstep.compat.targets.sharded import ShardedSlots, check_not_whole, name_of, place_of, shards_of
+from everstep.compat.targets.partitioned import shards_of
+from everstep.compat.targets.sharded import ShardedSlots, check_not_whole, name_of, place_of
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
 from everstep.compat.targets.stock_members import constant, present_rate
 from everstep.errors import NotBuiltError, SlotError, VariableError

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.engine.step import engine_slots
 from everstep.compat.targets.hooks import replaced
 from everstep.compat.targets.loading import warn
-from everstep.compat.targets.sharded import shards_of
+from everstep.compat.targets.partitioned import shards_of
 from everstep.optimizers.contract import VARIABLE, flat
 from everstep.optimizers.contract.binder import binder
 

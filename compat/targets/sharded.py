@@ -7,13 +7,8 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict
 
 from everstep.compat.targets.bound import Place
+from everstep.compat.targets.partitioned import shards_of, whole_of
 from everstep.errors import SlotError, VariableError
-
-
-def shards_of(variable):
-    """Returns the shards of a ShardedVariable, in order; an empty list for anything else."""
-    is_sharded = any(base.__name__ == "ShardedVariableMixin" for base in type(variable).__mro__)
-    return list(variable.variables) if is_sharded else []
 
 
 def check_not_whole(variable):
@@ -21,12 +16,6 @@ def check_not_whole(variable):
     if shards_of(variable):
         raise VariableError("{} is in shards: give its shards, its `variables`, with a gradient for each".format(
             variable.name))
-
-
-def whole_of(variable):
-    """Returns the ShardedVariable that a variable is a shard of, or None."""
-    find = getattr(variable, "_sharded_container", None)
-    return find() if find else None
 
 
 def place_of(variable):
