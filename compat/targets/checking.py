@@ -16,6 +16,9 @@ from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
 
+_WHOLE = "whole"  # among the kinds of gradients that a variable was rehearsed for: it is no part that cannot be trained
+
+
 def check_grads(bound, pairs):
     """Returns pairs whose gradients and rules were checked, before anything is created or written.
 
@@ -42,10 +45,13 @@ def check_grads(bound, pairs):
 
 
 def _check_parts(bound, variables):
-    """Raises UnsupportedError for a part of a variable whose rule needs the whole."""
+    """Raises UnsupportedError for a part of a variable whose rule needs the whole. Looks at each variable once."""
     for variable in variables:
+        known = bound.known(variable)
+        if _WHOLE in known.rehearsed:
+            continue
         lost, needed = is_lost_shard(variable), "make it without a partitioner"
-        needs_whole = bound.rule(variable).locality == "variable"
+        needs_whole = known.rule.locality == "variable"
         if lost and not needs_whole and defines(bound.definition, "measure"):
             needs_whole, needed = Rehearsal(bound).has_sums(variable), "take TensorFlow 2.9, which can join the shards"
         if needs_whole and (lost or bound.adapter.place(variable) is not None):
@@ -54,6 +60,7 @@ def _check_parts(bound, variables):
                     bound.definition._short(), bound.adapter.variable_name(variable), needed
                 )
             )
+        known.rehearsed.add(_WHOLE)
 
 
 def _check_real(bound, pairs):
