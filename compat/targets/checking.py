@@ -15,7 +15,6 @@ from everstep.errors import GradientError, HyperTypeError, HyperValueError, Unsu
 from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
-
 _WHOLE = "whole"  # among the kinds of gradients that a variable was rehearsed for: it is no part that cannot be trained
 
 
