@@ -4,6 +4,7 @@ Prints one line of JSON. tests/test_distribution.py starts these processes, comp
 """
 from __future__ import absolute_import, division, print_function
 
+import functools
 import json
 import os
 import sys
@@ -159,6 +160,8 @@ def replicas():
     central = lambda: tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device="CPU:0")  # noqa: E731
     differences = {"replicas not waited for": 2 - waited_for(tf, mirrored()),
                    "sum in a replica": 2 - sum_in_a_replica(tf, mirrored())}
+    for name, module in modules(tf):
+        differences[name + ", slots on another device"] = slots_elsewhere(tf, module)
     for label, module, definition in cases(tf):
         kinds = {"mirrored": (mirrored, False, False), "central": (central, False, False)}
         if label.endswith(" Adam"):
@@ -188,6 +191,17 @@ def waited_for(tf, strategy):
     with strategy.scope():
         function.get_concrete_function()
     return len(found)
+
+
+def slots_elsewhere(tf, module):
+    """Returns how many slots of a variable on the second device are on the first one."""
+    keras3 = hasattr(module, "ops")
+    with tf.device("CPU:1"):
+        variable = (module.Variable if keras3 else tf.Variable)(WEIGHTS, name="weights")
+    optimizer = definitions()["Adam"].bind(module)
+    optimizer.apply_gradients([(tf.ones_like(WEIGHTS), variable)])
+    slots = [optimizer.get_slot(variable, name) for name in ("m", "v")]
+    return sum("CPU:1" not in (slot.value if keras3 else slot).device for slot in slots)
 
 
 def sum_in_a_replica(tf, strategy):
@@ -273,6 +287,102 @@ def coordinator(cluster):
         results[label] = model.lists()
         results[label + " updates"] = int(model.optimizer.iterations.numpy())
     return results
+
+
+def asynchronous():
+    """Two parameter servers and two workers, all in this process: tables in shards, and gradients of both workers."""
+    import tensorflow as tf
+
+    addresses = [address.split(",") for address in os.environ["ADDRESSES"].split(" ")]
+    spec = tf.train.ClusterSpec(dict(zip(("ps", "worker", "chief"), addresses)))
+    threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)  # else workers wait for one another's threads
+    servers = [tf.distribute.Server(spec, job_name=job, task_index=index, protocol="grpc", config=threads)
+               for job in ("ps", "worker") for index in range(2)]
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    strategy = tf.distribute.experimental.ParameterServerStrategy(resolver, variable_partitioner=partitioner)
+    cluster = tf.distribute.experimental.coordinator.ClusterCoordinator(strategy)
+    results = {"servers": len(servers)}
+    for name, module in modules(tf):
+        for label, definition in async_definitions().items():
+            results["{} {}".format(name, label)] = many_gradients(tf, strategy, cluster, definition.bind(module))
+        for label in os.environ["SHARDED"].split("; "):
+            results["{} {}, sharded".format(name, label)] = sharded(tf, strategy, cluster, module, label)
+    return results
+
+
+def async_definitions():
+    sgd = everstep.optimizers.SGD(1.0)
+    return {"SGD": sgd, "moving_average": everstep.moving_average(sgd), "accumulate 2": everstep.accumulate(sgd, 2),
+            "accumulate 4": everstep.accumulate(sgd, 4), "lookahead": everstep.lookahead(sgd, 2),
+            "swa": everstep.stochastic_weight_averaging(sgd), "loss_scale": everstep.loss_scale(sgd)}
+
+
+def many_gradients(tf, strategy, cluster, optimizer):
+    """Returns how far 600 gradients of 1, of whichever worker is free, move a variable; or the error's name."""
+    with strategy.scope():
+        variable = tf.Variable([0.0])
+        if hasattr(optimizer, "build"):
+            optimizer.build([variable])
+
+    def step():
+        loss = optimizer.scale_loss(tf.ones([1]))
+        optimizer.apply_gradients([(loss, variable)])
+
+    function = tf.function(lambda: strategy.run(step))
+    try:
+        for _ in range(600):
+            cluster.schedule(function)
+    except everstep.errors.EverstepError as error:
+        assert "2 workers do not wait for one another" in str(error) and float(variable[0]) == 0
+        return type(error).__name__
+    cluster.join()
+    return -float(variable[0])
+
+
+def sharded(tf, strategy, cluster, module, label):
+    """Returns how far a table in shards is from a whole one, trained and saved in between; or the error's name."""
+    definition = definition_named(label)
+
+    def make():
+        with strategy.scope():
+            table = tf.Variable(TABLE, name="table")
+            optimizer = definition.bind(module)
+            if hasattr(optimizer, "build"):
+                optimizer.build(table.variables)
+        return table, optimizer, tf.train.Checkpoint(table=table, optimizer=optimizer)
+
+    def train(table, optimizer, steps):
+        def step(words, targets):
+            with tf.GradientTape() as tape:
+                off = tf.nn.embedding_lookup(table, words) - targets[:, :1]
+                loss = tf.reduce_sum(tf.square(off)) / BATCH
+            optimizer.apply_gradients(list(zip(tape.gradient(loss, table.variables), table.variables)))
+
+        function = tf.function(lambda *arguments: strategy.run(step, args=arguments))
+        for step_number in steps:
+            cluster.schedule(function, args=tuple(map(tf.constant, batch(step_number))))
+            cluster.join()  # one step at a time, so that the result is that of one process
+
+    first, second = make(), make()
+    try:
+        train(first[0], first[1], range(3))
+    except everstep.errors.UnsupportedError as error:
+        assert "whole, but it is partitioned" in str(error)
+        return "UnsupportedError"
+    second[2].restore(first[2].save(os.path.join(os.environ["FOLDER"], "sharded")))
+    train(second[0], second[1], range(3, STEPS))
+    whole, optimizer = TABLE.copy(), definition.bind(np)
+    for words, targets in map(batch, range(STEPS)):
+        rows = everstep.IndexedSlices(2 * (whole[words] - targets[:, :1]) / BATCH, words)
+        optimizer.apply_gradients([(rows, whole)])
+    assert np.abs(whole - TABLE).max() > 0.1
+    return largest_difference([second[0].numpy()], [whole])
+
+
+def definition_named(label):
+    adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
+    return {"Adam": adam, "clip(Adam)": everstep.clip(adam, norm=0.1), "LAMB": everstep.optimizers.LAMB(0.1)}[label]
 
 
 def train_worker(task, cluster, sync, steps):
@@ -414,6 +524,154 @@ def jax_devices():
         differences[name] = largest_difference(values[1], values[0])
         differences[name + " devices"] = where
     return differences
+
+
+def mesh_pairs(keras):
+    """Returns {name: (what makes a stock optimizer, or None; definition)}. A large epsilon: see `definitions`."""
+    stock, ours, rate = keras.optimizers, everstep.optimizers, dict(learning_rate=0.01)
+    adam, of_stock = ours.Adam(0.01, epsilon=1e-3), functools.partial(stock.Adam, epsilon=1e-3, **rate)
+    pairs = {"Adam": (of_stock, adam),
+             "moving_average": (functools.partial(of_stock, use_ema=True), everstep.moving_average(adam)),
+             "accumulate": (functools.partial(of_stock, gradient_accumulation_steps=2), everstep.accumulate(adam, 2)),
+             "lookahead": (None, everstep.lookahead(adam, 2))}
+    for name in ("Adafactor", "Lamb", "Muon"):  # Keras has Muon from 3.10 on
+        if hasattr(stock, name):
+            make = functools.partial(getattr(stock, name), **rate)
+            pairs[name] = make, everstep.from_native(make())
+    return pairs
+
+
+class MeshModel(object):
+    """Two layers, whose kernels are split over the devices along an axis, 0 or 1; over one device if it is None."""
+
+    random = np.random.RandomState(0)
+    INPUTS, TARGETS = (random.normal(size=(BATCH, 64)).astype("float32") for _ in range(2))
+
+    def __init__(self, keras, make_optimizer, axis):
+        parallel = keras.distribution
+        if axis is not None:
+            mesh = parallel.DeviceMesh((1, 4), ["batch", "model"], parallel.list_devices("cpu"))
+            layouts = parallel.LayoutMap(mesh)
+            layouts[".*dense.*kernel"] = ("model", None) if axis == 0 else (None, "model")
+            parallel.set_distribution(parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch"))
+        else:
+            parallel.set_distribution(None)
+        keras.utils.set_random_seed(1)
+        self.distribution = parallel.distribution()
+        self.set_distribution = parallel.set_distribution
+        self.optimizer = make_optimizer()
+        self.model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(128), keras.layers.Dense(64)])
+        self.model.compile(self.optimizer, "mse")
+        self.optimizer.build(self.model.trainable_variables)
+
+    def train(self, steps):
+        self.set_distribution(self.distribution)
+        for _ in range(steps):
+            self.model.fit(self.INPUTS, self.TARGETS, batch_size=BATCH, shuffle=False, verbose=0)
+        return self
+
+    def difference(self, expected):
+        return largest_difference(self.model.get_weights(), expected.model.get_weights())
+
+    def bytes(self):
+        """Returns the bytes of its slots on the first device."""
+        slots = [each.value for each in self.optimizer.variables if each.shape]
+        return sum(slot.addressable_shards[0].data.nbytes for slot in slots)
+
+
+def jax_mesh(only=""):
+    """Compares Keras 3 on JAX, kernels split over four virtual devices, with one device and with stock's memory."""
+    import keras
+
+    results = {}
+    for name, (stock, definition) in mesh_pairs(keras).items():
+        if only and name not in only.split("; "):
+            continue
+        make = functools.partial(definition.bind, keras)
+        one, split = MeshModel(keras, make, None).train(STEPS), MeshModel(keras, make, 1).train(3)
+        results[name + " bytes"] = split.bytes(), MeshModel(keras, stock, 1).bytes() if stock else 0
+        path = os.path.join(os.environ["FOLDER"], name + ".weights.h5")
+        split.model.save_weights(path)
+        weights, state = split.model.get_weights(), everstep.capture(split.optimizer, split.model.trainable_variables)
+        results[name] = split.train(STEPS - 3).difference(one)
+        loaded, restored = (MeshModel(keras, make, 0) for _ in range(2))
+        loaded.model.load_weights(path)
+        restored.model.set_weights(weights)
+        everstep.restore(restored.optimizer, state, restored.model.trainable_variables)
+        for label, resumed in (("loaded", loaded), ("restored", restored)):
+            results["{}, {}".format(name, label)] = resumed.train(STEPS - 3).difference(one)
+            assert resumed.bytes() <= results[name + " bytes"][0] + 1024  # of other dimensions of factored slots
+    large = keras.Variable(np.zeros((4096, 4096), "float32"), name="dense_kernel")  # Keras compiles the start of slots
+    optimizer = everstep.lookahead(everstep.optimizers.SGD(0.1, momentum=0.9)).bind(keras)
+    optimizer.build([large])
+    shards = {name: optimizer.get_slot(large, name).value.addressable_shards[0].data.shape
+              for name in optimizer._bound.slot_names(large)}
+    assert len(shards) == 2 and set(shards.values()) == {(1024, 4096)}, shards
+    return results
+
+
+def small_model(keras, name):
+    """Returns a model of two layers that a definition trains, and its whole batch."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(16), keras.layers.Dense(8)])
+    model.compile(_definitions()[name].bind(keras), "mse")
+    model.optimizer.build(model.trainable_variables)
+    random = np.random.RandomState(0)
+    return model, random.normal(size=(BATCH, 16)).astype("float32"), random.normal(size=(BATCH, 8)).astype("float32")
+
+
+def jax_process(rank, address):
+    """Runs one of two processes of `jax.distributed`, by data and by model; with rank "alone", the only one."""
+    import keras
+    from jax.experimental import multihost_utils
+
+    parallel, results = keras.distribution, {}
+    if rank == "alone":
+        kinds = ("alone",)
+    else:
+        parallel.initialize(address, 2, int(rank))
+        kinds = ("data", "model")
+    for kind in kinds:
+        share = slice(None)
+        if kind == "data":
+            parallel.set_distribution(parallel.DataParallel(devices=parallel.list_devices(), auto_shard_dataset=False))
+            share = slice(int(rank) * BATCH // 2, (int(rank) + 1) * BATCH // 2)
+        elif kind == "model":
+            layouts = parallel.LayoutMap(parallel.DeviceMesh((1, 2), ["batch", "model"], parallel.list_devices()))
+            layouts[".*dense.*kernel"] = (None, "model")
+            parallel.set_distribution(
+                parallel.ModelParallel(layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False))
+        for name in ("Adam", "accumulate(Adam)", "moving_average(SGD)"):
+            model, inputs, targets = small_model(keras, name)
+            for _ in range(STEPS):
+                model.fit(inputs[share], targets[share], batch_size=BATCH, shuffle=False, verbose=0)
+            whole = [each.value if each.value.is_fully_replicated else
+                     multihost_utils.process_allgather(each.value, tiled=True) for each in model.trainable_variables]
+            results["{} {}".format(kind, name)] = [np.array(each).tolist() for each in whole]
+    return results
+
+
+def torch_process(rank, address):
+    """Runs one of two processes of torch's DistributedDataParallel; with rank "alone", the only one."""
+    import keras
+    import torch
+
+    results, share = {}, slice(None)
+    if rank != "alone":
+        torch.distributed.init_process_group("gloo", "tcp://" + address, world_size=2, rank=int(rank))
+        share = slice(int(rank) * BATCH // 2, (int(rank) + 1) * BATCH // 2)
+    for name in ("Adam", "accumulate(Adam)", "moving_average(SGD)"):
+        model, inputs, targets = small_model(keras, name)
+        network = model if rank == "alone" else torch.nn.parallel.DistributedDataParallel(model)
+        for _ in range(STEPS):
+            network.zero_grad()
+            outputs = network(torch.from_numpy(inputs[share]))
+            torch.mean((outputs - torch.from_numpy(targets[share])) ** 2).backward()
+            with torch.no_grad():
+                model.optimizer.apply([each.value.grad for each in model.trainable_variables],
+                                      model.trainable_variables)
+        results[name] = [each.value.detach().numpy().tolist() for each in model.trainable_variables]
+    return results
 
 
 if __name__ == "__main__":

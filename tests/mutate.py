@@ -52,10 +52,11 @@ GET_UPDATES = ("py37-tf1.15-k2.3", "test_get_updates.py test_verbs.py test_gradi
 EAGER_TRAIN = ("py39-tf2.10", "test_tf_train.py")
 OPTIMIZER_V2_OF_1 = ("py37-tf1.15-k2.3", "test_optimizer_v2.py test_copies.py" + CALLS)
 OPTIMIZER_V2 = ("py39-tf2.10", "test_optimizer_v2.py test_verbs.py test_copies.py test_distribution.py "
-                "test_callbacks.py" + CALLS)
+                "test_callbacks.py test_sharded.py" + CALLS)
 NEW_STYLE = "test_verbs.py test_copies.py test_members.py test_callbacks.py" + CALLS
-UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py " + NEW_STYLE)
-KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_capture.py test_periods.py " + NEW_STYLE)
+UPDATE_STEP = ("py311-tf2.15", "test_update_step.py test_multistage.py test_sharded.py " + NEW_STYLE)
+KERAS_3 = ("py313-k3jax", "test_keras3.py test_keras3_backends.py test_float8.py test_capture.py test_periods.py " +
+           NEW_STYLE)
 KERAS_3_SPARSE = ("py312-tf2.16", "test_keras3.py")
 BACKENDS = "test_backends.py test_lowering.py test_gradients_by_hand.py test_graph_order.py test_calls.py"
 SPEED = "test_inner_kernel.py test_eager_steps.py test_lowering.py test_lazy_embeddings.py"
@@ -98,7 +99,7 @@ AREAS = {
                  [TF_TRAIN, EAGER_TRAIN]),
     "get_updates": (["compat/targets/get_updates.py", "compat/targets/native_clipping.py"],
                     [GET_UPDATES, OPTIMIZER_V2_OF_1]),
-    "optimizer_v2": (["compat/targets/*_v2*.py", "compat/targets/native_classes.py"],
+    "optimizer_v2": (["compat/targets/*_v2*.py", "compat/targets/native_classes.py", "compat/targets/sharded.py"],
                      [OPTIMIZER_V2, OPTIMIZER_V2_OF_1]),
     "update_step": (["compat/targets/update_step.py", "compat/targets/new_style.py", "compat/targets/fit*.py"],
                     [UPDATE_STEP]),

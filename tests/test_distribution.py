@@ -24,6 +24,7 @@ from harness import FULL, TURN
 
 TENSORFLOW = Version(INSTALLED["tensorflow"]) if INSTALLED.get("tensorflow") else None
 JAX = INSTALLED.get("jax") and not TENSORFLOW
+TORCH = INSTALLED.get("torch") and os.environ.get("KERAS_BACKEND") == "torch"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributed.py")
 SECONDS = 240  # time limit for all processes of one test
 BOUND = 1e-6
@@ -55,7 +56,8 @@ class Process(object):
     def lines(self):
         with open(self.paths[0]) as file:
             text = file.read()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        return [json.loads(line) for line in lines if not line.startswith("[Gloo]")]
 
     def until(self, seen, deadline):
         """Waits until `seen(lines)`, and returns the lines."""
@@ -166,6 +168,29 @@ def test_parameter_servers_with_a_coordinator(tmp_path):
     assert updates == {name + " updates": 3 if "accumulate" in name else 6 for name in values}
 
 
+@eager
+@pytest.mark.shared
+@pytest.mark.skipif(not TENSORFLOW or not Version("2.4") <= TENSORFLOW < Version("2.16"),
+                    reason="before TF 2.4 there is no coordinator, and Keras 3 has no tables in shards")
+def test_asynchronous_workers_and_tables_in_shards(tmp_path):
+    """600 gradients of 1 move as far as they should, or the definition is refused; shards train as a whole table."""
+    addresses = free_addresses(5)
+    groups = " ".join(map(",".join, (addresses[:2], addresses[2:4], addresses[4:])))
+    joined = TENSORFLOW >= Version("2.9")  # older shards do not know their table, and stock saves no slots of them
+    labels = ["clip(Adam)", "LAMB"] + ["Adam"] * joined
+    with processes(tmp_path) as (start, deadline):
+        results = start("asynchronous", ADDRESSES=groups, SHARDED="; ".join(labels)).result(deadline)
+    assert results.pop("servers") == 4
+    shards = {name: results.pop(name) for name in list(results) if name.endswith("sharded")}
+    exact = {name: 600 for name in results if name.endswith((" SGD", " moving_average"))}
+    assert 7 * len(exact) == 2 * len(results) > 0
+    assert results == dict(dict.fromkeys(results, "UnsupportedError"), **exact)
+    refused = {name for name in shards if "LAMB" in name or not joined}
+    assert {name for name, value in shards.items() if value == "UnsupportedError"} == refused
+    assert len(shards) * 7 == len(labels) * len(results)
+    assert {name: value for name, value in shards.items() if name not in refused and not value <= BOUND} == {}
+
+
 @sessions
 @pytest.mark.shared
 def test_two_workers_in_step(tmp_path):
@@ -267,4 +292,48 @@ def test_data_parallel_on_two_jax_devices(tmp_path):
         differences = start("jax_devices", XLA_FLAGS="--xla_force_host_platform_device_count=2").result(deadline)
     devices = {name: differences.pop(name) for name in list(differences) if name.endswith(" devices")}
     assert set(devices.values()) == {2} and set(ALWAYS) <= set(differences)
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
+
+
+@pytest.mark.skipif(not JAX, reason="Keras 3 on JAX")
+def test_slots_lie_in_the_layout_of_their_variables(tmp_path):
+    """`ModelParallel`: stock's memory on each device, one device's numbers, and a state moves between layouts."""
+    only = {} if FULL else {"only": ["Adafactor; accumulate", "Adafactor; moving_average"][TURN % 2]}
+    with processes(tmp_path) as (start, deadline):
+        results = start("jax_mesh", XLA_FLAGS="--xla_force_host_platform_device_count=4", **only).result(deadline)
+    held = {name: results.pop(name) for name in list(results) if name.endswith(" bytes")}
+    assert len(results) == 3 * len(held) >= 6
+    assert {name: bytes for name, bytes in held.items() if bytes[0] > bytes[1] and name != "lookahead bytes"} == {}
+    assert {name: value for name, value in results.items() if not value <= BOUND} == {}
+
+
+def differences_of_two(job, tmp_path):
+    """Returns {name: largest difference} of two processes of a job to one that has the whole batch."""
+    with processes(tmp_path) as (start, deadline):
+        address = free_addresses(1)[0]
+        ranks = [start(job, rank=rank, address=address) for rank in (0, 1)]
+        both = [process.result(deadline) for process in ranks]
+        alone = start(job, rank="alone", address="").result(deadline)
+    assert both[0] == both[1] and len(both[0]) >= len(alone) == 3
+    expected = {name: [values for each, values in alone.items() if name.endswith(each.replace("alone ", ""))][0]
+                for name in both[0]}
+    return {name: distributed.largest_difference(list(map(np.array, values)), list(map(np.array, expected[name])))
+            for name, values in both[0].items()}
+
+
+LONG = "takes half a minute, so not in quick cells; EVERSTEP_FULL=1 runs it"
+
+
+@pytest.mark.skipif(not JAX or not FULL, reason="Keras 3 on JAX; " + LONG)
+def test_two_processes_of_jax_distributed(tmp_path):
+    """`jax.distributed`: halves of a batch, and halves of each kernel with its slots."""
+    differences = differences_of_two("jax_process", tmp_path)
+    assert len(differences) == 6
+    assert {name: value for name, value in differences.items() if not value <= BOUND} == {}
+
+
+@pytest.mark.skipif(not TORCH or not FULL, reason="Keras 3 on torch; " + LONG)
+def test_two_processes_of_torch(tmp_path):
+    """torch's DistributedDataParallel around a model of Keras."""
+    differences = differences_of_two("torch_process", tmp_path)
     assert {name: value for name, value in differences.items() if not value <= BOUND} == {}

@@ -54,7 +54,10 @@ class Rehearsal(object):
         return self.scopes[dtype]
 
     def run(self, variable, is_sparse):
-        """Runs the verbs of the variable's rule, as a step does. Raises RuleError, UnknownOpError, ..."""
+        """Runs the verbs of the variable's rule, as a step does. Returns its view and its `Traced` update.
+
+        Raises RuleError, UnknownOpError, ...
+        """
         view = self._view(variable, is_sparse)
         if defines(self.definition, "measure"):
             self._measure(view)
@@ -63,9 +66,10 @@ class Rehearsal(object):
         view.scope.learn(dict.fromkeys(flat(self.definition, "scalar")))  # from here on, as after `advance`
         if is_sparse and not view.row_rule:
             view = self._view(variable, False)
-        updated(view)
+        traced = updated(view)
         if view.record.shape and catches_up(self.backend.moves_rows, view.rule):
             Missed(self.host, variable).trace()
+        return view, traced
 
     def _view(self, variable, by_rows):
         return VariableView(self, variable, None, (lambda: None) if by_rows else None)
@@ -73,6 +77,11 @@ class Rehearsal(object):
     def totals(self, variable, is_sparse):
         """Returns the names of the sums over all variables that the variable's rule measures."""
         return self._measure(self._view(variable, is_sparse))
+
+    def has_sums(self, variable):
+        """Returns whether the variable's rule measures sums over the whole variable."""
+        self.totals(variable, False)
+        return bool(self.sums[self.host.whole_key(variable)])
 
     def _measure(self, view):
         totals, sums = {}, {}

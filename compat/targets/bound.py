@@ -14,6 +14,7 @@ from everstep.compat.engine.eager_steps import EagerSteps
 from everstep.compat.engine.fast_forward import catches_up
 from everstep.compat.engine.fitting import is_known, shape_needed
 from everstep.compat.engine.lowering import Lowerings
+from everstep.compat.engine.overwritten import is_overwritten, overwritten
 from everstep.compat.engine.pairs import check_pairs, check_rows
 from everstep.compat.engine.step import Step, engine_slots, remembers_rows, skips
 from everstep.compat.targets import construction, hypers
@@ -188,6 +189,8 @@ class Bound(object):
         key, name = adapter.find_key(variable), adapter.variable_name(variable)
         shape, dtype = self.backend.shape(native), self.backend.dtype(native)
         record = Variable(name, shape, dtype, len(self.rules), adapter.collections(variable), variable)
+        if is_overwritten(variable):
+            rule = overwritten(self.definition)
         if rule is None:
             rule = self._specialized(record) if is_known(shape) else self._without_shape(record)
         names = list(flat(rule, "slot")) + list(engine_slots(self.backend, rule, record))
@@ -334,7 +337,7 @@ class Bound(object):
     def check_first(self, variables):
         """Checks the definition against the variables of the first step, before any slot is created."""
         if not self.has_checked:
-            self.definition.check_variables([self.record(variable) for variable in variables])
+            self.definition.check_variables([self.record(each) for each in variables if not is_overwritten(each)])
             self.has_checked = True
 
     def graph_now(self):

@@ -36,6 +36,7 @@ from __future__ import absolute_import, division, print_function
 
 from everstep.compat.engine.fitting import is_known
 from everstep.compat.engine.flush import Flush
+from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.engine.pairs import as_list, as_pairs
 from everstep.compat.engine.step import skips
 from everstep.compat.targets import hypers
@@ -45,6 +46,7 @@ from everstep.compat.targets.copying import WithoutSlots
 from everstep.compat.targets.hooks import replaced, slots_missing, through
 from everstep.compat.targets.keras3_class import Keras3Optimizer
 from everstep.compat.targets.keras3_frameworks import framework_of, runs_on_tensorflow
+from everstep.compat.targets.keras3_layouts import FirstValue, layout_of_slot
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native_classes import PACKAGE, stock_class_named
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
@@ -54,6 +56,9 @@ from everstep.errors import GradientError, SlotError, UnsupportedError, Variable
 from everstep.optimizers.contract.trees import tree, walk
 
 _PREFIX = PACKAGE + ">"
+MYPY = False
+if MYPY:  # Python 2.7 has no typing
+    from typing import Any  # noqa: F401  # used in type comments
 
 
 class Keras3Adapter(NewStyleAdapter):
@@ -71,6 +76,7 @@ class Keras3Adapter(NewStyleAdapter):
     casts_gradients = True
     copies_deeply = True  # as stock, which Keras copies by saving and loading it
     applied = True  # whether the last call made an update
+    _overwriting = ()  # type: Any  # the pairs of the running step whose gradients are new values
     _rate_of_step = None  # the learning rate that the running step gives its hooks
 
     # Construction and config.
@@ -130,15 +136,20 @@ class Keras3Adapter(NewStyleAdapter):
         return self.framework.hyper(self.make_variable(name, (), "float32", value))
 
     def make_variable(self, name, shape, dtype, initial, variable=None):
-        full_name = name.replace("/", "_")
+        full_name, more, scope = name.replace("/", "_"), {}, self.backend.after(())
         if variable is not None:
             full_name = "{}_{}".format(self.variable_name(variable).replace("/", "_"), full_name)
-        return self.native.add_variable(
-            shape=shape,
-            initializer=lambda shape, dtype: self.start_value(initial, shape, dtype, variable),
-            dtype=self.backend.stored(dtype),
-            name=full_name,
-        )
+            scope = self.framework.beside(variable)
+            if "layout" in self.keras.BaseOptimizer.add_variable.__code__.co_varnames:  # else names decide
+                more["layout"] = layout_of_slot(variable, shape)
+        with scope:
+            return self.native.add_variable(
+                shape=shape,
+                initializer=FirstValue(lambda shape, dtype: self.start_value(initial, shape, dtype, variable)),
+                dtype=self.backend.stored(dtype),
+                name=full_name,
+                **more
+            )
 
     def check_eager(self):
         self.framework.check_eager()
@@ -296,12 +307,27 @@ class Keras3Adapter(NewStyleAdapter):
         """Returns whether the user's class has its own clipping, around ours."""
         return bool(replaced(self.native, ["_clip_gradients"]))
 
+    def overwrite(self, grads, variables):
+        """Overwrites variables by their gradients, and returns the other gradients and variables.
+
+        Where steps can skip updates, these gradients wait for the engine's step, which knows whether this one does.
+        """
+        overwritten = [is_overwritten(variable) for variable in variables]
+        if not skips(self.bound.definition) or all(overwritten):
+            return self.base._overwrite_variables_directly_with_gradients(grads, variables)
+        pairs = list(zip(grads, variables))
+        self._overwriting = [pair for pair, waits in zip(pairs, overwritten) if waits]
+        others = [pair for pair, waits in zip(pairs, overwritten) if not waits]
+        return [grad for grad, _ in others], [variable for _, variable in others]
+
     def clip_in_hook(self, grads):
         return self.framework.clipped(grads) if self.clips_by_hook() else grads
 
     def backend_update(self, grads, variables, learning_rate):
-        grads = grads if self.clips_by_hook() else self.framework.clipped(grads)
-        self.framework.update_step(grads, variables, learning_rate)
+        grads = list(grads if self.clips_by_hook() else self.framework.clipped(grads))
+        waiting, self._overwriting = self._overwriting, ()
+        grads += [grad / self.backend.replicas() for grad, _ in waiting]  # they are summed over replicas
+        self.framework.update_step(grads, list(variables) + [variable for _, variable in waiting], learning_rate)
 
     def distributed_update(self, distribution, pairs, learning_rate):
         self.take_pairs(self.framework.added_up(distribution, pairs), learning_rate)

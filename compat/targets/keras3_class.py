@@ -90,6 +90,9 @@ class Keras3Optimizer(NativeOptimizer):
     def _distributed_tf_update_step(self, distribution, grads_and_vars, learning_rate):
         self._bound.adapter.distributed_update(distribution, grads_and_vars, learning_rate)
 
+    def _overwrite_variables_directly_with_gradients(self, grads, vars):
+        return self._bound.adapter.overwrite(grads, vars)
+
     def _clip_gradients(self, grads):
         """Clips only if replaced. Else `_backend_update_step` clips: Keras 3.0 would clip before it accumulates."""
         return self._bound.adapter.clip_in_hook(grads)

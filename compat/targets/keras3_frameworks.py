@@ -54,6 +54,10 @@ class OnTensorFlow(object):
         """Returns the native variable that the backend works on: the tf.Variable of a Keras variable."""
         return variable.value if isinstance(variable, self.variable_class) else variable
 
+    def beside(self, variable):
+        """Returns a scope that creates a slot on the device of its variable."""
+        return self.adapter.native._distribution_strategy.extended.colocate_vars_with(self.unwrap(variable))
+
     def can_train(self, variable):
         # A tf.Variable, also one that a strategy made: those have no common class in all versions.
         is_resource = hasattr(variable, "read_value") and not self.backend.is_ref(variable)
@@ -127,6 +131,9 @@ class OnArrays(object):
 
     def unwrap(self, variable):
         return variable
+
+    def beside(self, variable):
+        return self.backend.after(())
 
     def can_train(self, variable):
         return isinstance(variable, self.variable_class)

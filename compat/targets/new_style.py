@@ -11,6 +11,7 @@ from collections import OrderedDict
 import numpy as np
 
 from everstep.compat.engine.fitting import is_known
+from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.engine.pairs import as_list
 from everstep.compat.engine.step import counters, skips
 from everstep.compat.targets import hypers
@@ -22,6 +23,8 @@ from everstep.compat.targets.hooks import replaced, why_own_stay
 from everstep.compat.targets.hypers import attribute, is_function
 from everstep.compat.targets.loading import is_loading
 from everstep.compat.targets.native_clipping import check_bounds
+from everstep.compat.targets.partitioned import shards_of
+from everstep.compat.targets.sharded import ShardedSlots, name_of, place_of
 from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule, replace_by_schedule
 from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
 from everstep.compat.targets.stored_arrays import StoredArrays
@@ -62,7 +65,7 @@ class NewStyleAdapter(Adapter):
         self._trained = OrderedDict()  # the variables that it was built on, by key
         self._made = None  # the number of variables after `build`; a subclass may add its own
         self.before_slots = 0  # the number of optimizer variables before `build`
-        self.stored = StoredArrays(self)
+        self.stored, self.sharded = StoredArrays(self), ShardedSlots(self)
         self._undecayed = ()  # of a pickle: the indices of variables without weight decay, in the order of the step
         self.use(self.make_backend())
         self.check_eager()
@@ -212,7 +215,7 @@ class NewStyleAdapter(Adapter):
         return self.native._var_key(variable)
 
     def variable_name(self, variable):
-        return getattr(variable, "path", None) or variable.name.split(":")[0]
+        return getattr(variable, "path", None) or name_of(variable)
 
     def state_name(self, variable, index):
         return self.variable_name(variable)
@@ -221,10 +224,10 @@ class NewStyleAdapter(Adapter):
         return ()
 
     def parts(self, variable):
-        return [variable]
+        return shards_of(variable) or [variable]
 
     def place(self, variable):
-        return None
+        return place_of(variable)
 
     def decays(self, record):
         return record.index not in self._undecayed and self.native._use_weight_decay(searched(record.native))
@@ -236,7 +239,7 @@ class NewStyleAdapter(Adapter):
         return []
 
     def get_slot(self, variable, name):
-        return self.bound.require_slot(variable, name)
+        return self.sharded.get_slot(variable, name)
 
     @required
     def is_built(self):
@@ -263,6 +266,7 @@ class NewStyleAdapter(Adapter):
             for name in bound.slot_names(variable):
                 initial, shape, dtype = bound.slot_declaration(variable, name)
                 slots[name] = self.make_variable(name, shape, dtype, initial, variable)
+        self.sharded.join(variables)
         if not self.is_built():  # Keras 3 has said so under another name
             native._built = True
         self._made = len(native._variables)
@@ -363,7 +367,8 @@ class NewStyleAdapter(Adapter):
 
     def native_decay(self, variable):
         decay = vars(self.native).get("weight_decay")
-        if not decay or self.decays_by_hook() or not self.decays(self.bound.record(variable)):
+        record = self.bound.record(variable)
+        if not decay or self.decays_by_hook() or not self.decays(record) or is_overwritten(record.native):
             return None
         return decay
 

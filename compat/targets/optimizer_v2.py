@@ -61,6 +61,8 @@ from everstep.compat.targets.optimizer_v2_class import V2Optimizer
 from everstep.compat.targets.optimizer_v2_hooks import hooks_of
 from everstep.compat.targets.optimizer_v2_hypers import hand_over, set_hyper, shown
 from everstep.compat.targets.optimizer_v2_slots import STOCK_ORDERS, is_plain, make_slot
+from everstep.compat.targets.partitioned import shards_of
+from everstep.compat.targets.sharded import ShardedSlots, check_not_whole, name_of, place_of
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
 from everstep.compat.targets.stock_members import constant, present_rate
 from everstep.errors import NotBuiltError, SlotError, VariableError
@@ -112,6 +114,7 @@ class V2Adapter(Adapter):
         self._trained = OrderedDict()  # variables by key, in the order of their slots in get_weights
         self._numbers = {}  # {hyper: (number it was given, its variable)} of those that became native schedules
         self._variables_of_call = []  # the variables of the running `apply_gradients` call
+        self.sharded = ShardedSlots(self)
         self._may_miss_gradients = False  # while updates are built that may never run
         self._scope = None  # the name scope of variables that are made outside of `apply_gradients`
         self.base.__init__(prefix(name, self.bound.definition.base), **check_bounds(native))
@@ -222,7 +225,7 @@ class V2Adapter(Adapter):
         return id(self.backend.distributed(variable))
 
     def variable_name(self, variable):
-        return variable.name.split(":")[0]
+        return name_of(variable)
 
     def state_name(self, variable, index):
         return self.variable_name(variable)
@@ -234,10 +237,10 @@ class V2Adapter(Adapter):
         return ()
 
     def parts(self, variable):
-        return [variable]
+        return shards_of(variable) or [variable]
 
     def place(self, variable):
-        return None
+        return place_of(variable)
 
     def decays(self, record):
         return True
@@ -250,7 +253,7 @@ class V2Adapter(Adapter):
         return [name for name in self.native._slots.get(self.module._var_key(variable), {}) if name not in names]
 
     def get_slot(self, variable, name):
-        return self.bound.require_slot(variable, name)
+        return self.sharded.get_slot(variable, name)
 
     def create_slots(self, var_list):
         """Creates slots, also for variables without a gradient: loading a file creates the slots of all variables."""
@@ -262,6 +265,7 @@ class V2Adapter(Adapter):
             self._trained.setdefault(self.module._var_key(variable), variable)
             for name in bound.slot_names(variable):
                 native.add_slot(variable, name)
+        self.sharded.join(variables)
         # A checkpoint restored first creates slots in another order.
         ordered = [self.counter("updates")] + list(self._own.values())
         ordered.extend(bound.slot(*each) for each in bound.stored_slots(list(self._trained.values()), STOCK_ORDERS))
@@ -299,6 +303,7 @@ class V2Adapter(Adapter):
     # State.
 
     def check_variable(self, variable):
+        check_not_whole(variable)
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             what = "partitioned variables" if in_parts(variable) else "ref variables"
             raise hypers.refusal(self.bound, what, got=variable)

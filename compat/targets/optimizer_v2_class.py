@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.targets.construction import from_config
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.optimizer_v2_hooks import prepare_local, update_one, update_rows
-from everstep.compat.targets.optimizer_v2_slots import restored_name
+from everstep.compat.targets.optimizer_v2_slots import restored_slot
 
 
 class V2Optimizer(NativeOptimizer):
@@ -50,8 +50,7 @@ class V2Optimizer(NativeOptimizer):
 
     def _create_or_restore_slot_variable(self, slot_variable_position, slot_name, variable):
         """Leaves out, with a warning, a slot in a checkpoint that neither the definition has nor a subclass can add."""
-        name = restored_name(self._bound, variable, slot_name)
-        return name and self._bound.base._create_or_restore_slot_variable(slot_variable_position, name, variable)
+        return restored_slot(self._bound, slot_variable_position, slot_name, variable)
 
     def set_weights(self, weights):
         """Sets the values that `get_weights` returns. If they do not fit, nothing changes.

@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 from everstep.compat.engine.step import engine_slots
 from everstep.compat.targets.hooks import replaced
 from everstep.compat.targets.loading import warn
+from everstep.compat.targets.partitioned import shards_of
 from everstep.optimizers.contract import VARIABLE, flat
 from everstep.optimizers.contract.binder import binder
 
@@ -39,7 +40,19 @@ def make_slot(bound, variable, name):
         return backend.tf.Variable(value, name=full_name, dtype=dtype, trainable=False, use_resource=True)
 
 
-def restored_name(bound, variable, name):
+def restored_slot(bound, position, name, variable):
+    """Returns the variable to restore a slot of a checkpoint into; None for a slot that is none, or comes later."""
+    shards = shards_of(variable)
+    name = _restored_name(bound, shards[0] if shards else variable, name)
+    if not name or not shards or not bound.backend.eager:
+        return name and bound.base._create_or_restore_slot_variable(position, name, variable)
+    for shard in shards:
+        bound.native.add_slot(shard, name)
+    bound.adapter.sharded.join(shards)
+    return bound.adapter.get_slot(variable, name)
+
+
+def _restored_name(bound, variable, name):
     """Returns the slot that a slot of a checkpoint is, ours or stock's; None, with a warning, if it is none."""
     names = bound.slot_names(variable)
     if name in names or replaced(bound.native, ["_create_slots"]):  # the user's class may add it

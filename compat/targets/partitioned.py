@@ -1,4 +1,4 @@
-"""Partitioned variables of `tf.train`, and the slots of their parts."""
+"""Parts of variables: of partitioned variables of `tf.train`, with their slots, and shards of a `ShardedVariable`."""
 from __future__ import absolute_import, division, print_function
 
 
@@ -30,3 +30,22 @@ def place_slice(variable, slot, op_name, shape, whole_shape):
     name = "{}{}/{}{}".format(scope, part.full_name, op_name, number)
     offset = [part.var_offset[axis] if axis in split_axes else 0 for axis in range(len(shape))]
     slot._set_save_slice_info(type(part)(name, list(whole_shape), offset, list(shape)))
+
+
+def shards_of(variable):
+    """Returns the shards of a ShardedVariable, in order; an empty list for anything else."""
+    is_sharded = any(base.__name__ == "ShardedVariableMixin" for base in type(variable).__mro__)
+    return list(variable.variables) if is_sharded else []
+
+
+def whole_of(variable):
+    """Returns the ShardedVariable that a variable is a shard of, or None."""
+    find = getattr(variable, "_sharded_container", None)
+    return find() if find else None
+
+
+def is_lost_shard(variable):
+    """Returns whether a variable is a shard that does not know its whole: of TF 2.4 to 2.8."""
+    strategy = getattr(variable, "_distribute_strategy", None)
+    in_shards = type(strategy).__name__ == "ParameterServerStrategyV2" and whole_of(variable) is None
+    return in_shards and variable.name.split(":")[0].rpartition("/part_")[2].isdigit()

@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from everstep.compat.engine.overwritten import is_overwritten
 from everstep.compat.targets.loading import warn
 from everstep.errors import SlotError
 from everstep.optimizers.contract.binder import binder
@@ -114,7 +115,8 @@ class StoredArrays(object):
 
     def _places_of_stock(self, values):
         """Returns the same for the arrays of the stock optimizer that computes the same; None if they are not that."""
-        bound, trained = self.bound, self.adapter.trained()
+        bound = self.bound
+        trained = [variable for variable in self.adapter.trained() if not is_overwritten(variable)]
         shapes = OrderedDict((str(place), bound.record(variable).shape) for place, variable in enumerate(trained))
         found = binder.stock_arrays(self.adapter.target, bound.definition, values, shapes)
         if found is None:

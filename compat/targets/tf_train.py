@@ -386,13 +386,6 @@ class TrainAdapter(Adapter):
             check_global_step(bound, global_step)
         bound.check_first(variables)
         pairs = with_gradients(check_grads(bound, pairs))
-        for _, variable in pairs:
-            if part_of(variable) and bound.rule(variable).locality == "variable":
-                raise UnsupportedError(
-                    "{} needs {} whole, but it is partitioned; make it without a partitioner".format(
-                        bound.definition._short(), self.variable_name(variable)
-                    )
-                )
         if self.backend.replicas() > 1:
             raise hypers.refusal(bound, "tf.distribute over several replicas")
         check_graph_of_hypers(bound)

@@ -44,6 +44,7 @@ from everstep.compat.targets.losses import by_hand, run_stages, scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import without_duplicates
 from everstep.compat.targets.new_style import GRAPHS, SLOT_NAMES, WEIGHTS, NewStyleAdapter
+from everstep.compat.targets.sharded import check_not_whole
 from everstep.compat.targets.since_v2 import module_of, update_everywhere
 from everstep.errors import SlotError, UnsupportedError, VariableError
 
@@ -247,6 +248,7 @@ class UpdateStepAdapter(NewStyleAdapter):
     # State.
 
     def check_variable(self, variable):
+        check_not_whole(variable)
         if not hasattr(variable, "read_value") or self.backend.is_ref(variable):
             what = "partitioned variables" if in_parts(variable) else "ref variables"
             raise hypers.refusal(self.bound, what, got=variable)
