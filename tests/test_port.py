@@ -224,7 +224,35 @@ def test_whole_ports(kind, name):
         assert (text() if callable(text) else text) in port.source, port.source
     assert port.report.dense < 1e-4 and sparse in (port.report.sparse, None)
     if kind == "get_updates":  # its counter is in no order with its read
-        assert any("leaves open whether" in note for note in port.report.notes)
+        assert any("leaves open whether its counter" in note for note in port.report.notes)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_the_order_of_the_counter_is_that_of_the_original(order):
+    """Nothing orders the counter, but a slow sum stands before its read or its increment."""
+    base = classes("get_updates")["SGDR"]
+    keras = sys.modules["keras"]
+
+    class Fading(base):
+        def get_updates(self, loss, params):
+            slow = tf.ones((300, 300)) * self.learning_rate  # no constant, which would be computed once
+            for _ in range(10):
+                slow = tf.matmul(slow, slow) / 300.0
+            slow = tf1.Print(slow, [], first_n=0)  # an op that is never left out, and prints nothing
+            with tf.control_dependencies([slow] if order == "after" else []):
+                step = keras.backend.cast(self.iterations.read_value(), "float32")
+            with tf.control_dependencies([slow] if order == "before" else []):
+                self.updates = [keras.backend.update_add(self.iterations, 1)]
+            self.weights, rate = [self.iterations], self.learning_rate / (1.0 + step)
+            grads = self.get_gradients(loss, params)
+            self.updates += [keras.backend.update(p, p - rate * g) for p, g in zip(params, grads)]
+            return self.updates
+
+    port = ported(Fading, {"lr": 0.1})
+    assert ("hyper.learning_rate / t" if order == "before" else "hyper.learning_rate / (1 + t)") in port.source
+    (note,) = [note for note in port.report.notes if "leaves open whether its counter" in note]
+    assert "read {}, as here".format(order) in note and " of 5 fresh graphs" in note
 
 
 TRAPS = {

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 
 from everstep.compat.port.entry import kind_of, port
-from everstep.compat.port.originals import SEED, Original, Setting, gradients
+from everstep.compat.port.originals import Original
+from everstep.compat.port.setting import SEED, Setting, gradients
 from everstep.errors import ConfigError, PortError
 from everstep.optimizers.wrappers.loss_scale import LossScale
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute
 from everstep.compat.port.arguments import as_hypers, explain, is_number, moved
-from everstep.compat.port.originals import Setting
 from everstep.compat.port.reading import Reading
+from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
 from everstep.errors import PortError
 
@@ -117,7 +117,7 @@ class Rule(object):
                 other = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
             except PortError:
                 continue
-            if used and self._same(other.outputs, self.base.outputs):
+            if used and self.is_same(other.outputs, self.base.outputs):
                 self.readings.append(("{}=0.01".format(name), other, arguments))
                 continue
             other.close()
@@ -130,7 +130,8 @@ class Rule(object):
                 self.notes.append("{}=0 leaves out a part of the rule: give the number that you use".format(name))
 
     @staticmethod
-    def _same(one, two):
+    def is_same(one, two):
+        """Returns whether two graphs compute the same. one, two: outputs of a Reading."""
         return set(one) == set(two) and all(one[name] is two[name] for name in one)
 
     # Shapes and other variables.
@@ -138,22 +139,22 @@ class Rule(object):
     def _check_shapes(self):
         """Compares the rule of other shapes. Finds frozen sizes, axes, and rules that differ with the rank."""
         other = self._read("shape {}".format(OTHER_SHAPE), self.arguments, (OTHER_SHAPE,)).run(self.patches)
-        if not self._same(self._of(other), self.base.outputs):
+        if not self.is_same(self._of(other), self.base.outputs):
             self._refuse_frozen(other)
         self.ranks = OrderedDict()
         deep = self._at_rank(DEEP)
-        if deep is not None and not self._same(deep, self.base.outputs):
+        if deep is not None and not self.is_same(deep, self.base.outputs):
             self.axes = "last"
             base, again = self.base.run(self.patches, "last").outputs, self._at_rank(DEEP)
             self.base.outputs = self._of(self.base)
-            if not self._same(again, self.base.outputs):
+            if not self.is_same(again, self.base.outputs):
                 self.axes = "trailing"
                 self.base.run(self.patches)
                 self.base.outputs = self._of(self.base)
                 self.ranks[3] = deep
             del base
         flat = self._at_rank(FLAT)
-        if flat is not None and not self._same(flat, self.base.outputs):
+        if flat is not None and not self.is_same(flat, self.base.outputs):
             self.ranks[1] = flat
 
     def _of(self, reading):
@@ -181,7 +182,8 @@ class Rule(object):
             reading.run((), self.axes)
         if reading.machine.types == self.base.machine.types:
             return self.patches
-        other = Reading(self.kind, Setting(self._altered_arguments(), reading.setting.shapes, self.names), self.given)
+        setting = Setting(self._altered_arguments(), reading.setting.shapes, reading.setting.names)
+        other = Reading(self.kind, setting, self.given)
         other.run()
         changed, patches = as_hypers(other.setting.arguments, self.numbers), {}
         pairs = zip(reading.machine.constants, other.machine.constants)
@@ -214,6 +216,13 @@ class Rule(object):
                     "what {} becomes depends on the {} of another variable. Such terms are sums over all variables: "
                     "port without them, and use everstep.clip(definition, global_norm=...), or write `measure` with "
                     "everstep.total".format(name, "gradient" if "other.grad" in mixed else "value"))
+
+    def traced(self, names, shape):
+        """Returns a Reading of one variable of a name and shape, which has not run."""
+        return Reading(self.kind, Setting(self.arguments, (shape,), names), self.given)
+
+    def outputs_of(self, reading):
+        return self._of(reading.run(self._patches_of(reading), self.axes))
 
     # The parts of the definition.
 

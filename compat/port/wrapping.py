@@ -7,11 +7,12 @@ import time
 from everstep.compat.port.arguments import BESIDE, check_given, factory_of, given_and_defaults, is_number
 from everstep.compat.port.comparing import Unread, check_close, compare, is_close, sparse_mode
 from everstep.compat.port.expression_of import expression_of
-from everstep.compat.port.originals import Kind, Original, Setting, optimizers_in
+from everstep.compat.port.originals import Kind, Original, optimizers_in
 from everstep.compat.port.porting import FEW_STEPS, STEPS, Porting
 from everstep.compat.port.reading import built
 from everstep.compat.port.report import Port, Report, original_name
 from everstep.compat.port.ruling import BASE, DEEP
+from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.stock.from_native import from_native, wrapped_as
 from everstep.compat.stock.lookup import FRAMEWORKS
