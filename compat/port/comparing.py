@@ -39,6 +39,7 @@ def compare(what, reading, definition, steps, duplicates=True):
     if setting.is_real:  # its names are those of the original
         adapter = optimizer._bound.adapter
         adapter.variable_name = lambda variable: setting.names[len(adapter.bound.rules)]
+    size = _root_mean_square if setting.is_real else _largest  # few of many elements are all rounding
     distance, farthest = 0.0, 0
     for number, batch in enumerate(gradients(setting, steps, duplicates), 1):
         original.step(batch)
@@ -53,14 +54,22 @@ def compare(what, reading, definition, steps, duplicates=True):
             if not all(np.isfinite(each).all() for each in expected):
                 raise PortError("the original's weights are not finite after {} steps ({})".format(number, what))
             for place, (before, mine, theirs) in enumerate(zip(start, weights, expected)):
-                scale = max(np.abs(theirs - before).max(), 0.01 * np.abs(theirs).max(), 1e-30)
-                far = _finite(float(np.abs(mine - theirs).max() / scale))
+                scale = max(size(theirs - before), 0.01 * size(theirs), 1e-30)
+                far = _finite(float(size(mine - theirs) / scale))
                 if far > distance:
                     distance, farthest = far, place
     if setting.is_real and distance > TOLERANCE:
         what = "{}, of which {} of shape {} is farthest".format(
             what, setting.names[farthest], setting.shapes[farthest])
     return Comparison(what, steps, distance, _slots(reading, definition, optimizer, weights[0]))
+
+
+def _largest(array):
+    return np.abs(array).max()
+
+
+def _root_mean_square(array):
+    return np.sqrt(np.mean(np.square(array.astype(np.float64))))
 
 
 def compare_real(kind, arguments, definition, steps, moves_counter=True, without=()):
