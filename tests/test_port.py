@@ -255,6 +255,55 @@ def test_the_order_of_the_counter_is_that_of_the_original(order):
     assert "read {}, as here".format(order) in note and " of 5 fresh graphs" in note
 
 
+@needs_tensorflow
+def test_whole_numbers_are_options():
+    """A count of which the original takes no fraction is an option; one that shapes the graph stays as it is."""
+    base = classes("train")["SignMomentum"]
+
+    class Counted(base):
+        def __init__(self, learning_rate=0.01, order=2, period=3, warmup=20, **kwargs):
+            super(Counted, self).__init__(learning_rate, name="Counted", **kwargs)
+            self._order, self._period, self._warmup = order, int(period), warmup
+
+        def _update(self, grad, var):
+            step = tf1.train.get_global_step() + 1
+            is_sync = tf.cast(tf.equal(step % tf.constant(self._period, step.dtype), 0), tf.float32)
+            rate = self._lr * tf.minimum(1.0, tf.cast(step, tf.float32) / float(self._warmup))
+            for _ in range(self._order):
+                rate = rate * 0.5
+            return var.assign_sub(rate * (1.0 + is_sync) * tf.sign(grad))
+
+    port = ported(Counted)
+    assert "warmup = everstep.hyper(20)" in port.source and "period = everstep.option(3)" in port.source
+    assert "self.period" in port.source and "order" not in port.source.split("def update")[0].split("class")[1].replace(
+        "order=2 is a count", "")
+    assert any(note.startswith("order=2 is a count that shapes the rule") for note in port.report.notes)
+    weights = np.ones(2, np.float32)
+    optimizer = port.definition.replace(period=1).bind(np)
+    optimizer.apply_gradients([(np.ones(2, np.float32), weights)])
+    np.testing.assert_allclose(weights, 1 - 0.01 / 20 * 0.25 * 2, rtol=1e-6)
+
+
+@needs_tensorflow
+def test_euclidean_norms_and_zeros_that_multiply():
+    base = classes("train")["SignMomentum"]
+    if not hasattr(tf, "raw_ops"):
+        pytest.skip("this TensorFlow has no such op")
+
+    class Normed(base):
+        def __init__(self, learning_rate=0.01, decay=0.0, **kwargs):
+            super(Normed, self).__init__(learning_rate, name="Normed", **kwargs)
+            self._decay = decay
+
+        def _update(self, grad, var):
+            norm = tf.raw_ops.EuclideanNorm(input=grad, axis=list(range(grad.shape.ndims)))
+            return var.assign_sub(self._lr * (grad / (norm + 0.1) + self._decay * var))
+
+    port = ported(Normed)
+    assert "ops.sqrt(ops.sum(grad * grad)) + 0.1" in port.source
+    assert "decay=0 leaves out a part of the rule: give the number that you use" in port.report.notes
+
+
 TRAPS = {
     "Coupled": "depends on the gradient of another variable", "FrozenShape": "is frozen in the rule: the constant 12",
     "InPython": "state in a Python attribute: count was 1, and is 2", "RandomStart": "slot m starts at random",

@@ -194,6 +194,7 @@ class Porting(object):
                     hypers.setdefault(name, first.hypers.get(name, rule.hypers[name]))
             for name, value in rule.hypers.items():
                 hypers.setdefault(name, value)
+            options.update(rule.options)
             for slot in rule.slots.values():
                 slots.setdefault(slot.name, slot)
                 if isinstance(slot.start, str) and slot.start != "VARIABLE":

@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute
-from everstep.compat.port.arguments import as_hypers, explain, is_number, moved
+from everstep.compat.port.arguments import as_hypers, explain, explained, is_number, is_whole, moved
 from everstep.compat.port.reading import Reading
 from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
@@ -30,13 +30,14 @@ class Rule(object):
         hints: {expression: name of a local variable}.
         readings: [(what differs from the first, Reading, changed arguments)], for the comparison.
         notes: sentences for the report.
+        counts: names of whole numbers that are options: the original does not take fractions for them.
     """
 
     def __init__(self, kind, arguments, names=("theta",)):
         self.kind, self.arguments, self.names = kind, arguments, names
         self.notes, self.readings, self.frozen = [], [], set()
         self.numbers = [name for name in arguments if is_number(arguments[name])]
-        self.given = as_hypers(arguments, self.numbers)
+        self.given, self.counts = as_hypers(arguments, self.numbers), []
         self.axes = "trailing"
         self.base = self._read("", arguments, check_state=True)
         self.base.run()
@@ -64,6 +65,13 @@ class Rule(object):
     def _explained(self):
         """Returns {place of a constant: expression of hypers}, from a graph with other arguments."""
         names = [name for name in self.numbers if moved(self.arguments, [name])[name] != self.arguments[name]]
+        for name in [name for name in names if is_whole(self.arguments[name])]:
+            if not self._is_fraction(name):
+                self.counts.append(name)
+                if self._moves([name]) is not True:
+                    names.remove(name)
+                    self.notes.append("{}={!r} is a count that shapes the rule, and stays as given".format(
+                        name, self.arguments[name]))
         other, arguments = self._changed(names)
         if other is None:  # an argument changes the graph, not a number in it
             for name in list(names):
@@ -80,22 +88,40 @@ class Rule(object):
             return {}
         self.readings.append(("altered hypers", other, arguments))
         self.altered = other
-        changed, patches = as_hypers(arguments, self.numbers), {}
-        pairs = zip(self.base.machine.constants, other.machine.constants)
-        for place, ((name, before), (_, after)) in enumerate(pairs):
-            if before != after:
-                found = explain(before, after, self.given, changed)
-                if found is None:
-                    raise PortError(
-                        "the constant {} ({} in the graph) depends on the arguments in a way that is not recognised: "
-                        "it is {} with other ones. Port with these numbers as defaults of the class, in a function "
-                        "that takes no arguments, to keep them fixed".format(before, name, after))
-                patches[place] = found
-        return patches
+        patches, left = explained(
+            self.base.machine.constants, other.machine.constants, self.given, as_hypers(arguments, self.numbers))
+        for place in left:
+            name, before = self.base.machine.constants[place]
+            raise PortError(
+                "the constant {} ({} in the graph) depends on the arguments in a way that is not recognised: "
+                "it is {} with other ones. Port with these numbers as defaults of the class, in a function "
+                "that takes no arguments, to keep them fixed".format(before, name, other.machine.constants[place][1]))
+        return self._with_options(patches)
+
+    def _is_fraction(self, name):
+        """Returns whether a whole number is none for the original: it moves with it as with a fraction."""
+        moves = self._moves([name])
+        if moves is not None:
+            return moves
+        self.counts.append(name)  # it does not move with a fraction: it is a count, or not used
+        try:
+            return self._moves([name]) is None
+        finally:
+            self.counts.remove(name)
+
+    def _moves(self, names):
+        """Returns whether constants move with arguments in a way that is recognised; None if the graph stays."""
+        other, arguments = self._changed(names)
+        if other is None:
+            return False
+        found, left = explained(
+            self.base.machine.constants, other.machine.constants, self.given, as_hypers(arguments, self.numbers))
+        other.close()
+        return not left if found else None
 
     def _changed(self, names):
         """Returns (the reading with some arguments changed, those arguments); None if the graph is another."""
-        arguments = moved(self.arguments, names)
+        arguments = moved(self.arguments, names, self.counts)
         try:
             reading = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
         except PortError:
@@ -126,7 +152,8 @@ class Rule(object):
                 table = {ops.leaf(hyper): ops.constant(0)}
                 self.base.outputs = OrderedDict(
                     (output, substitute(value, table)) for output, value in self.base.outputs.items())
-            if other.machine.types != self.base.machine.types:
+            if other.machine.types != self.base.machine.types or not (
+                    used or self.is_same(other.outputs, self.base.outputs)):
                 self.notes.append("{}=0 leaves out a part of the rule: give the number that you use".format(name))
 
     @staticmethod
@@ -185,14 +212,15 @@ class Rule(object):
         setting = Setting(self._altered_arguments(), reading.setting.shapes, reading.setting.names)
         other = Reading(self.kind, setting, self.given)
         other.run()
-        changed, patches = as_hypers(other.setting.arguments, self.numbers), {}
-        pairs = zip(reading.machine.constants, other.machine.constants)
-        for place, ((_, before), (_, after)) in enumerate(pairs):
-            found = explain(before, after, self.given, changed) if before != after else None
-            if found is not None:
-                patches[place] = found
+        changed = as_hypers(other.setting.arguments, self.numbers)
+        found, left = explained(reading.machine.constants, other.machine.constants, self.given, changed)
         other.close()
-        return patches
+        return self._with_options({place: value for place, value in found.items() if place not in left})
+
+    def _with_options(self, patches):
+        """Returns patches in which counts are options, not hypers."""
+        options = {ops.leaf("hyper." + name): ops.leaf("self." + name) for name in map(declared_name, self.counts)}
+        return {place: substitute(value, options) for place, value in patches.items()}
 
     def _altered_arguments(self):
         return next((arguments for what, _, arguments in self.readings if what == "altered hypers"), self.arguments)
@@ -272,7 +300,7 @@ class Rule(object):
             factor = [each for each in factors if each is not old] if any(each is old for each in factors) else []
             if new is old:
                 table[old] = ops.leaf("hyper." + name)
-            elif factor and all(each.startswith(("hyper.", "number.")) for each in leaf_names(factor[0])):
+            elif factor and all(each.startswith(("hyper.", "number.", "self.")) for each in leaf_names(factor[0])):
                 power = ops.leaf("t")
                 if start == 1:
                     power = ops.leaf("t") - 1
@@ -289,7 +317,7 @@ class Rule(object):
         return table
 
     def _present(self, base):
-        values = {"hyper." + name: number for name, number in self.given.items()}
+        values = {kind + name: number for name, number in self.given.items() for kind in ("hyper.", "self.")}
         for kind, name in base.initial:
             if kind in ("number", "hyper"):
                 values[kind + "." + name] = float(base.initial[kind, name])
@@ -381,6 +409,8 @@ class Rule(object):
         values = self._present(self.base)
         self.starts = [slot.start for slot in self.slots.values() if isinstance(slot.start, str)]
         self.hypers = OrderedDict()
+        self.options = OrderedDict((name, int(self.given[name])) for name in map(declared_name, self.counts)
+                                   if "self." + name in leaves)
         for name in names:
             if "hyper." + name in leaves and name not in scalars and name not in self.hypers:
                 self.hypers[name] = values["hyper." + name]
@@ -393,4 +423,5 @@ class Rule(object):
         given = as_hypers(arguments, self.numbers)
         held = {name: float(value) for (kind, name), value in reading.initial.items() if kind in ("hyper", "number")}
         names = [name for name in list(self.hypers) + self.starts if name != "VARIABLE"]
-        return {name: held.get(name, given.get(name)) for name in names}
+        hypers = {name: held.get(name, given.get(name)) for name in names}
+        return dict(hypers, **{name: int(given[name]) for name in self.options})
