@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import asking
-import everstep
 import test_port
 from everstep.compat.port.contents import Contents
 from everstep.compat.port.looks import Look, Looks, Name
-from everstep.compat.port.originals import Kind, Original
-from everstep.compat.port.probing import MOST_TRACES, Probing, generated, pattern_of
-from everstep.compat.port.ruling import Rule
-from everstep.compat.port.setting import REAL, Setting
+from everstep.compat.port.probing import MOST_TRACES, generated, pattern_of
+from everstep.compat.port.setting import REAL
 from everstep.errors import PortError
 
 pytestmark = pytest.mark.shared

@@ -120,7 +120,7 @@ if hasattr(re, "fullmatch"):
 
 
 def _replaced(cls, name, looked):
-    """Makes an attribute of a class call `looked(object, value, frame)`. Returns what undoes it; None if it has none."""
+    """Makes an attribute of a class call `looked(object, value, frame)`. Returns what undoes it, or None."""
     owner = next((base for base in cls.__mro__ if name in vars(base)), None)
     old = vars(owner).get(name) if owner else None
     if isinstance(old, property):

@@ -36,8 +36,9 @@ def settle(kind, arguments):
         text += "in {} of {} fresh graphs it is read {}, as here; the other order is {:.0e} away".format(
             GRAPHS, GRAPHS, kind.order, apart)
     else:
+        size = max(_distance(run, runs[0]) for run in runs + [before, after])
         text += "a race, in {} of {} fresh graphs it is rather read {}, as here; runs are up to {:.0e} apart".format(
-            nearer.count(kind.order), GRAPHS, kind.order, max(_distance(run, runs[0]) for run in runs + [before, after]))
+            nearer.count(kind.order), GRAPHS, kind.order, size)
     kind.order_note = text
 
 
