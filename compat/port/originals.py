@@ -260,6 +260,8 @@ class GraphOriginal(Original):
     def start_running(self, moves_counter=True):
         """Starts the session. moves_counter: False if the step does not count itself, as in some classes of TF 1."""
         self._order()
+        self._session.close()  # one that ran something, as K.get_value does, does not see new edges
+        self._session = self.tf1.Session(graph=self.graph)
         with self.graph.as_default():
             with self.tf1.control_dependencies([getattr(fetch, "op", fetch) for fetch in self.fetches]):
                 step = self.tf1.train.get_global_step() if self.kind.target == "tf_train" else None

@@ -9,6 +9,7 @@ from everstep.compat.port.comparing import Unread, check_close, compare, is_clos
 from everstep.compat.port.expression_of import expression_of
 from everstep.compat.port.originals import Kind, Original, optimizers_in
 from everstep.compat.port.porting import FEW_STEPS, STEPS, Porting
+from everstep.compat.port.racing import settle
 from everstep.compat.port.reading import built
 from everstep.compat.port.report import Port, Report, original_name
 from everstep.compat.port.ruling import BASE, DEEP
@@ -105,6 +106,8 @@ def _around(kind, arguments, sparse, steps, progress):
             kind.factory, arguments)
     try:
         inner_kind = Kind(factory, given)
+        settle(kind, arguments)
+        inner_kind.order, inner_kind.order_note = kind.order, kind.order_note
         plain = stock_port(inner_kind, given, sparse) or port_of(inner_kind, given, sparse, steps, progress)
         wrap = _known(wrapper)
         if wrap is None:
