@@ -1,9 +1,10 @@
 """`check_definition` finds what authors get wrong, and names the line. Each rule here has one mistake."""
 from __future__ import absolute_import, division, print_function
 
-import everstep
 import numpy as np
 import pytest
+
+import everstep
 from everstep.errors import CheckError, DefinitionError
 from everstep.testing import check_definition
 from runs import numpy_cells

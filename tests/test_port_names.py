@@ -116,6 +116,21 @@ def test_names_of_a_list_are_the_argument():
     np.testing.assert_allclose(weights, 1 - 0.1 - 0.15, rtol=1e-6)
 
 
+@pytest.mark.skipif("v2" not in APIS, reason="there is no OptimizerV2")
+def test_what_a_wrapper_asks_is_followed():
+    """Lookahead that leaves biases out: no wrapper of everstep does that, and so both are one rule."""
+    written = test_port.classes("v2")
+
+    class Choosy(written["Periodic"]):
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            if "bias" in var.name:
+                return self.inner._resource_apply_dense(grad, var, apply_state)
+            return super(Choosy, self)._resource_apply_dense(grad, var, apply_state)
+
+    port = test_port.wrapped(lambda: Choosy(written["Warmed"](0.02)))
+    assert 'names = everstep.option(("bias",))' in port.source and "lookahead" not in port.source
+
+
 @pytest.mark.parametrize("look, matching, others", [
     (("contains", "bias", False, ""), ["dense/bias_1"], ["kernel"]),
     (("contains", "norm", True, ""), ["LayerNorm/x"], ["kernel"]),

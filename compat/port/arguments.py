@@ -99,7 +99,7 @@ def check_given(cls, arguments):
 
 def is_whole(value):
     """Returns whether an argument is a whole number that may be a fraction, too, or a count."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value > 1
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) > 1
 
 
 def moved(arguments, names, counts=()):

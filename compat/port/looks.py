@@ -141,6 +141,7 @@ class Name(str):
     """The name of a variable, or a part of it, that notes what it is compared with."""
 
     any_case, part = False, ""
+    looks = None  # type: Any
 
     def __new__(cls, text, looks, any_case=False, part=""):
         self = str.__new__(cls, text)
