@@ -83,6 +83,10 @@ def two_factors(self, var):
     return factor
 
 
+def three_factors(self, var):
+    return two_factors(self, var) * (0.5 if "gamma" in var.name else 1.0)
+
+
 def depth(self, var):
     found = re.search("layer_(\\d+)", var.name)
     return 1.0 if found is None else 0.9 ** int(found.group(1))
@@ -131,7 +135,8 @@ ASKED = {
     by_dictionary: ("pattern", ['names_1', '("embeddings",)', '("layer_norm",)']),
     looked_up: ("pattern", ['"^dense_1/bias$"', '"^scale$"']),
     in_a_set: ("pattern", ['"^dense_1/bias$"', '"^layer_norm/beta$"']),
-    two_factors: ("refused", ["whose name matches both bias and dense"]),
+    two_factors: ("pattern", ['names_1 = everstep.option(("^(?=.*(?:bias))(?=.*(?:dense))",))']),
+    three_factors: ("refused", ["whose name matches both"]),
     depth: ("refused", ["in a way that no pattern has"]),
     slots_alone: ("plain", ["{"]),
     wide: ("refused", ["changes with the size of the variable"]),

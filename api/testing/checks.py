@@ -58,7 +58,7 @@ def catch_up(way, definition, settings):
 
 
 def fast_forward(way, definition, settings):
-    """Rows that miss many steps, at a constant rate, with a schedule and with rates that are set, where a rule has it."""
+    """Rows miss many steps: at a constant rate, with a schedule and with rates that are set, where a rule has it."""
     if not (way.sparse and takes_catch_up(definition) and overrides(definition, "fast_forward")):
         return None
     steps = max(settings["steps"], min(2 * definition.max_replay_steps, MOST_MISSED))
@@ -196,4 +196,5 @@ def plain(way, definition, settings):
 
 # The first is made in every way.
 CHECKS = OrderedDict((check.__name__, check) for check in (
-    gradients, rows, catch_up, fast_forward, model, accumulated, rate_set, schedule, float64, float16, resumed, config, moved, plain))
+    gradients, rows, catch_up, fast_forward, model, accumulated, rate_set, schedule, float64, float16, resumed, config,
+    moved, plain))

@@ -221,7 +221,8 @@ def _line_of(definition_class, verb, slot=None):
     except (AttributeError, TypeError, IOError):
         return ""
     last = (slot or "").split("/")[-1]
-    wanted = [place for place, line in enumerate(lines) if last and ('"{}"'.format(last) in line or last + " = " in line)]
+    texts = ('"{}"'.format(last), last + " = ") if last else ()
+    wanted = [place for place, line in enumerate(lines) if any(text in line for text in texts)]
     wanted = wanted or [place for place, line in enumerate(lines) if "return" in line] or [0]
     return " ({}, line {})".format(path, first + wanted[0 if slot else -1])
 

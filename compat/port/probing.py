@@ -134,14 +134,20 @@ class Probing(object):
             self.unfollowed.append(text)
 
     def _order(self):
-        """Orders groups so that the first that matches counts; refuses names that match two and have a third rule."""
-        for group in self.groups:
+        """Orders groups so that the first that matches counts.
+
+        Names that match two and have a third rule are a group, or refused if there are more than two patterns.
+        """
+        for group in list(self.groups):
             self._check_both(group, group, group.patterns[:2])
-        for place in range(len(self.groups)):
+        count = len(self.groups)
+        for place in range(count):
             for other in range(place):
                 one, two = self.groups[other], self.groups[place]
                 if self._check_both(one, two, [one.patterns[0], two.patterns[0]]):
                     self.groups[other], self.groups[place] = two, one
+                if len(self.groups) > count:
+                    return
 
     def _check_both(self, one, two, patterns):
         """Returns whether a name that matches both is as the second says."""
@@ -159,6 +165,10 @@ class Probing(object):
             return False
         if self.rule.is_same(program, self.programs[two.name]):
             return True
+        if sum(len(group.patterns) for group in self.groups) == 2 and "(?i)" not in "".join(patterns):
+            both = "^" + "".join("(?=.*(?:{}))".format(pattern) for pattern in patterns)
+            self.groups.insert(0, Group([both], names[0]))
+            return False
         raise PortError(
             "variables whose name matches both {} and {}, such as {}, have a rule of their own. Port it once for each "
             "kind of name, and join the definitions with everstep.partition".format(patterns[0], patterns[1], names[0]))
