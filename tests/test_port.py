@@ -285,6 +285,23 @@ def test_whole_numbers_are_options():
 
 
 @needs_tensorflow
+def test_a_rate_of_another_name_is_the_learning_rate():
+    class Stepping(classes("train")["SignMomentum"]):
+        slots = ()
+
+        def __init__(self, step_size=0.02, power=0.5):
+            super(Stepping, self).__init__(step_size, name="Stepping")
+            self._share = power
+
+        def _update(self, grad, var):
+            return var.assign_sub(self._lr * tf.sign(grad) * self._share)
+
+    port = ported(Stepping, {"step_size": 0.03})
+    assert "learning_rate = everstep.hyper(0.03)" in port.source and "step_size =" not in port.source
+    assert "step_size is called learning_rate here" in port.report.notes
+
+
+@needs_tensorflow
 def test_euclidean_norms_and_zeros_that_multiply():
     base = classes("train")["SignMomentum"]
     if not hasattr(tf, "raw_ops"):

@@ -28,6 +28,7 @@ class Kind(object):
         cls: the class of the optimizers.
         order: how a counter is read that the graph does not order: "before" or "after" its increment; "open" to leave
             it so; None if `racing.settle` has not found it yet, which is as "before".
+        renamed: {an argument's name here: its own name}.
         order_note: a sentence on what the original shows of that; None if all is ordered.
     """
 
@@ -35,7 +36,7 @@ class Kind(object):
         import tensorflow
 
         self.tf, self.factory = tensorflow, factory
-        self.order, self.order_note = None, None  # type: Any, Any
+        self.order, self.order_note, self.renamed = None, None, {}  # type: Any, Any, dict[str, str]
         self.tf1 = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
         self.cls = factory if isinstance(factory, type) else self._made(arguments)
         self.target = next((api.name for api in TARGETS if api.speaks(self.cls)), None)
@@ -58,7 +59,7 @@ class Kind(object):
 
     def make(self, arguments):
         try:
-            return self.factory(**{name: fresh(value) for name, value in arguments.items()})
+            return self.factory(**{self.renamed.get(name, name): fresh(value) for name, value in arguments.items()})
         except EverstepError:
             raise
         except Exception as error:

@@ -61,7 +61,7 @@ class Porting(object):
     def _port(self):
         self.progress("reading the rule")
         settle(self.kind, self.arguments)
-        first = self._rule(())
+        first = self._named_rate(self._rule(()))
         self._options(first)
         self._find_groups()
         self.stored_as = stored_as_by(list(self._used_rules().values()))
@@ -92,6 +92,21 @@ class Porting(object):
         if key not in self.rules:
             self.rules[key] = Rule(self.kind, dict(self.arguments, **dict(values)), names)
         return self.rules[key]
+
+    def _named_rate(self, first):
+        """Returns the rule with the hyper that the whole change is a multiple of as learning_rate, as others set it."""
+        names = [name for name in self.arguments if declared_name(name) in first.hypers]
+        rates = [name for name in names if first.is_multiple_of(declared_name(name))]
+        is_clear = len(rates) == 1 or rates[:1] == names[:1]  # the rate comes first
+        if not rates or not is_clear or "learning_rate" in [declared_name(name) for name in self.arguments]:
+            return first
+        first.close()
+        self.rules.clear()
+        self.kind.renamed["learning_rate"] = rates[0]
+        self.arguments = OrderedDict(
+            ("learning_rate" if name == rates[0] else name, value) for name, value in self.arguments.items())
+        self.notes.append("{} is called learning_rate here".format(rates[0]))
+        return self._rule(())
 
     def _options(self, first):
         """Returns {argument: its values} of the arguments whose choice changes the rule."""

@@ -418,6 +418,12 @@ class Rule(object):
         if both:
             raise PortError("{} is both a hyper and the first value of a slot; keep two arguments".format(both[0]))
 
+    def is_multiple_of(self, name):
+        """Returns whether the change of the variable is a multiple of a hyper."""
+        table = {ops.leaf("hyper." + name): ops.constant(0)}
+        news = [self.var] + [var for var, _ in self.ranks.values()]
+        return all(substitute(new, table) is ops.leaf("var") for new in news)
+
     def hypers_of(self, reading, arguments):
         """Returns the definition's arguments for a reading: its numbers as given, or as its variables hold them."""
         given = as_hypers(arguments, self.numbers)
