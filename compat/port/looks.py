@@ -12,6 +12,7 @@ import sys
 from collections import namedtuple
 
 from everstep.compat.stock.lookup import FRAMEWORKS
+from everstep.optimizers.contract.checks import TEXT
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -78,8 +79,8 @@ class Looks(object):
                 setattr(*each)
 
     def _looked(self, owner, value, frame):
-        is_ours = isinstance(value, str) and any(owner is each for each in self._variables)
-        return Name(value, self) if is_ours and is_outside(frame) else value
+        is_ours = isinstance(value, TEXT) and any(owner is each for each in self._variables)
+        return Name(str(value), self) if is_ours and is_outside(frame) else value
 
     def _sized(self, owner, value, frame):
         if not is_outside(frame) and frame.f_code.co_name in _SIZED:
