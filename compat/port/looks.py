@@ -199,7 +199,7 @@ for _kind, _methods in (
     for _name in _methods:
         setattr(Name, _name, _question(_kind, _name))
 for _name in ("lower upper casefold strip lstrip rstrip replace split rsplit partition rpartition __add__ __mod__ "
-              "__getitem__").split():
+              "__getitem__ __getslice__").split():  # the last one of Python 2
     if hasattr(str, _name):
         setattr(Name, _name, _maker(_name))
 
