@@ -9,7 +9,8 @@ from everstep.compat.port.looks import line_of
 from everstep.errors import PortError
 
 MOST_TRACES = 32
-MOST_ELEMENTS = 4000000
+MOST_ELEMENTS, MOST_SIZES = 4000000, 8
+SMALL = 4  # sizes below are those of the shapes that every rule is read for
 SCOPED = "outer/inner/last_w"
 # Names that have the same rule. patterns: regular expressions; name: one that matches, of which a rule was read.
 Group = namedtuple("Group", "patterns name")
@@ -177,14 +178,13 @@ class Probing(object):
 
     def _check_sizes(self):
         """Refuses a rule that changes with the size of the variable."""
-        base, shapes = self.rule.base.setting.shapes[0], []
-        for number in sorted(each for each in self.contents.numbers if 2 <= each <= MOST_ELEMENTS):
-            for near in (number - 1, number, number + 1):
-                shapes += [(near, 2), (2, near)] if near > 1 else []
-                if near * near <= MOST_ELEMENTS and near > 2:
-                    shapes.append((near, near))
-        shapes = [shape for shape in OrderedDict.fromkeys(shapes) if shape[0] * shape[1] <= MOST_ELEMENTS]
-        for shape in _few(shapes):
+        base, numbers = self.rule.base.setting.shapes[0], sorted(
+            each for each in self.contents.numbers if SMALL <= each <= MOST_ELEMENTS // 2)
+        if len(numbers) > MOST_SIZES:
+            self.unfollowed.append("its code has {} whole numbers that may be sizes; {} were tried ({})".format(
+                len(numbers), MOST_SIZES, line_of(self.sizes[0])))
+        shapes = [shape for number in numbers[:MOST_SIZES] for shape in _shapes_around(number)]
+        for shape in shapes:
             outputs = self._program("theta", shape, "the size in " + line_of(self.sizes[0]))
             if not self.rule.is_same(outputs, self.rule.base.outputs):
                 raise PortError(
@@ -193,11 +193,11 @@ class Probing(object):
                     "the definitions in `specialize`".format(shape, base, "; ".join(map(line_of, self.sizes[:3]))))
 
 
-def _few(shapes):
-    """Returns the shapes to try: all, or those that are largest in one way."""
-    if len(shapes) <= MOST_TRACES - 8:
-        return shapes
-    return shapes[-(MOST_TRACES - 8):]
+def _shapes_around(number):
+    """Returns shapes that have a number as either size, and one in which both are larger."""
+    larger = (number + 1, number + 1)
+    is_small = larger[0] * larger[1] <= MOST_ELEMENTS
+    return [(number, 2), (2, number), larger if is_small else (number + 1, 2)]
 
 
 def _cleaned(name):
