@@ -375,8 +375,8 @@ def table(rows):
         "What `everstep.port` made of {} optimizers: {} verified; {} refused, of which {} are traps; {} read wrongly, "
         "which the comparison found, so that they are errors too. None that was returned differs. {} of the "
         "verified ones take sparse gradients; {} of these are the same in one of the modes of `sparse`. {} were "
-        "trained once more beside their originals, for {} steps on variables of other names and of up to 1,500 rows, on "
-        "every API that is installed with the original: at most {:.0e} apart.".format(
+        "trained once more beside their originals, for {} steps on variables of other names and of up to 1,500 rows, "
+        "on every API that is installed with the original: at most {:.0e} apart.".format(
             len(rows), len(verified), counts.get("refused", 0),
             len([row for row in rows.values() if row["result"] == "refused" and row["origin"].startswith("tests")]),
             counts.get("caught", 0), len([row for row in verified if row["sparse"] != "none"]), len(modes),
