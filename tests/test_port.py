@@ -253,6 +253,7 @@ def test_the_order_of_the_counter_is_that_of_the_original(order):
     assert ("hyper.learning_rate / t" if order == "before" else "hyper.learning_rate / (1 + t)") in port.source
     (note,) = [note for note in port.report.notes if "leaves open whether its counter" in note]
     assert "read {}, as here".format(order) in note and " of 5 fresh graphs" in note
+    assert port.report.order == order  # in which a test that is written runs the original
 
 
 @needs_tensorflow
@@ -299,6 +300,7 @@ def test_a_rate_of_another_name_is_the_learning_rate():
     port = ported(Stepping, {"step_size": 0.03})
     assert "learning_rate = everstep.hyper(0.03)" in port.source and "step_size =" not in port.source
     assert "step_size is called learning_rate here" in port.report.notes
+    assert port.report.arguments["step_size"] == 0.03  # of the original
 
 
 @needs_tensorflow

@@ -105,6 +105,7 @@ def path_of_test(output):
 def _test(made, factory, arguments, output):
     """Returns the source of a test, with weights of the original."""
     kind = kind_of(factory, arguments)
+    kind.order = made.report.order
     setting = Setting(dict(made.report.arguments))
     original = Original.of(kind, setting)
     original.start_running(made.report.counts_itself)

@@ -77,7 +77,9 @@ class Porting(object):
         self.comparisons += comparisons
         self.notes += notes
         self.report = Report(original_name(self.kind), self.comparisons, sparse, self.notes, 0.0)
-        self.report.arguments, self.report.counts_itself = self.arguments, self._moves_counter()
+        renamed, self.report.order = self.kind.renamed, self.kind.order
+        self.report.arguments = {renamed.get(name, name): value for name, value in self.arguments.items()}
+        self.report.counts_itself = self._moves_counter()
         self.report.unverified = self.unfollowed
         mode = self.sparse or (sparse if sparse in comparing.MODES else "exact")
         cls, source = self._written(tree, mode, self.report)

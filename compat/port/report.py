@@ -36,13 +36,14 @@ class Report(object):
         is_stock: whether everstep knew the optimizer.
         is_wrapped: whether the source ends with `definition = `, a wrapper of everstep around the class.
         arguments: {name: value} of all arguments of the original, defaults too.
+        order: how the counter is read, as in `Kind`.
         counts_itself: whether a step of the original moves its own counter.
         versions: the frameworks.
     """
 
     is_stock = False
     is_wrapped = False
-    counts_itself = True
+    counts_itself, order = True, None  # type: bool, Any
     arguments = ()  # type: Any
     unverified = ()  # type: Any
 

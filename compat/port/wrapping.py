@@ -288,6 +288,7 @@ class _Wrapping(object):
         notes = inside.notes + [note for note in notes if note not in inside.notes]
         report = Report(original_name(self.kind), parts + comparisons, sparse, notes, 0.0)
         report.arguments, report.counts_itself, report.is_wrapped = given, inside.counts_itself, True
+        report.order = self.kind.order
         report.seconds, report.unverified = inside.seconds + time.time() - self.started, inside.unverified
         return report
 
