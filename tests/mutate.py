@@ -92,7 +92,7 @@ AREAS = {
                   [("py313-k3jax", BACKENDS + " test_grouped.py " + NOISE),
                    ("py311-k3torch", "test_backends.py test_grouped.py test_keras3_backends.py")]),
     "stock": (["compat/stock/*.py"], [NUMPY, ("py311-tf2.15", STOCK), ("py37-tf1.15-k2.3", STOCK)]),
-    "port": (["compat/port/*.py"], [NUMPY, ("py311-tf2.15", "test_port.py"), ("py37-tf1.15-k2.3", "test_port.py")]),
+    "port": (["compat/port/*.py"], [NUMPY, ("py311-tf2.15", "test_port*.py"), ("py37-tf1.15-k2.3", "test_port*.py")]),
     "testing": (["api/testing/*.py", "compat/ways/*.py"],
                 [NUMPY, ("py37-tf1.15-k2.3", WORLDS), ("py39-tf2.10", WORLDS)]),
     "tf_train": (["compat/targets/tf_train*.py", "compat/targets/global_step.py", "compat/targets/partitioned.py"],

@@ -310,6 +310,7 @@ def test_specialize_gives_a_variable_a_rule_of_its_own():
     optimizer = ByName(0.1).bind(np)
     for _ in range(2):
         optimizer.apply_gradients([(first, first), (second, second)])
+    seen = [each for each in seen if each.name != "kernel"]  # of the dry run
     assert [tuple(each)[:4] for each in seen] == [("array_0", (3,), "float64", 0), ("array_1", (2,), "float64", 1)]
     assert seen[1].native is second
     assert optimizer.get_slot(second, "v_hat").any()
@@ -779,10 +780,11 @@ def test_specialize_cannot_change_a_hyper(wrap):
     assert (matrix == 1).all() and (bias == 1).all() and optimizer.iterations == 0
 
 
+@pytest.mark.parametrize("name", ["kernel", "array_0"])  # of the dry run, and of NumPy's variable
 @pytest.mark.parametrize("returned, needle", [(None, "must return a definition"), (SGD(), "must keep the hypers")])
-def test_specialize_must_return_such_a_definition(returned, needle):
-    faulty = rule(body("grad"), specialize=lambda self, variable: returned)()
+def test_specialize_must_return_such_a_definition(returned, needle, name):
     with pytest.raises(errors.RuleError, match=needle):
+        faulty = rule(body("grad"), specialize=lambda self, variable: {name: returned}[variable.name])()
         steps(faulty, np.ones(1), np.ones(1))
 
 
@@ -857,6 +859,68 @@ def test_the_dry_run_is_short_and_not_repeated():
     del calls[:]
     counting.replace(learning_rate=0.5)  # the dry run of this form was cached
     assert not calls
+
+
+class _Rated(everstep.Definition):
+    learning_rate = hyper(0.1)
+
+    def update(self, ops, grad, var, slots, hyper, t):
+        return hyper.learning_rate * grad, {}
+
+
+def test_a_bad_schedule_is_found_each_time():
+    class Bad(everstep.Schedule):
+        def value(self, ops, updates):
+            return ops.nosuch(updates)
+
+    _Rated(0.5)
+    for _ in range(2):
+        with pytest.raises(errors.UnknownOpError, match="nosuch"):
+            _Rated(Bad())
+
+
+def test_the_dry_run_runs_what_specialize_returns():
+    class Special(_Rated):
+        big = everstep.option(False)
+
+        def specialize(self, variable):
+            return self.replace(big=True) if variable.name == "kernel" else self
+
+        def update(self, ops, grad, var, slots, hyper, t):
+            return (hyper.nosuch if self.big else hyper.learning_rate) * grad, {}
+
+    with pytest.raises(errors.RuleError, match="Special has no 'nosuch'"):
+        Special()
+
+    class Nothing(_Rated):
+        def specialize(self, variable):
+            return None
+
+    with pytest.raises(errors.RuleError, match="Nothing.specialize must return a definition"):
+        Nothing()
+
+    class Known(_Rated):
+        def specialize(self, variable):
+            return {"of_my_model": self}[variable.name]
+
+    Known()  # it knows names that no dry run has
+
+
+def test_ops_made_of_others_say_what_they_take():
+    class Drawing(_Rated):
+        def update(self, ops, grad, var, slots, hyper, t):
+            return ops.random_normal(shape=(3,)), {}
+
+    with pytest.raises(errors.RuleError, match="ops.random_normal takes seed, count, hyper; got 0 values, shape"):
+        Drawing()
+
+
+@pytest.mark.parametrize("shape", [lambda: (3,), lambda variable: (variable.shape[5],)])
+def test_a_shape_function_that_fails_is_named(shape):
+    declared = everstep.slot(shape=shape)
+    Shaped = type("Shaped", (_Rated,), {"m": declared, "__module__": __name__})  # noqa: N806
+    with pytest.raises(errors.DefinitionError, match="the shape of slot m fails for array_0 of shape .3, 2.: "):
+        Shaped().bind(np)
 
 
 def test_what_is_made_in_a_subprocess_needs_no_framework():

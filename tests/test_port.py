@@ -224,7 +224,103 @@ def test_whole_ports(kind, name):
         assert (text() if callable(text) else text) in port.source, port.source
     assert port.report.dense < 1e-4 and sparse in (port.report.sparse, None)
     if kind == "get_updates":  # its counter is in no order with its read
-        assert any("leaves open whether" in note for note in port.report.notes)
+        assert any("leaves open whether its counter" in note for note in port.report.notes)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_the_order_of_the_counter_is_that_of_the_original(order):
+    """Nothing orders the counter, but a slow sum stands before its read or its increment."""
+    base = classes("get_updates")["SGDR"]
+    keras = sys.modules["keras"]
+
+    class Fading(base):
+        def get_updates(self, loss, params):
+            slow = tf.ones((300, 300)) * self.learning_rate  # no constant, which would be computed once
+            for _ in range(10):
+                slow = tf.matmul(slow, slow) / 300.0
+            slow = tf1.Print(slow, [slow], first_n=0)  # an op that is never left out, and prints nothing
+            with tf.control_dependencies([slow] if order == "after" else []):
+                step = keras.backend.cast(self.iterations.read_value(), "float32")
+            with tf.control_dependencies([slow] if order == "before" else []):
+                self.updates = [keras.backend.update_add(self.iterations, 1)]
+            self.weights, rate = [self.iterations], self.learning_rate / (1.0 + step)
+            grads = self.get_gradients(loss, params)
+            self.updates += [keras.backend.update(p, p - rate * g) for p, g in zip(params, grads)]
+            return self.updates
+
+    port = ported(Fading, {"lr": 0.1})
+    assert ("hyper.learning_rate / t" if order == "before" else "hyper.learning_rate / (1 + t)") in port.source
+    (note,) = [note for note in port.report.notes if "leaves open whether its counter" in note]
+    assert "read {}, as here".format(order) in note and " of 5 fresh graphs" in note
+    assert port.report.order == order  # in which a test that is written runs the original
+
+
+@needs_tensorflow
+def test_whole_numbers_are_options():
+    """A count of which the original takes no fraction is an option; one that shapes the graph stays as it is."""
+    base = classes("train")["SignMomentum"]
+
+    class Counted(base):
+        def __init__(self, learning_rate=0.01, order=2, period=3, warmup=20, **kwargs):
+            super(Counted, self).__init__(learning_rate, name="Counted", **kwargs)
+            self._order, self._period, self._warmup = order, int(period), warmup
+
+        def _update(self, grad, var):
+            step = tf1.train.get_global_step() + 1
+            is_sync = tf.cast(tf.equal(step % tf.constant(self._period, step.dtype), 0), tf.float32)
+            rate = self._lr * tf.minimum(1.0, tf.cast(step, tf.float32) / float(self._warmup))
+            for _ in range(self._order):
+                rate = rate * 0.5
+            return var.assign_sub(rate * (1.0 + is_sync) * tf.sign(grad))
+
+    port = ported(Counted)
+    assert "warmup = everstep.hyper(20)" in port.source and "period = everstep.option(3)" in port.source
+    assert "self.period" in port.source and "order" not in port.source.split("def update")[0].split("class")[1].replace(
+        "order=2 is a count", "")
+    assert any(note.startswith("order=2 is a count that shapes the rule") for note in port.report.notes)
+    weights = np.ones(2, np.float32)
+    optimizer = port.definition.replace(period=1).bind(np)
+    optimizer.apply_gradients([(np.ones(2, np.float32), weights)])
+    np.testing.assert_allclose(weights, 1 - 0.01 / 20 * 0.25 * 2, rtol=1e-6)
+
+
+@needs_tensorflow
+def test_a_rate_of_another_name_is_the_learning_rate():
+    class Stepping(classes("train")["SignMomentum"]):
+        slots = ()
+
+        def __init__(self, step_size=0.02, power=0.5):
+            super(Stepping, self).__init__(step_size, name="Stepping")
+            self._share = power
+
+        def _update(self, grad, var):
+            return var.assign_sub(self._lr * tf.sign(grad) * self._share)
+
+    port = ported(Stepping, {"step_size": 0.03})
+    assert "learning_rate = everstep.hyper(0.03)" in port.source and "step_size =" not in port.source
+    assert "step_size is called learning_rate here" in port.report.notes
+    assert port.report.arguments["step_size"] == 0.03  # of the original
+
+
+@needs_tensorflow
+def test_euclidean_norms_and_zeros_that_multiply():
+    base = classes("train")["SignMomentum"]
+    if not hasattr(tf, "raw_ops"):
+        pytest.skip("this TensorFlow has no such op")
+
+    class Normed(base):
+        def __init__(self, learning_rate=0.01, decay=0.0, **kwargs):
+            super(Normed, self).__init__(learning_rate, name="Normed", **kwargs)
+            self._decay = decay
+
+        def _update(self, grad, var):
+            norm = tf.raw_ops.EuclideanNorm(input=grad, axis=list(range(grad.shape.ndims)))
+            return var.assign_sub(self._lr * (grad / (norm + 0.1) + self._decay * var))
+
+    port = ported(Normed)
+    assert "ops.sqrt(ops.sum(grad * grad)) + 0.1" in port.source
+    assert "decay=0 leaves out a part of the rule: give the number that you use" in port.report.notes
 
 
 TRAPS = {

@@ -17,7 +17,7 @@ from everstep.testing import oracle, training
 from runs import ONE_EACH, WAYS
 from test_battery import ids
 from test_catch_up import Counted
-from test_random import KINDS, SHAPES, drawn, names
+from test_random import KINDS, SHAPES, drawn
 
 pytestmark = pytest.mark.shared
 START = {name: np.full(shape, 0.5, "float32") for name, shape in SHAPES.items()}
@@ -296,7 +296,7 @@ def test_rows_catch_up_with_a_slow_gradient():
 def noisy(way, seed=0):
     def change(grads, step):
         size = math.sqrt(0.3 / step**0.55)
-        return {name: grad + size * drawn("{}/{}".format(names(way)[name], seed), grad.shape, step)
+        return {name: grad + size * drawn("{}/{}".format(name, seed), grad.shape, step)
                 for name, grad in grads.items()}
 
     return change

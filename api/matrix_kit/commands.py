@@ -33,7 +33,8 @@ def add_commands(parser):
     each.add_argument("--check", action="store_true", help="write nothing; fail if a file is not current")
     each.add_argument("--force", action="store_true", help="write over files that everstep did not write")
     each.set_defaults(run=lambda options: _driven(write_files, options))
-    each = commands.add_parser("run", help="run your project's tests in its cells, with a table at the end")
+    each = commands.add_parser("run", help="run your project's tests in its cells, with a table at the end",
+                               epilog="Where pip finds no everstep, say where its wheel is: PIP_FIND_LINKS=FOLDER.")
     each.add_argument("--cells", dest="only", action="append", metavar="CELL",
                       help="these of them alone; * is any text; may be repeated")
     project.add_place(each)

@@ -358,6 +358,8 @@ class Matrix(object):
             lines.append("\nStopped: %s. Not run: %s." % (_names(stopped) or "none", _names(never) or "none"))
         if failed:
             lines.append("\nFailed: %s. What each said is in .tox/logs/." % _names(failed))
+            if "PIP_FIND_LINKS" not in os.environ and not all(result.versions for result in results):
+                lines.append("Where pip finds no everstep, say where its wheel is: PIP_FIND_LINKS=FOLDER.")
         ran = len(results) - len(missing) - len(late) - len(stopped)
         lines.append("\nran %d of %d cells in %d min %d s" % (
             ran, len(cells), seconds // 60, seconds % 60))

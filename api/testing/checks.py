@@ -10,18 +10,20 @@ from everstep.compat.engine.fused import KERNELS
 from everstep.compat.engine.lowering import STRATEGIES
 from everstep.compat.engine.variable_view import LAST_WINDOW
 from everstep.compat.ways.known import quickest
-from everstep.compat.ways.runs import NONE
+from everstep.compat.ways.runs import DENSE, NONE
 from everstep.errors import CheckError, RuleError
 from everstep.optimizers.contract.definition import Definition
 from everstep.optimizers.contract.kernel_names import kernel_of
 from everstep.optimizers.contract.schedule import InverseTimeDecay
+from everstep.optimizers.contract.verbs import overrides
 from everstep.optimizers.wrappers.accumulate import accumulate
 from everstep.testing.oracle import distance
-from everstep.testing.training import BOUNDS, Difference, Trial
+from everstep.testing.training import MODEL, Difference, Trial
 
 # bound: of the differences; trial: what was trained, None if it cannot be trained again step by step
 Measured = namedtuple("Measured", "differences bound trial")
 ACCUMULATED = 4
+MOST_MISSED, FEW = 600, 25  # steps
 
 
 def takes_catch_up(definition):
@@ -32,8 +34,8 @@ def takes_catch_up(definition):
         return False
 
 
-def _measured(trial, dtype="float32"):
-    return Measured(trial.differences(), BOUNDS[dtype], trial)
+def _measured(trial):
+    return Measured(trial.differences(), trial.bound, trial)
 
 
 def gradients(way, definition, settings):
@@ -53,6 +55,29 @@ def catch_up(way, definition, settings):
     if way.sparse and not definition.children() and takes_catch_up(definition):
         return _measured(Trial(way, definition.replace(sparse="catch_up"), **settings))
     return None
+
+
+def fast_forward(way, definition, settings):
+    """Rows miss many steps: at a constant rate, with a schedule and with rates that are set, where a rule has it."""
+    if not (way.sparse and takes_catch_up(definition) and overrides(definition, "fast_forward")):
+        return None
+    steps = max(settings["steps"], min(2 * definition.max_replay_steps, MOST_MISSED))
+    late, settings = definition.replace(sparse="catch_up"), dict(settings, steps=steps, away=True)
+    trials = [Trial(way, late, **settings)]
+    if _has_rate(definition):
+        rate = definition.learning_rate
+        trials.append(Trial(way, late.replace(learning_rate=InverseTimeDecay(2 * rate, 0.01)), **settings))
+        if way.target != "tf_train":
+            trials.append(Trial(way, late, rates={steps // 3: 0.1 * rate, 2 * steps // 3: 2 * rate}, **settings))
+    return max([_measured(trial) for trial in trials], key=lambda measured: max(
+        [each.distance for each in measured.differences] or [0.0]))
+
+
+def model(way, definition, settings):
+    """Variables of several names and sizes, as models have them: see `everstep.testing.training.MODEL`."""
+    low, high = settings["between"]  # so near 0 that few steps move them by their own size
+    return _measured(Trial(way, definition, **dict(
+        settings, shapes=MODEL, kinds=dict.fromkeys(MODEL, DENSE), steps=FEW, between=(0.1 * low, 0.1 * high))))
 
 
 def accumulated(way, definition, settings):
@@ -84,12 +109,12 @@ def schedule(way, definition, settings):
 
 def float64(way, definition, settings):
     """Variables of float64."""
-    return _measured(Trial(way, definition, dtype="float64", **settings), "float64")
+    return _measured(Trial(way, definition, dtype="float64", **settings))
 
 
 def float16(way, definition, settings):
     """Variables of float16."""
-    return _measured(Trial(way, definition, dtype="float16", **settings), "float16")
+    return _measured(Trial(way, definition, dtype="float16", **settings))
 
 
 def resumed(way, definition, settings):
@@ -157,7 +182,7 @@ def moved(way, definition, settings):
         run.restored(state, weights=True)
         differences += there.apart(there.train(run, half), expected, slots)
         run.close()
-    return Measured(differences, BOUNDS["float32"], None)
+    return Measured(differences, trial.bound, None)
 
 
 def plain(way, definition, settings):
@@ -171,4 +196,5 @@ def plain(way, definition, settings):
 
 # The first is made in every way.
 CHECKS = OrderedDict((check.__name__, check) for check in (
-    gradients, rows, catch_up, accumulated, rate_set, schedule, float64, float16, resumed, config, moved, plain))
+    gradients, rows, catch_up, fast_forward, model, accumulated, rate_set, schedule, float64, float16, resumed, config,
+    moved, plain))

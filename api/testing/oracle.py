@@ -5,6 +5,7 @@ from __future__ import absolute_import, division, print_function
 import numpy as np
 
 from everstep.compat.backends.on_numpy import numpy_ops
+from everstep.optimizers.contract.counted_random import RandomStart
 from everstep.optimizers.contract.declarations import VARIABLE
 from everstep.optimizers.contract.definition import Variable, assign, total
 from everstep.optimizers.contract.trees import flatten
@@ -158,8 +159,12 @@ def _slots(rule, record, value):
     slots = {name: _slots(inside, record, value) for name, inside in rule.active().items()}
     for name, slot in rule.declarations.items():
         if slot.kind == "slot" and slot.exists(rule):
-            initial = slot.initial_value(rule)
-            slots[name] = value.copy() if initial is VARIABLE else np.full(slot.shape_for(record), initial)
+            initial, shape = slot.initial_value(rule), slot.shape_for(record)
+            if isinstance(initial, RandomStart):
+                seed = initial.seed if isinstance(initial.seed, int) else getattr(rule, str(initial.seed))
+                slots[name] = np.array(initial.numbers(numpy_ops, "{}/{}/{}".format(record.name, name, seed), shape))
+            else:
+                slots[name] = value.copy() if initial is VARIABLE else np.full(shape, initial)
     return slots
 
 

@@ -29,6 +29,11 @@ KINDS = {
     "duplicates": SPARSE,
     "missing": NONE,
 }
+# Variables of several names and sizes, as models have them.
+MODEL = {
+    "dense_kernel": (160, 40), "dense_bias": (40,), "LayerNorm_gamma": (48,), "embeddings": (1100, 4),
+    "recurrent_kernel": (12, 48), "conv2d_kernel": (3, 3, 2, 4),
+}
 # slot: its name, None for the variable itself; distance: max|difference| / max|expected|
 Difference = namedtuple("Difference", "variable slot distance")
 
@@ -40,11 +45,15 @@ def start_values(dtype, shapes=SHAPES, between=START):
             for name in sorted(shapes)}
 
 
-def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
-    """Returns gradients with a positive mean, so that every variable moves by more than its own size."""
+def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS, away=False):
+    """Returns gradients with a positive mean, so that every variable moves by more than its own size.
+
+    Args:
+        away: whether sparse gradients have two of the rows alone, but for the first and the last 10 steps.
+    """
     random = np.random.RandomState(2)
     batches = []
-    for _ in range(steps):
+    for step in range(steps):
         batch = {}
         for name in sorted(shapes):
             shape = shapes[name]
@@ -55,6 +64,8 @@ def make_batches(dtype, steps=STEPS, shapes=SHAPES, kinds=KINDS):
             else:
                 count = shape[0]
                 rows = random.permutation(count)[:4] if name == "unique" else random.randint(0, count, 5)
+                if away and 10 <= step < steps - 10:
+                    rows = rows[:2] % 2
                 values = random.normal(0.7, 1.0, (len(rows),) + shape[1:]).astype(dtype)
                 batch[name] = values, rows.astype(np.int64)
         batches.append(batch)
@@ -78,14 +89,17 @@ class Trial(object):
         shapes, kinds: {name: shape} of the variables, {name: kind} of their gradients.
         between: the lowest and highest start value.
         native: keywords of `bind`.
+        bounds: {dtype: the largest difference}, in place of those of `BOUNDS`.
+        away: of `make_batches`.
     """
 
     def __init__(self, way, definition, inner=None, dtype="float32", rates=None, accumulate=1, shapes=SHAPES,
-                 kinds=KINDS, steps=STEPS, between=START, native=None):
+                 kinds=KINDS, steps=STEPS, between=START, native=None, bounds=None, away=False):
+        self.away, self.bound = away, dict(BOUNDS, **(bounds or {}))[dtype]
         self.way, self.definition, self.inner = way, definition, inner or definition
         self.rates, self.accumulate, self.kinds, self.native = rates or {}, accumulate, kinds, native or {}
         self.start = start_values(dtype, shapes, between)
-        self.batches = make_batches(dtype, steps, shapes, kinds)
+        self.batches = make_batches(dtype, steps, shapes, kinds, away)
 
     def run(self):
         """Returns a new run that has not trained."""

@@ -2,14 +2,13 @@
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-import functools
 
 import numpy as np
 
 from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
 from everstep.compat.backends.ops_table import add_pairs
-from everstep.compat.rules.operations import COMPOSED, NAMES, OPERATORS, PAIRS, TABLE, unknown_op
+from everstep.compat.rules.operations import COMPOSED, NAMES, OPERATORS, PAIRS, TABLE, composed, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 
@@ -64,7 +63,7 @@ class _NumpyOps(object):
 
     def __getattr__(self, name):
         if name in COMPOSED:
-            return functools.partial(COMPOSED[name], self)
+            return composed(name, self)
         if name not in NAMES and name not in PAIRS:
             raise unknown_op(name)
         return NUMPY[name]

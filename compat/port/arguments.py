@@ -97,15 +97,25 @@ def check_given(cls, arguments):
                     {"clipnorm": "norm", "clipvalue": "value", "global_clipnorm": "global_norm"}[name], value))
 
 
-def moved(arguments, names):
-    """Returns arguments in which some numbers are a little smaller. Zeros stay, as they switch terms off."""
+def is_whole(value):
+    """Returns whether an argument is a whole number that may be a fraction, too, or a count."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) > 1
+
+
+def moved(arguments, names, counts=()):
+    """Returns arguments in which some numbers are a little other ones. Zeros stay, as they switch terms off.
+
+    Args:
+        counts: names of whole numbers that stay whole.
+    """
     changed = dict(arguments)
     for place, name in enumerate(sorted(names)):
         value = arguments[name]
         if isinstance(value, numbers.Integral):
             whole = int(value)  # type: ignore[call-overload]
             step = 1 if whole < 50 else whole // 100 + 1
-            changed[name] = whole + step if whole > 1 else whole
+            if whole > 1:
+                changed[name] = whole + step if name in counts else whole + 0.4 * step
         else:
             changed[name] = float(value) * (1 - 0.004 - 0.0013 * place % 0.006)
     return changed
@@ -144,6 +154,20 @@ def explain(before, after, given, changed):
                 if fits:
                     return form(*[ops.leaf("hyper." + name) for name in chosen])
     return None
+
+
+def explained(one, two, given, changed):
+    """Returns ({place: expression} of the constants of a graph that differ in another, [place] of those unexplained).
+
+    Args:
+        one, two: the constants of both, [(name, value)].
+    """
+    found, left = {}, []
+    for place, ((_, before), (_, after)) in enumerate(zip(one, two)):
+        if before != after:
+            found[place] = explain(before, after, given, changed)
+            left += [place] if found[place] is None else []
+    return found, left
 
 
 def as_hypers(arguments, names):

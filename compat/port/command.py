@@ -10,7 +10,8 @@ import sys
 import numpy as np
 
 from everstep.compat.port.entry import kind_of, port
-from everstep.compat.port.originals import SEED, Original, Setting, gradients
+from everstep.compat.port.originals import Original
+from everstep.compat.port.setting import SEED, Setting, gradients
 from everstep.errors import ConfigError, PortError
 from everstep.optimizers.wrappers.loss_scale import LossScale
 
@@ -104,6 +105,7 @@ def path_of_test(output):
 def _test(made, factory, arguments, output):
     """Returns the source of a test, with weights of the original."""
     kind = kind_of(factory, arguments)
+    kind.order = made.report.order
     setting = Setting(dict(made.report.arguments))
     original = Original.of(kind, setting)
     original.start_running(made.report.counts_itself)

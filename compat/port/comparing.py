@@ -6,7 +6,8 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.backends.on_numpy import IndexedSlices
-from everstep.compat.port.originals import Original, Setting, gradients
+from everstep.compat.port.originals import Original
+from everstep.compat.port.setting import REAL, Setting, gradients
 from everstep.errors import EverstepError, PortError, PortSparseError
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.wrappers.loss_scale import LossScale
@@ -35,7 +36,11 @@ def compare(what, reading, definition, steps, duplicates=True):
     original, setting = reading.original, reading.setting
     weights = setting.start()
     start, optimizer = [each.copy() for each in weights], bound_to_numpy(definition)
-    distance = 0.0
+    if setting.is_real:  # its names are those of the original
+        adapter = optimizer._bound.adapter
+        adapter.variable_name = lambda variable: setting.names[len(adapter.bound.rules)]
+    size = _root_mean_square if setting.is_real else _largest  # few of many elements are all rounding
+    distance, farthest = 0.0, 0
     for number, batch in enumerate(gradients(setting, steps, duplicates), 1):
         original.step(batch)
         if isinstance(definition, LossScale):
@@ -48,10 +53,34 @@ def compare(what, reading, definition, steps, duplicates=True):
             expected = original.weights()
             if not all(np.isfinite(each).all() for each in expected):
                 raise PortError("the original's weights are not finite after {} steps ({})".format(number, what))
-            for before, mine, theirs in zip(start, weights, expected):
-                scale = max(np.abs(theirs - before).max(), 0.01 * np.abs(theirs).max(), 1e-30)
-                distance = max(distance, _finite(float(np.abs(mine - theirs).max() / scale)))
+            for place, (before, mine, theirs) in enumerate(zip(start, weights, expected)):
+                scale = max(size(theirs - before), 0.01 * size(theirs), 1e-30)
+                far = _finite(float(size(mine - theirs) / scale))
+                if far > distance:
+                    distance, farthest = far, place
+    if setting.is_real and distance > TOLERANCE:
+        what = "{}, of which {} of shape {} is farthest".format(
+            what, setting.names[farthest], setting.shapes[farthest])
     return Comparison(what, steps, distance, _slots(reading, definition, optimizer, weights[0]))
+
+
+def _largest(array):
+    return np.abs(array).max()
+
+
+def _root_mean_square(array):
+    return np.sqrt(np.mean(np.square(array.astype(np.float64))))
+
+
+def compare_real(kind, arguments, definition, steps, moves_counter=True, without=()):
+    """Compares on variables with the names and sizes that models have. without: ranks that are not ported."""
+    real = [(name, shape) for name, shape in REAL if min(len(shape), 3) not in without]
+    names, shapes = zip(*real)
+    original = Original.of(kind, Setting(arguments, shapes, names))
+    original.start_running(moves_counter)
+    comparison = compare("{} variables of models".format(len(real)), Unread(original), definition, steps)
+    original.close()
+    return comparison
 
 
 def _slots(reading, definition, optimizer, variable):

@@ -1,4 +1,4 @@
-"""Finds reads and writes of a variable that a TF 1 graph leaves unordered, and orders them: the read first."""
+"""Finds reads and writes of a variable that a TF 1 graph leaves unordered, and orders them."""
 from __future__ import absolute_import, division, print_function
 
 from everstep.compat.port.machine import in_order_of_need
@@ -8,8 +8,13 @@ _WRITERS = ("Assign", "Scatter", "Apply")
 _THROUGH = ("Identity", "RefIdentity", "Switch", "RefSwitch", "Enter", "RefEnter")
 
 
-def order_reads(fetches, graph):
-    """Adds control edges from reads to writes that nothing orders. Returns [(op that reads, op that writes)].
+def order_reads(fetches, graph, counters=(), after=False, adds=True):
+    """Adds control edges between reads and writes that nothing orders. Returns [(op that reads, op that writes)].
+
+    Args:
+        counters: the ops of variables that count steps.
+        after: whether these are read after they are written. All else is read before.
+        adds: False to find the pairs alone.
 
     Raises:
         PortError: such a read is in a branch of tf.cond, where no edge can order it.
@@ -34,9 +39,11 @@ def order_reads(fetches, graph):
             for read in reads[root]:
                 if read is write or read in before[write] or write in before[read]:
                     continue
-                write._add_control_input(read)
                 pairs.append((read, write))
-                before = _waits(in_order_of_need(fetches, graph))
+                if adds:
+                    first, second = (write, read) if after and root in counters else (read, write)
+                    second._add_control_input(first)
+                    before = _waits(in_order_of_need(fetches, graph))
     for read, root in branches:
         for write in writes.get(root, ()):
             if read not in before[write] and write not in before[read]:
@@ -45,6 +52,11 @@ def order_reads(fetches, graph):
                     "that two runs differ. Order them with tf.control_dependencies, or read the variable before "
                     "tf.cond".format(read.name, write.name))
     return pairs
+
+
+def root_of(read):
+    """Returns the op of the variable that an op reads or writes."""
+    return next((_root(tensor) for tensor in read.inputs if _is_variable(tensor)), None)
 
 
 def _waits(ops):

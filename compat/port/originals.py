@@ -5,7 +5,9 @@ import sys
 
 import numpy as np
 
-from everstep.compat.port.ordering import order_reads
+from everstep.compat.port.looks import Looks
+from everstep.compat.port.ordering import order_reads, root_of
+from everstep.compat.port.setting import SEED
 from everstep.compat.port.variables import LocalNames, arguments_of, flags_of, fresh, reachable
 from everstep.compat.targets.detect import TARGETS
 from everstep.errors import EverstepError, PortError
@@ -13,8 +15,6 @@ from everstep.errors import EverstepError, PortError
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
-
-SEED = 5
 
 
 class Kind(object):
@@ -26,12 +26,17 @@ class Kind(object):
     Attributes:
         target: the name of the API, as in `everstep doctor`.
         cls: the class of the optimizers.
+        order: how a counter is read that the graph does not order: "before" or "after" its increment; "open" to leave
+            it so; None if `racing.settle` has not found it yet, which is as "before".
+        renamed: {an argument's name here: its own name}.
+        order_note: a sentence on what the original shows of that; None if all is ordered.
     """
 
     def __init__(self, factory, arguments):
         import tensorflow
 
         self.tf, self.factory = tensorflow, factory
+        self.order, self.order_note, self.renamed = None, None, {}  # type: Any, Any, dict[str, str]
         self.tf1 = getattr(getattr(tensorflow, "compat", None), "v1", tensorflow)
         self.cls = factory if isinstance(factory, type) else self._made(arguments)
         self.target = next((api.name for api in TARGETS if api.speaks(self.cls)), None)
@@ -54,57 +59,13 @@ class Kind(object):
 
     def make(self, arguments):
         try:
-            return self.factory(**{name: fresh(value) for name, value in arguments.items()})
+            return self.factory(**{self.renamed.get(name, name): fresh(value) for name, value in arguments.items()})
         except EverstepError:
             raise
         except Exception as error:
             raise PortError("{}({}) cannot be made: {}: {}".format(
                 getattr(self.factory, "__name__", "the function"),
                 ", ".join("{}={!r}".format(*item) for item in sorted(arguments.items())), type(error).__name__, error))
-
-
-class Setting(object):
-    """The arguments and the variables of one run of an original. Equal settings give the same graph.
-
-    Attributes:
-        arguments: {name: value} of the constructor.
-        shapes: of the variables.
-        names: of the variables.
-        sparse: whether gradients are rows.
-        resource: the kind of the variables of `tf.train`; None for what the API's time had.
-        check_state: whether to look for state in Python attributes, by building the step twice.
-    """
-
-    def __init__(
-        self, arguments, shapes=((4, 3),), names=("theta",), sparse=False, resource=None, check_state=False
-    ):
-        self.arguments, self.shapes, self.sparse = arguments, shapes, sparse
-        self.resource, self.check_state = resource, check_state
-        self.names = tuple(names) + tuple("other_{}".format(place) for place in range(1, len(shapes)))[len(names) - 1:]
-
-    def of(self, resource):
-        """Returns the same setting, with variables of a kind."""
-        return Setting(self.arguments, self.shapes, self.names, self.sparse, resource, self.check_state)
-
-    def start(self):
-        random = np.random.RandomState(SEED)
-        return [random.uniform(0.5, 1.5, shape).astype(np.float32) for shape in self.shapes]
-
-
-def gradients(setting, steps, duplicates=True):
-    """Returns a list of gradients for each step: an array for each variable, or (rows, their numbers)."""
-    random, batches = np.random.RandomState(SEED + 1), []
-    for _ in range(steps):
-        batch = []
-        for shape in setting.shapes:
-            if setting.sparse:
-                count = max(2, shape[0] // 2)
-                places = random.randint(0, shape[0], count) if duplicates else random.permutation(shape[0])[:count]
-                batch.append((random.normal(size=(count,) + shape[1:]).astype(np.float32), places.astype(np.int64)))
-            else:
-                batch.append(random.normal(size=shape).astype(np.float32))
-        batches.append(batch)
-    return batches
 
 
 class Original(object):
@@ -120,13 +81,15 @@ class Original(object):
         unordered: [(op that reads, op that writes)] that the graph left open, once it is ready to run.
         local_names: {name of a tensor: name of a local variable}, and of variables.
         flags: {attribute: True or False} before the first step.
+        looks: what it asked about its variables, a `Looks`.
     """
 
     def __init__(self, kind, setting):
         self.kind, self.setting = kind, setting
         self.tf, self.tf1 = kind.tf, kind.tf1
         self.found, self.inputs, self.captured, self.unordered = {}, {}, {}, []
-        self.local_names, self.optimizer = LocalNames(), None  # type: LocalNames, Any
+        self.looks, self.optimizer = Looks(), None  # type: Looks, Any
+        self.local_names = LocalNames(self.looks)
 
     def key_of(self, native):
         """Returns the key of a variable in the graph; None if it is not in it."""
@@ -207,11 +170,14 @@ class GraphOriginal(Original):
         start = setting.start()
         self.variables = [self._variable(name, value) for name, value in zip(setting.names, start)]
         self.feeds = [self._feeds(value) for value in start]
-        self.optimizer = self.kind.make(setting.arguments)
-        self.flags = flags_of(self.optimizer)
-        with self.local_names.of(self.optimizer):
-            self.fetches = self._step()
+        with self.looks.at(self.variables):
+            self.optimizer = self.kind.make(setting.arguments)
+            self.flags = flags_of(self.optimizer)
+            with self.local_names.of(self.optimizer):
+                self.fetches = self._step()
         self.collect()
+        if self.kind.order == "after":
+            self._order()
         if setting.check_state:
             before = self.numbers_kept()
             self._step_again()
@@ -294,7 +260,9 @@ class GraphOriginal(Original):
 
     def start_running(self, moves_counter=True):
         """Starts the session. moves_counter: False if the step does not count itself, as in some classes of TF 1."""
-        self.unordered = order_reads(self.fetches, self.graph)
+        self._order()
+        self._session.close()  # one that ran something, as K.get_value does, does not see new edges
+        self._session = self.tf1.Session(graph=self.graph)
         with self.graph.as_default():
             with self.tf1.control_dependencies([getattr(fetch, "op", fetch) for fetch in self.fetches]):
                 step = self.tf1.train.get_global_step() if self.kind.target == "tf_train" else None
@@ -303,6 +271,16 @@ class GraphOriginal(Original):
             initial = self.tf1.global_variables_initializer()
         self._session.run([variable.initializer for variable in self.variables])  # slots may start from them
         self._session.run(initial)
+
+    def _order(self):
+        counters = [self.graph.get_operation_by_name(self.key_of(native)) for native in self.counters]
+        self.unordered += order_reads(
+            self.fetches, self.graph, counters, self.kind.order == "after", self.kind.order != "open")
+
+    def counter_pairs(self):
+        """Returns those of `unordered` that are of a counter."""
+        names = [self.key_of(native) for native in self.counters]
+        return [pair for pair in self.unordered if getattr(root_of(pair[1]), "name", None) in names]
 
     def step(self, batch):
         feeds = {}
@@ -334,22 +312,16 @@ class FunctionOriginal(Original):
     def __init__(self, kind, setting, eagerly=False):
         super(FunctionOriginal, self).__init__(kind, setting)
         self.variables = [self._variable(name, value) for name, value in zip(setting.names, setting.start())]
-        self.optimizer = kind.make(setting.arguments)
-        if hasattr(self.optimizer, "_create_all_weights"):
-            self.optimizer._create_all_weights(self.variables)
-        elif hasattr(self.optimizer, "build"):
-            self.optimizer.build(self.variables)
-        elif hasattr(self.optimizer, "_create_slots"):
-            self.optimizer.iterations  # noqa: B018  # makes the variable
-            self.optimizer._create_hypers()
-            self.optimizer._create_slots(self.variables)
+        with self.looks.at(self.variables):
+            self.optimizer = kind.make(setting.arguments)
+            self._make_state()
         self.eagerly, self.flags = eagerly, flags_of(self.optimizer)
         if eagerly:
             return
         before = None
         for _ in range(2 if setting.check_state else 1):
             function = self.tf.function(self._apply, autograph=False)
-            with self.local_names.of(self.optimizer) if before is None else _Nothing():
+            with self.local_names.of(self.optimizer) if before is None else _Nothing(), self.looks.at(self.variables):
                 concrete = function.get_concrete_function(*self._specifications())
             if before is None:
                 self._function, self.graph = concrete, concrete.graph
@@ -359,10 +331,22 @@ class FunctionOriginal(Original):
         self.fetches = list(self.graph.control_outputs) + list(self.graph.outputs)
         self.collect()
 
+    def _make_state(self):
+        if hasattr(self.optimizer, "_create_all_weights"):
+            self.optimizer._create_all_weights(self.variables)
+        elif hasattr(self.optimizer, "build"):
+            self.optimizer.build(self.variables)
+        elif hasattr(self.optimizer, "_create_slots"):
+            self.optimizer.iterations  # noqa: B018  # makes the variable
+            self.optimizer._create_hypers()
+            self.optimizer._create_slots(self.variables)
+
     def _variable(self, name, value):
-        if self.kind.target == "keras3":
+        if self.kind.target != "keras3":
+            return self.tf.Variable(value, name=name)
+        scope, _, name = name.rpartition("/")
+        with sys.modules["keras"].name_scope(scope) if scope else _Nothing():
             return sys.modules["keras"].Variable(value, name=name)
-        return self.tf.Variable(value, name=name)
 
     def _specifications(self):
         tf, specifications = self.tf, []

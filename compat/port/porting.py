@@ -12,10 +12,13 @@ from everstep.compat.port import comparing, writing
 from everstep.compat.port.arguments import check_given, given_and_defaults
 from everstep.compat.port.averages import average_of
 from everstep.compat.port.choices import choices_of, condition
-from everstep.compat.port.comparing import Unread, check_close, compare, is_close, sparse_mode
-from everstep.compat.port.originals import FunctionOriginal, Setting
+from everstep.compat.port.comparing import Unread, check_close, compare, compare_real, is_close, sparse_mode
+from everstep.compat.port.originals import FunctionOriginal
+from everstep.compat.port.probing import Probing
+from everstep.compat.port.racing import settle
 from everstep.compat.port.report import Port, Report, original_name
 from everstep.compat.port.ruling import BASE, Rule
+from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.port.storing import stored_as_by
 from everstep.compat.port.variables import flags_of
@@ -45,7 +48,7 @@ class Porting(object):
             elif not isinstance(value, (bool, int, float, str, type(None), list, tuple)) and callable(value):
                 if hasattr(value, "get_config") and "rate" in name:
                     self.schedules[declared_name(name)], self.arguments[name] = value, 0.01
-        self.rules = OrderedDict()  # {values of the options: Rule}
+        self.rules, self.unfollowed = OrderedDict(), []  # {values of the options: Rule}, sentences
 
     def port(self):
         """Returns the Port, or raises PortError."""
@@ -57,9 +60,10 @@ class Porting(object):
 
     def _port(self):
         self.progress("reading the rule")
-        first = self._rule(())
-        self.patterns = self._patterns(first)
+        settle(self.kind, self.arguments)
+        first = self._named_rate(self._rule(()))
         self._options(first)
+        self._find_groups()
         self.stored_as = stored_as_by(list(self._used_rules().values()))
         tree = self._tree(list(self.options), {})
         self.progress("writing the definition")
@@ -73,7 +77,10 @@ class Porting(object):
         self.comparisons += comparisons
         self.notes += notes
         self.report = Report(original_name(self.kind), self.comparisons, sparse, self.notes, 0.0)
-        self.report.arguments, self.report.counts_itself = self.arguments, self._moves_counter()
+        renamed, self.report.order = self.kind.renamed, self.kind.order
+        self.report.arguments = {renamed.get(name, name): value for name, value in self.arguments.items()}
+        self.report.counts_itself = self._moves_counter()
+        self.report.unverified = self.unfollowed
         mode = self.sparse or (sparse if sparse in comparing.MODES else "exact")
         cls, source = self._written(tree, mode, self.report)
         self.report.seconds = time.time() - self.started
@@ -87,6 +94,21 @@ class Porting(object):
         if key not in self.rules:
             self.rules[key] = Rule(self.kind, dict(self.arguments, **dict(values)), names)
         return self.rules[key]
+
+    def _named_rate(self, first):
+        """Returns the rule with the hyper that the whole change is a multiple of as learning_rate, as others set it."""
+        names = [name for name in self.arguments if declared_name(name) in first.hypers]
+        rates = [name for name in names if first.is_multiple_of(declared_name(name))]
+        is_clear = len(rates) == 1 or rates[:1] == names[:1]  # the rate comes first
+        if not rates or not is_clear or "learning_rate" in [declared_name(name) for name in self.arguments]:
+            return first
+        first.close()
+        self.rules.clear()
+        self.kind.renamed["learning_rate"] = rates[0]
+        self.arguments = OrderedDict(
+            ("learning_rate" if name == rates[0] else name, value) for name, value in self.arguments.items())
+        self.notes.append("{} is called learning_rate here".format(rates[0]))
+        return self._rule(())
 
     def _options(self, first):
         """Returns {argument: its values} of the arguments whose choice changes the rule."""
@@ -132,21 +154,26 @@ class Porting(object):
         if [scalar.name for scalar in first.scalars] != [scalar.name for scalar in other.scalars]:
             raise PortError("they differ in what they count")
 
-    def _patterns(self, first):
-        """Returns (argument, name that it matches) of a list of name patterns; None if there is none."""
-        for name, value in sorted(self.arguments.items()):
-            if isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):
-                matched = re.sub(r"[^0-9A-Za-z_/]", "", value[0]) or "bias"
-                try:
-                    other = self._rule((), (matched,))
-                except PortError as error:
-                    self.notes.append("variables called {} are not ported: {}".format(matched, error))
-                    continue
-                if _differ(first, other):
-                    if any(re.escape(each) != each for each in value):
-                        self.notes.append(name + " are regular expressions here, looked for in the variable's name")
-                    return name, matched
-        return None
+    def _find_groups(self):
+        """Finds names of variables that have rules of their own: {flag: (option, Group)}, and says what is unknown."""
+        self.groups, groups = OrderedDict(), []
+        for rule in self._used_rules().values():
+            probing = Probing(rule).run()
+            self.unfollowed += [text for text in probing.unfollowed if text not in self.unfollowed]
+            groups += [group for group in probing.groups if group not in groups]
+        lists = {tuple(value): name for name, value in self.arguments.items() if isinstance(value, (list, tuple))}
+        for place, group in enumerate(groups, 1):
+            ending = "_{}".format(place) if len(groups) > 1 else ""
+            argument = lists.get(tuple(group.patterns))
+            flag, option = "is_named" + ending, "names" + ending
+            if argument and len(groups) == 1:
+                flag, option = "is_excluded", declared_name(argument)
+                if any(re.escape(each) != each for each in group.patterns):
+                    self.notes.append(argument + " are regular expressions here, looked for in the variable's name")
+            self.groups[flag] = option, group
+        for values, rule in self._used_rules().items():
+            for _, group in self.groups.values():
+                self._check_scalars(rule, self._rule(self._chosen(values), (group.name,)))
 
     def _tree(self, options, values):
         if options:
@@ -156,10 +183,10 @@ class Porting(object):
                 tree = branch if tree is None else Choice(condition("self", declared_name(name), value), branch, tree)
             return tree
         chosen = [(name, value) for name, value in values.items() if self.arguments[name] != value]
-        plain = self._of_ranks(self._rule(chosen))
-        if self.patterns is None:
-            return plain
-        return Choice("self.is_excluded", self._of_ranks(self._rule(chosen, (self.patterns[1],))), plain)
+        tree = self._of_ranks(self._rule(chosen))
+        for flag, (_, group) in reversed(list(self.groups.items())):
+            tree = Choice("self." + flag, self._of_ranks(self._rule(chosen, (group.name,))), tree)
+        return tree
 
     @staticmethod
     def _of_ranks(rule):
@@ -176,12 +203,15 @@ class Porting(object):
         first = self._rule(())
         hypers, options, slots = OrderedDict(), OrderedDict(), OrderedDict()
         rules = self._used_rules()
-        for rule in rules.values():
+        of_groups = {flag: [self._rule(self._chosen(values), (group.name,)) for values in rules]
+                     for flag, (_, group) in self.groups.items()}
+        for rule in list(rules.values()) + sum(of_groups.values(), []):
             for name in rule.given:  # the original's order
                 if name in rule.hypers:
                     hypers.setdefault(name, first.hypers.get(name, rule.hypers[name]))
             for name, value in rule.hypers.items():
                 hypers.setdefault(name, value)
+            options.update(rule.options)
             for slot in rule.slots.values():
                 slots.setdefault(slot.name, slot)
                 if isinstance(slot.start, str) and slot.start != "VARIABLE":
@@ -192,21 +222,16 @@ class Porting(object):
                 ", ".join(sorted(clash))))
         options.update((declared_name(name), self.arguments[name]) for name in self.options)
         extra, imports = [], []
-        if self.patterns:
-            argument = declared_name(self.patterns[0])
+        if self.groups:
             imports = ["import re"]
-            options[argument] = tuple(self.arguments[self.patterns[0]])
-            options["is_excluded"] = False
-            extra = [
-                "", "    def specialize(self, variable):",
-                "        matches = any(re.search(pattern, variable.name) for pattern in self.{})".format(argument),
-                "        return self.replace(is_excluded=bool(matches))",
-            ]
+            options.update((option, tuple(group.patterns)) for option, group in self.groups.values())
+            options.update((flag, False) for flag in self.groups)
+            extra = ["", "    def specialize(self, variable):"] + self._specializing()
         averages = set(average_of(rule) for rule in rules.values())
         if len(averages) == 1 and averages != {None}:
             extra += ["", "    def evaluation_value(self, ops, var, slots, hyper):",
                       "        return slots." + averages.pop()]
-        placed = [(slot, self._when(slot.name, rules)) for slot in slots.values()]
+        placed = [(slot, self._when_named(slot.name, rules, of_groups)) for slot in slots.values()]
         saved = OrderedDict((slot.name, slot.saved) for slot in slots.values() if slot.saved)
         parts = Parts(
             class_name(self.kind.cls.__name__), self._docstring(report), hypers, options, placed, first.scalars, tree,
@@ -215,6 +240,34 @@ class Porting(object):
             self.stored_as)
         source = writing.source_of(parts)
         return self._class_of(source, parts.name), source
+
+    def _specializing(self):
+        """Returns the body of `specialize`."""
+        if len(self.groups) == 1:
+            (flag, (option, _)), = self.groups.items()
+            return ["        matches = any(re.search(pattern, variable.name) for pattern in self.{})".format(option),
+                    "        return self.replace({}=bool(matches))".format(flag)]
+        lines = []
+        for flag, (option, _) in self.groups.items():
+            lines += ["        if any(re.search(pattern, variable.name) for pattern in self.{}):".format(option),
+                      "            return self.replace({}=True)".format(flag)]
+        return lines + ["        return self"]
+
+    def _when_named(self, slot, rules, of_groups):
+        """Returns the text of `when` of a slot that variables of some names may lack; None if it always exists."""
+        plain = any(slot in rule.slots for rule in rules.values())
+        having = [flag for flag in of_groups if any(slot in rule.slots for rule in of_groups[flag])]
+        if len(having) == (len(of_groups) if plain else 0):
+            return self._when(slot, rules)
+        if len(rules) > 1:
+            raise PortError("the slot {} exists for variables of some names only, and with some options only: give "
+                            "the options as arguments of a function that takes none".format(slot))
+        if not plain and len(having) == 1:
+            return '"{}"'.format(having[0])
+        flags = [flag for flag in of_groups if (flag in having) != plain]
+        text = " or ".join("definition." + flag for flag in flags)
+        return "lambda definition: " + ("not ({})".format(text) if plain and len(flags) > 1
+                                        else "not " + text if plain else text)
 
     def _used_rules(self):
         """Returns {values of the options: rule} of all that the definition has, the given values first."""
@@ -264,6 +317,8 @@ class Porting(object):
                     "none": "The original takes no sparse gradients.",
                     "other": "Sparse gradients: the original does something else, see the notes.",
                 }[report.sparse]]
+            for text in report.unverified:
+                lines += [""] + _filled("Not verified: " + text)
             for note in report.notes:
                 lines += [""] + _filled("Note: " + note)
         return [line.replace('"""', "'''").replace("\\", "/") for line in lines]
@@ -276,21 +331,25 @@ class Porting(object):
             chosen = self._chosen(values)
             suffix = ", " + ", ".join("{}={}".format(*item) for item in options.items()) if chosen else ""
             self._compare_rule(cls, rule, options, suffix)
-            if self.patterns:
-                other = self._rule(chosen, (self.patterns[1],))
-                excluded = dict(options, is_excluded=True)
-                excluded[declared_name(self.patterns[0])] = (".",)  # the name of a NumPy array
-                self._compare_rule(cls, other, excluded, suffix + ", named " + self.patterns[1], first_only=True)
+            for flag, (option, group) in self.groups.items():
+                other = self._rule(chosen, (group.name,))
+                named = dict(options, **{each: () for each, _ in self.groups.values()})
+                named.update({flag: True, option: (".",)})  # the name of a NumPy array
+                self._compare_rule(cls, other, named, suffix + ", named " + group.name, first_only=True)
+        without = [each for each, shape in ((1, "1 dimension "), (3, "3 dimensions "))
+                   if any(note.startswith("variables of " + shape) for note in self._rule(()).notes)]
+        self._add(compare_real(self.kind, self.arguments, cls(), min(self.steps, FEW_STEPS), self._moves_counter(),
+                               without))
         if not self.kind.in_graph:
             self._compare_eagerly(cls)
+        self.notes += [self.kind.order_note] if self.kind.order_note else []
         for rule in self._used_rules().values():
             self.notes += [note for note in rule.notes if note not in self.notes]
             for _, reading, _ in rule.readings:
-                for read, write in reading.original.unordered[:1]:
+                for read, write in reading.original.unordered:
                     text = "the original leaves open whether {} reads before or after {} writes; here it reads before"
-                    note = text.format(read.name, write.name)
                     if not any(old.startswith("the original leaves open") for old in self.notes):
-                        self.notes.append(note)
+                        self.notes.append(text.format(read.name, write.name))
 
     def _compare_rule(self, cls, rule, options, suffix, first_only=False):
         for what, reading, arguments in rule.readings:

@@ -104,7 +104,9 @@ class Reading(object):
                     kind = "hyper"
                 elif shape in shapes[1:] and shape != shapes[0] or self._is_others(key, places):
                     kind = "other"
-                roles[key] = Role(kind, self._name(key, paths, places), native, self._saved(key))
+                name = self._name(key, paths, places)
+                own = [ours for ours, theirs in self.kind.renamed.items() if kind == "hyper" and theirs == name]
+                roles[key] = Role(kind, (own or [name])[0], native, self._saved(key))
         return self._distinct(roles)
 
     def _is_others(self, key, places):

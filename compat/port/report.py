@@ -29,19 +29,23 @@ class Report(object):
             slots (distance of the slots, relative to their size; None if it has none).
         sparse: what the original does with sparse gradients: "exact", "rows", "variable_rows", "none" (it takes none)
             or "other".
+        unverified: sentences on what may change the rule and was not followed, each with the line of the original. If
+            there are any, the port is not verified.
         notes: sentences on what is frozen, left open by the original, or not ported.
         seconds: how long the port took.
         is_stock: whether everstep knew the optimizer.
         is_wrapped: whether the source ends with `definition = `, a wrapper of everstep around the class.
         arguments: {name: value} of all arguments of the original, defaults too.
+        order: how the counter is read, as in `Kind`.
         counts_itself: whether a step of the original moves its own counter.
         versions: the frameworks.
     """
 
     is_stock = False
     is_wrapped = False
-    counts_itself = True
+    counts_itself, order = True, None  # type: bool, Any
     arguments = ()  # type: Any
+    unverified = ()  # type: Any
 
     def __init__(self, original, comparisons, sparse, notes, seconds):
         self.original, self.comparisons, self.sparse = original, comparisons, sparse
@@ -60,6 +64,7 @@ class Report(object):
         for each in self.comparisons:
             slots = "" if each.slots is None else ", {:.0e}".format(each.slots)
             lines.append("    {}, {} steps: {:.0e}{}".format(each.what, each.steps, each.distance, slots))
+        lines += ["    not verified: " + text for text in self.unverified]
         return lines + ["    note: " + note for note in self.notes]
 
     def __str__(self):

@@ -20,7 +20,7 @@ _BINARY = dict(
     Minimum="minimum", Equal="equal", Less="less", LessEqual="less_equal", Greater="greater",
     GreaterEqual="greater_equal", LogicalAnd="logical_and", LogicalOr="logical_or",
 )
-_REDUCTIONS = dict(Sum="sum", Mean="mean", Max="max", Min="min", Any="any", All="all")
+_REDUCTIONS = dict(Sum="sum", Mean="mean", Max="max", Min="min", Any="any", All="all", EuclideanNorm="sum")
 _SAME = (
     "Identity ReadVariableOp StopGradient PreventGradient CheckNumerics EnsureShape RefIdentity DeepCopy Snapshot "
     "PlaceholderWithDefault"
@@ -289,7 +289,7 @@ def reduce(machine, op):
     if isinstance(value, (Array, Unknown)):
         return [fixed_or(op.outputs[0], Unknown("the result of " + op.type))]
     if isinstance(value, list):
-        return [_of_list(name, value)]
+        return [_of_list(name if op.type != "EuclideanNorm" else op.type, value)]
     if op.inputs[0].get_shape().ndims is None:
         raise PortError("it needs a shape that is not known before the step")
     rank = int(op.inputs[0].get_shape().ndims)
@@ -302,11 +302,14 @@ def reduce(machine, op):
         raise PortError("its axes are not known before the step")
     axes = sorted(set(int(axis) % rank for axis in axes)) if rank else []
     if not axes:
-        return [value]
+        return [abs(value) if op.type == "EuclideanNorm" else value]
     keepdims = bool(op.get_attr("keep_dims"))
+    options = {"axis": _axes(axes, rank, machine.axes), "keepdims": keepdims}
     if len(axes) == rank:
-        return [ops.apply(name, (value,), {"axis": None, "keepdims": keepdims and rank > 1})]
-    return [ops.apply(name, (value,), {"axis": _axes(axes, rank, machine.axes), "keepdims": keepdims})]
+        options = {"axis": None, "keepdims": keepdims and rank > 1}
+    if op.type == "EuclideanNorm":
+        return [ops.sqrt(ops.apply(name, (ops.square(value),), options))]
+    return [ops.apply(name, (value,), options)]
 
 
 def _axes(axes, rank, style):

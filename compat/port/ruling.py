@@ -6,9 +6,9 @@ from collections import OrderedDict, namedtuple
 import numpy as np
 
 from everstep.compat.port.algebra import evaluate, leaf_names, ops, substitute
-from everstep.compat.port.arguments import as_hypers, explain, is_number, moved
-from everstep.compat.port.originals import Setting
+from everstep.compat.port.arguments import as_hypers, explain, explained, is_number, is_whole, moved
 from everstep.compat.port.reading import Reading
+from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
 from everstep.errors import PortError
 
@@ -30,13 +30,14 @@ class Rule(object):
         hints: {expression: name of a local variable}.
         readings: [(what differs from the first, Reading, changed arguments)], for the comparison.
         notes: sentences for the report.
+        counts: names of whole numbers that are options: the original does not take fractions for them.
     """
 
     def __init__(self, kind, arguments, names=("theta",)):
         self.kind, self.arguments, self.names = kind, arguments, names
         self.notes, self.readings, self.frozen = [], [], set()
         self.numbers = [name for name in arguments if is_number(arguments[name])]
-        self.given = as_hypers(arguments, self.numbers)
+        self.given, self.counts = as_hypers(arguments, self.numbers), []
         self.axes = "trailing"
         self.base = self._read("", arguments, check_state=True)
         self.base.run()
@@ -64,6 +65,13 @@ class Rule(object):
     def _explained(self):
         """Returns {place of a constant: expression of hypers}, from a graph with other arguments."""
         names = [name for name in self.numbers if moved(self.arguments, [name])[name] != self.arguments[name]]
+        for name in [name for name in names if is_whole(self.arguments[name])]:
+            if not self._is_fraction(name):
+                self.counts.append(name)
+                if self._moves([name]) is not True:
+                    names.remove(name)
+                    self.notes.append("{}={!r} is a count that shapes the rule, and stays as given".format(
+                        name, self.arguments[name]))
         other, arguments = self._changed(names)
         if other is None:  # an argument changes the graph, not a number in it
             for name in list(names):
@@ -80,22 +88,40 @@ class Rule(object):
             return {}
         self.readings.append(("altered hypers", other, arguments))
         self.altered = other
-        changed, patches = as_hypers(arguments, self.numbers), {}
-        pairs = zip(self.base.machine.constants, other.machine.constants)
-        for place, ((name, before), (_, after)) in enumerate(pairs):
-            if before != after:
-                found = explain(before, after, self.given, changed)
-                if found is None:
-                    raise PortError(
-                        "the constant {} ({} in the graph) depends on the arguments in a way that is not recognised: "
-                        "it is {} with other ones. Port with these numbers as defaults of the class, in a function "
-                        "that takes no arguments, to keep them fixed".format(before, name, after))
-                patches[place] = found
-        return patches
+        patches, left = explained(
+            self.base.machine.constants, other.machine.constants, self.given, as_hypers(arguments, self.numbers))
+        for place in left:
+            name, before = self.base.machine.constants[place]
+            raise PortError(
+                "the constant {} ({} in the graph) depends on the arguments in a way that is not recognised: "
+                "it is {} with other ones. Port with these numbers as defaults of the class, in a function "
+                "that takes no arguments, to keep them fixed".format(before, name, other.machine.constants[place][1]))
+        return self._with_options(patches)
+
+    def _is_fraction(self, name):
+        """Returns whether a whole number is none for the original: it moves with it as with a fraction."""
+        moves = self._moves([name])
+        if moves is not None:
+            return moves
+        self.counts.append(name)  # it does not move with a fraction: it is a count, or not used
+        try:
+            return self._moves([name]) is None
+        finally:
+            self.counts.remove(name)
+
+    def _moves(self, names):
+        """Returns whether constants move with arguments in a way that is recognised; None if the graph stays."""
+        other, arguments = self._changed(names)
+        if other is None:
+            return False
+        found, left = explained(
+            self.base.machine.constants, other.machine.constants, self.given, as_hypers(arguments, self.numbers))
+        other.close()
+        return not left if found else None
 
     def _changed(self, names):
         """Returns (the reading with some arguments changed, those arguments); None if the graph is another."""
-        arguments = moved(self.arguments, names)
+        arguments = moved(self.arguments, names, self.counts)
         try:
             reading = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
         except PortError:
@@ -117,7 +143,7 @@ class Rule(object):
                 other = Reading(self.kind, Setting(arguments, (BASE,), self.names), self.given).run()
             except PortError:
                 continue
-            if used and self._same(other.outputs, self.base.outputs):
+            if used and self.is_same(other.outputs, self.base.outputs):
                 self.readings.append(("{}=0.01".format(name), other, arguments))
                 continue
             other.close()
@@ -126,11 +152,13 @@ class Rule(object):
                 table = {ops.leaf(hyper): ops.constant(0)}
                 self.base.outputs = OrderedDict(
                     (output, substitute(value, table)) for output, value in self.base.outputs.items())
-            if other.machine.types != self.base.machine.types:
+            if other.machine.types != self.base.machine.types or not (
+                    used or self.is_same(other.outputs, self.base.outputs)):
                 self.notes.append("{}=0 leaves out a part of the rule: give the number that you use".format(name))
 
     @staticmethod
-    def _same(one, two):
+    def is_same(one, two):
+        """Returns whether two graphs compute the same. one, two: outputs of a Reading."""
         return set(one) == set(two) and all(one[name] is two[name] for name in one)
 
     # Shapes and other variables.
@@ -138,22 +166,22 @@ class Rule(object):
     def _check_shapes(self):
         """Compares the rule of other shapes. Finds frozen sizes, axes, and rules that differ with the rank."""
         other = self._read("shape {}".format(OTHER_SHAPE), self.arguments, (OTHER_SHAPE,)).run(self.patches)
-        if not self._same(self._of(other), self.base.outputs):
+        if not self.is_same(self._of(other), self.base.outputs):
             self._refuse_frozen(other)
         self.ranks = OrderedDict()
         deep = self._at_rank(DEEP)
-        if deep is not None and not self._same(deep, self.base.outputs):
+        if deep is not None and not self.is_same(deep, self.base.outputs):
             self.axes = "last"
             base, again = self.base.run(self.patches, "last").outputs, self._at_rank(DEEP)
             self.base.outputs = self._of(self.base)
-            if not self._same(again, self.base.outputs):
+            if not self.is_same(again, self.base.outputs):
                 self.axes = "trailing"
                 self.base.run(self.patches)
                 self.base.outputs = self._of(self.base)
                 self.ranks[3] = deep
             del base
         flat = self._at_rank(FLAT)
-        if flat is not None and not self._same(flat, self.base.outputs):
+        if flat is not None and not self.is_same(flat, self.base.outputs):
             self.ranks[1] = flat
 
     def _of(self, reading):
@@ -181,16 +209,18 @@ class Rule(object):
             reading.run((), self.axes)
         if reading.machine.types == self.base.machine.types:
             return self.patches
-        other = Reading(self.kind, Setting(self._altered_arguments(), reading.setting.shapes, self.names), self.given)
+        setting = Setting(self._altered_arguments(), reading.setting.shapes, reading.setting.names)
+        other = Reading(self.kind, setting, self.given)
         other.run()
-        changed, patches = as_hypers(other.setting.arguments, self.numbers), {}
-        pairs = zip(reading.machine.constants, other.machine.constants)
-        for place, ((_, before), (_, after)) in enumerate(pairs):
-            found = explain(before, after, self.given, changed) if before != after else None
-            if found is not None:
-                patches[place] = found
+        changed = as_hypers(other.setting.arguments, self.numbers)
+        found, left = explained(reading.machine.constants, other.machine.constants, self.given, changed)
         other.close()
-        return patches
+        return self._with_options({place: value for place, value in found.items() if place not in left})
+
+    def _with_options(self, patches):
+        """Returns patches in which counts are options, not hypers."""
+        options = {ops.leaf("hyper." + name): ops.leaf("self." + name) for name in map(declared_name, self.counts)}
+        return {place: substitute(value, options) for place, value in patches.items()}
 
     def _altered_arguments(self):
         return next((arguments for what, _, arguments in self.readings if what == "altered hypers"), self.arguments)
@@ -214,6 +244,13 @@ class Rule(object):
                     "what {} becomes depends on the {} of another variable. Such terms are sums over all variables: "
                     "port without them, and use everstep.clip(definition, global_norm=...), or write `measure` with "
                     "everstep.total".format(name, "gradient" if "other.grad" in mixed else "value"))
+
+    def traced(self, names, shape):
+        """Returns a Reading of one variable of a name and shape, which has not run."""
+        return Reading(self.kind, Setting(self.arguments, (shape,), names), self.given)
+
+    def outputs_of(self, reading):
+        return self._of(reading.run(self._patches_of(reading), self.axes))
 
     # The parts of the definition.
 
@@ -263,7 +300,7 @@ class Rule(object):
             factor = [each for each in factors if each is not old] if any(each is old for each in factors) else []
             if new is old:
                 table[old] = ops.leaf("hyper." + name)
-            elif factor and all(each.startswith(("hyper.", "number.")) for each in leaf_names(factor[0])):
+            elif factor and all(each.startswith(("hyper.", "number.", "self.")) for each in leaf_names(factor[0])):
                 power = ops.leaf("t")
                 if start == 1:
                     power = ops.leaf("t") - 1
@@ -280,7 +317,7 @@ class Rule(object):
         return table
 
     def _present(self, base):
-        values = {"hyper." + name: number for name, number in self.given.items()}
+        values = {kind + name: number for name, number in self.given.items() for kind in ("hyper.", "self.")}
         for kind, name in base.initial:
             if kind in ("number", "hyper"):
                 values[kind + "." + name] = float(base.initial[kind, name])
@@ -372,6 +409,8 @@ class Rule(object):
         values = self._present(self.base)
         self.starts = [slot.start for slot in self.slots.values() if isinstance(slot.start, str)]
         self.hypers = OrderedDict()
+        self.options = OrderedDict((name, int(self.given[name])) for name in map(declared_name, self.counts)
+                                   if "self." + name in leaves)
         for name in names:
             if "hyper." + name in leaves and name not in scalars and name not in self.hypers:
                 self.hypers[name] = values["hyper." + name]
@@ -379,9 +418,16 @@ class Rule(object):
         if both:
             raise PortError("{} is both a hyper and the first value of a slot; keep two arguments".format(both[0]))
 
+    def is_multiple_of(self, name):
+        """Returns whether the change of the variable is a multiple of a hyper."""
+        table = {ops.leaf("hyper." + name): ops.constant(0)}
+        news = [self.var] + [var for var, _ in self.ranks.values()]
+        return all(substitute(new, table) is ops.leaf("var") for new in news)
+
     def hypers_of(self, reading, arguments):
         """Returns the definition's arguments for a reading: its numbers as given, or as its variables hold them."""
         given = as_hypers(arguments, self.numbers)
         held = {name: float(value) for (kind, name), value in reading.initial.items() if kind in ("hyper", "number")}
         names = [name for name in list(self.hypers) + self.starts if name != "VARIABLE"]
-        return {name: held.get(name, given.get(name)) for name in names}
+        hypers = {name: held.get(name, given.get(name)) for name in names}
+        return dict(hypers, **{name: int(given[name]) for name in self.options})

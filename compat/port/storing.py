@@ -1,8 +1,8 @@
 """Finds the order in which an original's Keras saves its variables, in the notation of the stock table."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.port.originals import Setting
 from everstep.compat.port.reading import Reading, built
+from everstep.compat.port.setting import Setting
 
 SHAPES = (4, 3), (6,)
 

@@ -65,12 +65,16 @@ def _may_hold(value):
 class LocalNames(object):
     """The names of local variables in an optimizer's own functions, by the value that they hold at the return.
 
+    Args:
+        looks: a `Looks`, which is told of calls of compiled patterns.
+
     Attributes:
         tensors: {name of a tensor: name of a local variable}.
         variables: {id of a variable: [names of local variables]}.
     """
 
-    def __init__(self):
+    def __init__(self, looks=None):
+        self.looks = looks
         self.tensors, self.variables = {}, {}  # type: dict[str, str], dict[int, list[str]]
         self._files = set()  # type: set[str]
         self._tensor_class = None  # type: Any
@@ -96,6 +100,8 @@ class LocalNames(object):
             sys.setprofile(outer)
 
     def _look(self, frame, event, argument):
+        if event == "c_call" and self.looks is not None:
+            self.looks.note_call(argument, frame)
         if event == "return" and frame.f_code.co_filename in self._files:
             for name, value in list(frame.f_locals.items()):
                 self._note(name, value)

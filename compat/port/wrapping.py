@@ -5,13 +5,15 @@ import itertools
 import time
 
 from everstep.compat.port.arguments import BESIDE, check_given, factory_of, given_and_defaults, is_number
-from everstep.compat.port.comparing import Unread, check_close, compare, is_close, sparse_mode
+from everstep.compat.port.comparing import Unread, check_close, compare, compare_real, is_close, sparse_mode
 from everstep.compat.port.expression_of import expression_of
-from everstep.compat.port.originals import Kind, Original, Setting, optimizers_in
+from everstep.compat.port.originals import Kind, Original, optimizers_in
 from everstep.compat.port.porting import FEW_STEPS, STEPS, Porting
+from everstep.compat.port.racing import settle
 from everstep.compat.port.reading import built
 from everstep.compat.port.report import Port, Report, original_name
 from everstep.compat.port.ruling import BASE, DEEP
+from everstep.compat.port.setting import Setting
 from everstep.compat.port.spelling import declared_name
 from everstep.compat.stock.from_native import from_native, wrapped_as
 from everstep.compat.stock.lookup import FRAMEWORKS
@@ -79,6 +81,8 @@ def _decoupled(kind, arguments, sparse, steps, progress):
              if name not in ("weight_decay", "exclude_from_weight_decay")}
     try:
         inner_kind = Kind(base, given)
+        if not exclude and _asks_itself(built(kind, Setting(arguments)), inner_kind, given):
+            return None
         plain = stock_port(inner_kind, given, sparse) or port_of(inner_kind, given, sparse, steps, progress)
         cases = [(arguments, lambda rule: decoupled_weight_decay(rule, decay, times_rate=False, exclude=exclude))]
         return _Wrapping(kind, plain, cases, sparse, steps).port()
@@ -104,13 +108,23 @@ def _around(kind, arguments, sparse, steps, progress):
             kind.factory, arguments)
     try:
         inner_kind = Kind(factory, given)
+        settle(kind, arguments)
+        inner_kind.order, inner_kind.order_note = kind.order, kind.order_note
         plain = stock_port(inner_kind, given, sparse) or port_of(inner_kind, given, sparse, steps, progress)
         wrap = _known(wrapper)
-        if wrap is None:
+        if wrap is None and not _asks_itself(original, inner_kind, given):
             wrap = _by_trial(kind, arguments, wrapper, path, plain, steps)
         return None if wrap is None else _Wrapping(kind, plain, [(arguments, wrap)], sparse, steps).port()
     except EverstepError:
         return None
+
+
+def _asks_itself(original, inner_kind, given):
+    """Returns whether a wrapper asks for names of variables, so that its rule has to be followed as one."""
+    inner = built(inner_kind, Setting(given))
+    places = [look.where for look in inner.looks.names]
+    inner.close()
+    return any(look.where not in places for look in original.looks.names if look.kind not in ("key", "rank"))
 
 
 def _known(wrapper):
@@ -238,6 +252,11 @@ class _Wrapping(object):
                 original.close()
                 check_close(self.kind, comparisons[-1])
         given, wrap = self.cases[0]
+        without = [rank for rank in (1, 3) if any(
+            note.startswith("variables of {} dimension".format(rank)) for note in self.plain.report.notes)]
+        comparisons.append(compare_real(
+            self.kind, dict(given, **arguments), wrap(rule), min(self.steps, FEW_STEPS), counts, without))
+        check_close(self.kind, comparisons[-1])
         notes = []
         if isinstance(wrap(rule), LossScale):
             notes = ["gradients that are not finite were not compared, nor how the loss scale grows and falls"]
@@ -269,7 +288,8 @@ class _Wrapping(object):
         notes = inside.notes + [note for note in notes if note not in inside.notes]
         report = Report(original_name(self.kind), parts + comparisons, sparse, notes, 0.0)
         report.arguments, report.counts_itself, report.is_wrapped = given, inside.counts_itself, True
-        report.seconds = inside.seconds + time.time() - self.started
+        report.order = self.kind.order
+        report.seconds, report.unverified = inside.seconds + time.time() - self.started, inside.unverified
         return report
 
     def _source(self, definition, report):

@@ -7,14 +7,13 @@ rules write it, so that a step computes it once for all variables.
 from __future__ import absolute_import, division, print_function
 
 import contextlib
-import functools
 import numbers
 import threading
 
 import numpy as np
 
 from everstep.compat.rules.counts import OPS, Whole, counted
-from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, missing_op, unknown_op
+from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, composed, missing_op, unknown_op
 from everstep.errors import RuleError, UnknownOpError
 
 MYPY = False
@@ -141,7 +140,7 @@ class Tracer(object):
 
     def __getattr__(self, name):
         if name in COMPOSED:
-            return functools.partial(COMPOSED[name], self)
+            return composed(name, self)
         if name in PAIRS:
             return lambda *args, **options: self._pair(name, args, options)
         if name not in NAMES:

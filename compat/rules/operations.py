@@ -5,7 +5,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 
-from everstep.errors import UnknownOpError, UnsupportedError
+from everstep.errors import RuleError, UnknownOpError, UnsupportedError
 from everstep.optimizers.contract import counted_random
 
 MYPY = False
@@ -98,6 +98,24 @@ COMPOSED = {  # type: dict[str, Any]
 }
 # The last number of a counter of each dtype. A float64 holds all counts, and t + 1 and the like do not overflow.
 END = {"int64": 2**53, "int32": 2**31 - 2**16}
+
+
+def composed(name, ops):
+    """Returns an op of `COMPOSED`. It raises RuleError for arguments that it does not take."""
+    function = COMPOSED[name]
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[1 : code.co_argcount]
+    needed = names[: len(names) - len(defaults)]
+
+    def call(*args, **kwargs):
+        given = names[: len(args)] + tuple(sorted(kwargs))
+        is_right = len(args) <= len(names) and set(needed) <= set(given) <= set(names) and len(set(given)) == len(given)
+        if not is_right:
+            raise RuleError("ops.{} takes {}; got {}".format(
+                name, ", ".join(names), ", ".join(["{} values".format(len(args))] + sorted(kwargs))))
+        return function(ops, *args, **kwargs)
+
+    return call
 
 
 def unknown_op(name):

@@ -14,8 +14,19 @@ from everstep.compat.engine.variable_view import VariableView
 from everstep.compat.rules.expressions import equal
 from everstep.compat.rules.operations import MIXING
 from everstep.compat.targets.arrays import ArraysAdapter, ArraysOptimizer, Optimizer
-from everstep.errors import RuleError
-from everstep.optimizers.contract import Definition, Schedule, assign, defines, flat, flatten, tree, walk, with_hypers
+from everstep.errors import EverstepError, RuleError
+from everstep.optimizers.contract import (
+    Definition,
+    Schedule,
+    Variable,
+    assign,
+    defines,
+    flat,
+    flatten,
+    tree,
+    walk,
+    with_hypers,
+)
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.verbs import overrides
 
@@ -53,7 +64,7 @@ def _is_known(definition):
 
 
 def _form(definition):
-    """Returns a key of all that selects the maths of a rule: classes, options and slots, without numbers."""
+    """Returns a key of all that selects the maths of a rule: classes, options, schedules and slots, without numbers."""
     options = [
         (name, repr(node.definition._values[name]))
         for node in walk(tree(definition))
@@ -61,7 +72,9 @@ def _form(definition):
         if node.definition.declarations[name].kind == "option"
     ]
     classes = tuple((type(node.definition).serial, node.prefix) for node in walk(tree(definition)))
-    return classes, tuple(options), tuple(flat(definition, "slot"))
+    values = [(name, owner._values[hyper.name]) for name, (owner, hyper) in flat(definition, "hyper").items()]
+    schedules = tuple((name, type(value)) for name, value in values if isinstance(value, Schedule))
+    return classes, tuple(options), schedules, tuple(flat(definition, "slot"))
 
 
 def reads_updates(definition):
@@ -132,7 +145,22 @@ def _bound(definition, kept):
 
 def _check(definition):
     bound = _bound(definition, (float, Schedule))
-    optimizer, definition = bound.native, bound.definition
+    _check_as(bound, bound.definition)
+    if any(overrides(node.definition, "specialize") for node in walk(tree(definition))):
+        bound = _bound(definition, (float, Schedule))
+        try:
+            special = bound._specialized(Variable("kernel", (3, 2), "float32", 0, (), None))
+        except EverstepError:
+            raise
+        except Exception:  # it knows the names of its model alone
+            return
+        if special != bound.definition:
+            _check_as(bound, special)
+
+
+def _check_as(bound, definition):
+    """Runs what `specialize` returns for a variable, or the definition itself."""
+    optimizer = bound.native
     variable, grad = np.ones((3, 2), np.float32), np.full((3, 2), 0.5, np.float32)
     bound.learn(variable, definition)
     bound.adapter.make_state([variable])

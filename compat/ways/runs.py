@@ -51,6 +51,9 @@ class Run(object):
 
     def begin(self):
         """Builds what takes a step with `optimizer`."""
+        if self.makes_world is Arrays:  # an array has no name, which variables of all other APIs have
+            names = {id(value): name for name, value in self.variables.items()}
+            self.bound.adapter.variable_name = lambda variable: names[id(variable)]
         variables, kinds = [self.variables[name] for name in self.names], [_KINDS[self.kinds[n]] for n in self.names]
         with self.inside():
             self._step = self.world.stepper(self.optimizer, variables, kinds)

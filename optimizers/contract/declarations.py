@@ -336,13 +336,21 @@ class Slot(Declaration):
             None.
 
         Raises:
-            DefinitionError: the function given as `shape` returned something else.
+            DefinitionError: the function given as `shape` returned something else, or failed.
         """
         if self.shape is None:
             return record.shape
         if self.shape == "row":
             return tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
-        shape = self.shape(record) if callable(self.shape) else self.shape
+        try:
+            shape = self.shape(record) if callable(self.shape) else self.shape
+        except (TypeError, IndexError, ValueError, AttributeError) as error:  # of the user's function
+            raise DefinitionError(
+                "the function that gives the shape of slot {} fails for {} of shape {}: {}: {}. It takes an "
+                "everstep.Variable, and returns a tuple of whole numbers".format(
+                    self.name, record.name, record.shape, type(error).__name__, error
+                )
+            )
         if not isinstance(shape, (tuple, list)) or not all(isinstance(size, numbers.Integral) for size in shape):
             raise DefinitionError(
                 "the shape of slot {} for {} must be a tuple of whole numbers; it is {!r}".format(

@@ -43,8 +43,9 @@ def originals():
 
 
 def record(folder):
-    from everstep.compat.port.originals import Kind, Original, Setting, gradients
+    from everstep.compat.port.originals import Kind, Original
     from everstep.compat.port.porting import Porting
+    from everstep.compat.port.setting import Setting, gradients
 
     for name, cls, arguments in originals():
         kind = Kind(cls, arguments)
