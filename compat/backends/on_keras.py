@@ -142,10 +142,6 @@ class KerasBackend(Backend):
         # It would trace the engine anew for each shape of a variable, and then give up.
         return torch.compiler.disable(function)
 
-    def is_compiling(self):
-        """Returns whether torch's compiler traces this."""
-        return "torch._dynamo" in sys.modules and sys.modules["torch"].compiler.is_compiling()
-
     def computing(self):
         if self.name != "torch":
             return self.after(())

@@ -82,13 +82,12 @@ class Foreach(object):
         return hasattr(self.torch, "_foreach_" + name)
 
     def _run(self, name, spare, first, *others, **options):
-        if len(first) == 1:  # torch's function of tensors takes less time, and any memory for its result
-            others = [other[0] if isinstance(other, list) else other for other in others]
-            out = spare[0] if isinstance(spare, list) else None
-            return [getattr(self.torch, name)(first[0], *others, out=out, **options)]
         if spare is first:
             getattr(self.torch, "_foreach_{}_".format(name))(first, *others, **options)
             return first
+        if len(first) == 1 and isinstance(spare, list):  # torch's function of tensors takes any memory for its result
+            others = [other[0] if isinstance(other, list) else other for other in others]
+            return [getattr(self.torch, name)(first[0], *others, out=spare[0], **options)]
         return list(getattr(self.torch, "_foreach_" + name)(first, *others, **options))
 
     def _one(self, op, values, options):
@@ -112,8 +111,8 @@ class Foreach(object):
     def _extreme(self, name):
         def function(spare, a, b):
             a, b = _list_first(spare, a, b)
-            if len(a) == 1 and not isinstance(b, (list, self.torch.Tensor)):
-                return self._run("clamp", spare, a, **{"min" if name == "maximum" else "max": b})
+            if len(a) == 1 and spare is not a and not isinstance(b, (list, self.torch.Tensor)):
+                return [self.torch.clamp(a[0], **{"min" if name == "maximum" else "max": b})]
             return None if isinstance(b, self.torch.Tensor) else self._run(name, spare, a, b)
 
         return function

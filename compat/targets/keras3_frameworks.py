@@ -1,6 +1,8 @@
 """What `keras3` does in another way on TensorFlow than on JAX and torch. One of the two classes is chosen, once."""
 from __future__ import absolute_import, division, print_function
 
+import sys
+
 from everstep.compat.backends.on_keras import KerasBackend
 from everstep.compat.backends.on_tensorflow import TensorFlowBackend
 from everstep.compat.engine.step import counters, skips
@@ -28,6 +30,11 @@ def framework_of(adapter):
     """Returns the `OnTensorFlow` or `OnArrays` of an adapter."""
     base = type(adapter.native).native_base
     return (OnTensorFlow if runs_on_tensorflow(base) else OnArrays)(adapter, keras_backend(base).Variable)
+
+
+def _is_compiling():
+    """Returns whether torch's compiler traces this."""
+    return "torch._dynamo" in sys.modules and sys.modules["torch"].compiler.is_compiling()
 
 
 class OnTensorFlow(object):
@@ -140,7 +147,7 @@ class OnArrays(object):
 
     def run(self, function, grads, variables):
         """Runs a step: `function`, the adapter's, unless it is one that repeats the last."""
-        run = self.backend.plain(self._run) if self.backend.is_compiling() else self._run
+        run = self.backend.plain(self._run) if _is_compiling() else self._run
         run(function, grads, variables)
 
     def _run(self, function, grads, variables):

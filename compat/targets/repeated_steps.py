@@ -28,8 +28,11 @@ class RepeatedSteps(object):
         self._measures = defines(definition, "measure")
         self._measures_always = not skips(definition) or not measures_only_on_update(definition)
         self._variables = None  # those of the last step, if the next one may repeat it
-        self._hypers, self._methods = {}, frozenset()  # {name: its variable or schedule}; the class's methods
+        self._hypers = {}  # {name: its variable, or what its number is asked of at each step}
+        self._definition = None  # the bound one, which has hypers that were given as schedules or functions
+        self._methods = frozenset()  # of the class
         self._is_far = False  # whether the variables lie where to read a number is to wait
+        self._rate = None  # what the base class has for the learning rate
         self._known = {}  # {name: what was measured in this step}
         self._should_update = None  # the `StepNumbers` of whether a step updates; None if all do
 
@@ -39,7 +42,6 @@ class RepeatedSteps(object):
         self._variables, variables = None, native._trainable_variables if variables is None else variables
         if not self._is_possible or "native_base" not in vars(type(native)):  # the user's own class does as it likes
             return
-        hypers = {name: self.adapter.read(name) for name in self.bound.hyper_declarations()}
         plans = self.bound.lowerings.plans
         if plans is None or not plans.can_repeat():
             return
@@ -55,7 +57,9 @@ class RepeatedSteps(object):
             self._should_update = StepNumbers([asked(scope, self.bound.definition, "should_update")])
             if any(leaf.leaf[0] not in ("hyper", "count") for leaf in self._should_update.leaves):
                 return
-        self._variables, self._hypers = list(variables), hypers
+        self._variables, self._rate = list(variables), native._learning_rate
+        self._definition = self.bound.definition
+        self._hypers = {name: self.adapter.read(name) for name in self.bound.hyper_declarations()}
         self._methods = self._methods or frozenset(
             name for each in type(native).__mro__ for name, member in vars(each).items() if callable(member))
 
@@ -91,7 +95,7 @@ class RepeatedSteps(object):
             return False
         if any([getattr(native, name, None) for name in _SETTINGS]) or not self._methods.isdisjoint(vars(native)):
             return False
-        if any([adapter.read(name) is not hyper for name, hyper in self._hypers.items()]):
+        if native._learning_rate is not self._rate or bound.definition is not self._definition:
             return False
         if any([variable.constraint is not None for variable in variables]):
             return False
@@ -100,12 +104,16 @@ class RepeatedSteps(object):
     def _number(self, leaf):
         kind, name = leaf.leaf
         if kind == "hyper":
-            value = self.adapter.present(name)
+            value = self._hypers[name]
+            if not isinstance(value, self.adapter.framework.variable_class):
+                value = self.adapter.present(name)
             number = self.adapter.backend.lists.number(value)
             return float(value) if number is None else number
         if kind == "known":
             return self._known[name]
-        return self._count(name) + (name == "pending")  # this step is one of those since the last update
+        if name != "pending":
+            return self._count(name)
+        return 1 + (self._count(name) if self._should_update is not None else 0)  # this step and those before it
 
     def _count(self, name):
         return self.adapter.backend.lists.number(self.adapter.counter(name))
