@@ -86,8 +86,8 @@ class Foreach(object):
             getattr(self.torch, "_foreach_{}_".format(name))(first, *others, **options)
             return first
         if len(first) == 1 and isinstance(spare, list):  # torch's function of tensors takes any memory for its result
-            others = [other[0] if isinstance(other, list) else other for other in others]
-            return [getattr(self.torch, name)(first[0], *others, out=spare[0], **options)]
+            values = [other[0] if isinstance(other, list) else other for other in others]
+            return [getattr(self.torch, name)(first[0], *values, out=spare[0], **options)]
         return list(getattr(self.torch, "_foreach_" + name)(first, *others, **options))
 
     def _one(self, op, values, options):
