@@ -17,12 +17,18 @@ from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines
 
 
-def rehearse(host, pairs):
-    """Raises the errors of the rules of (gradient, variable) pairs. `host`: see compat/engine/step.py."""
+def rehearse(host, pairs, check):
+    """Raises the errors of the rules of (gradient, variable) pairs.
+
+    Args:
+        host: see compat/engine/step.py.
+        check: a function of (host, variable) that may raise, called before a rule runs.
+    """
     alike = set()  # a rule does the same for variables that are alike
     for grad, variable in pairs:
         is_sparse = host.backend.slices(host.backend.local(grad)) is not None
         if is_sparse not in host.known(variable).rehearsed:
+            check(host, variable)
             record = host.record(variable)
             key = id(host.rule(variable)), record.shape, record.dtype, is_sparse
             if key not in alike or host.adapter.place(variable) is not None:

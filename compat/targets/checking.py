@@ -15,8 +15,6 @@ from everstep.errors import GradientError, HyperTypeError, HyperValueError, Unsu
 from everstep.optimizers.contract import defines, is_tensor
 from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 
-_WHOLE = "whole"  # among the kinds of gradients that a variable was rehearsed for: it is no part that cannot be trained
-
 
 def check_grads(bound, pairs):
     """Returns pairs whose gradients and rules were checked, before anything is created or written.
@@ -35,31 +33,25 @@ def check_grads(bound, pairs):
     except GradientError:
         _check_real(bound, natives)
         raise
-    trained = [variable for (grad, _), variable in zip(natives, variables) if grad is not None]
-    _check_parts(bound, trained)
-    check_workers(bound, trained)
-    if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone
-        rehearse(bound, [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None])
+    if "all_or_nothing" in backend.unsupported:  # else a step whose rule raises is undone, and variables have no parts
+        trained = [(grad, variable) for (grad, _), variable in zip(natives, variables) if grad is not None]
+        rehearse(bound, trained, _check_new)
     return [(grad, variable) for (grad, _), variable in zip(check_rows(backend, natives), variables)]
 
 
-def _check_parts(bound, variables):
-    """Raises UnsupportedError for a part of a variable whose rule needs the whole. Looks at each variable once."""
-    for variable in variables:
-        known = bound.known(variable)
-        if _WHOLE in known.rehearsed:
-            continue
-        lost, needed = is_lost_shard(variable), "make it without a partitioner"
-        needs_whole = known.rule.locality == "variable"
-        if lost and not needs_whole and defines(bound.definition, "measure"):
-            needs_whole, needed = Rehearsal(bound).has_sums(variable), "take TensorFlow 2.9, which can join the shards"
-        if needs_whole and (lost or bound.adapter.place(variable) is not None):
-            raise UnsupportedError(
-                "{} needs {} whole, but it is partitioned; {}".format(
-                    bound.definition._short(), bound.adapter.variable_name(variable), needed
-                )
+def _check_new(bound, variable):
+    """Raises UnsupportedError for a part of a variable whose rule needs the whole, and for shared windows."""
+    lost, needed = is_lost_shard(variable), "make it without a partitioner"
+    needs_whole = bound.rule(variable).locality == "variable"
+    if lost and not needs_whole and defines(bound.definition, "measure"):
+        needs_whole, needed = Rehearsal(bound).has_sums(variable), "take TensorFlow 2.9, which can join the shards"
+    if needs_whole and (lost or bound.adapter.place(variable) is not None):
+        raise UnsupportedError(
+            "{} needs {} whole, but it is partitioned; {}".format(
+                bound.definition._short(), bound.adapter.variable_name(variable), needed
             )
-        known.rehearsed.add(_WHOLE)
+        )
+    check_workers(bound, [variable])
 
 
 def _check_real(bound, pairs):
