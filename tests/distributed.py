@@ -382,9 +382,9 @@ def sharded(tf, strategy, cluster, module, label):
 
 def definition_named(label):
     adam = everstep.optimizers.Adam(0.1, epsilon=1e-3)
-    wrapped = {"clip(Adam)": lambda: everstep.clip(adam, norm=0.1), "centralize(Adam)": lambda: everstep.centralize(adam)}
+    wrapped = {"clip(Adam)": everstep.clip(adam, norm=0.1), "centralize(Adam)": everstep.centralize(adam)}
     if label in wrapped:
-        return wrapped[label]()
+        return wrapped[label]
     definition = getattr(everstep.optimizers, label)
     return definition(0.1, epsilon=1e-3) if definition.takes("epsilon") else definition(0.1)
 

@@ -861,7 +861,7 @@ def test_the_dry_run_is_short_and_not_repeated():
     assert not calls
 
 
-class _Rated(everstep.Definition):
+class Rated(everstep.Definition):
     learning_rate = hyper(0.1)
 
     def update(self, ops, grad, var, slots, hyper, t):
@@ -873,14 +873,14 @@ def test_a_bad_schedule_is_found_each_time():
         def value(self, ops, updates):
             return ops.nosuch(updates)
 
-    _Rated(0.5)
+    Rated(0.5)
     for _ in range(2):
         with pytest.raises(errors.UnknownOpError, match="nosuch"):
-            _Rated(Bad())
+            Rated(Bad())
 
 
 def test_the_dry_run_runs_what_specialize_returns():
-    class Special(_Rated):
+    class Special(Rated):
         big = everstep.option(False)
 
         def specialize(self, variable):
@@ -892,14 +892,14 @@ def test_the_dry_run_runs_what_specialize_returns():
     with pytest.raises(errors.RuleError, match="Special has no 'nosuch'"):
         Special()
 
-    class Nothing(_Rated):
+    class Nothing(Rated):
         def specialize(self, variable):
             return None
 
     with pytest.raises(errors.RuleError, match="Nothing.specialize must return a definition"):
         Nothing()
 
-    class Known(_Rated):
+    class Known(Rated):
         def specialize(self, variable):
             return {"of_my_model": self}[variable.name]
 
@@ -907,7 +907,7 @@ def test_the_dry_run_runs_what_specialize_returns():
 
 
 def test_ops_made_of_others_say_what_they_take():
-    class Drawing(_Rated):
+    class Drawing(Rated):
         def update(self, ops, grad, var, slots, hyper, t):
             return ops.random_normal(shape=(3,)), {}
 
@@ -918,7 +918,7 @@ def test_ops_made_of_others_say_what_they_take():
 @pytest.mark.parametrize("shape", [lambda: (3,), lambda variable: (variable.shape[5],)])
 def test_a_shape_function_that_fails_is_named(shape):
     declared = everstep.slot(shape=shape)
-    Shaped = type("Shaped", (_Rated,), {"m": declared, "__module__": __name__})  # noqa: N806
+    Shaped = type("Shaped", (Rated,), {"m": declared, "__module__": __name__})  # noqa: N806
     with pytest.raises(errors.DefinitionError, match="the shape of slot m fails for array_0 of shape .3, 2.: "):
         Shaped().bind(np)
 
