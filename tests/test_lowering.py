@@ -284,6 +284,21 @@ def test_with_a_gpu_xla_is_used_where_stock_uses_it(way, monkeypatch):
     assert stock_compiles or "not compiled" in plan["dense"].why, plan
 
 
+@needs_tensorflow
+@pytest.mark.parametrize("way", [way for way in WAYS if issubclass(way.run, harness.GraphRun)], ids=name_of)
+def test_with_a_gpu_no_kernel_is_used_that_is_for_processors(way, monkeypatch):
+    """Such as ResourceSparseApplyMomentum: on a GPU's variable it fails. These TensorFlows have no kernel for GPUs.
+
+    In a graph, where a variable may lie anywhere; an eager one tells that it lies on the processor.
+    """
+    definition = everstep.optimizers.Adagrad(0.1)
+    if not harness.bound(definition.bind(way.module)).backend.is_since("1.14"):
+        pytest.skip("TensorFlow before 1.14 does not list its devices")
+    assert run(way, definition, None, steps=1)[1]["dense"].strategy == "kernel"
+    list_a_gpu(monkeypatch, way)
+    assert run(way, definition, None, steps=1)[1]["dense"].strategy != "kernel"
+
+
 UPDATE_STEP = [way for way in WAYS if way.target == "update_step"]
 
 

@@ -45,6 +45,8 @@ class TensorFlowLowering(Backend):
         function = self.operation(operation, ref, by_rows)
         if function is None or (not ref) in [self.is_ref(slot) for slot in slots]:
             return None
+        if operation != "apply_gradient_descent" and self._is_for_processors(function.__name__, variable):
+            return None  # every GPU has that one, which `subtract` calls
 
         def run(variable, arguments):
             if not ref:
@@ -53,6 +55,16 @@ class TensorFlowLowering(Backend):
             return function(var=variable, use_locking=self.use_locking is not False, **arguments)
 
         return run
+
+    def _is_for_processors(self, name, variable):
+        """Returns whether an operation has no kernel for GPUs, and the variable may lie on one: a step would fail."""
+        if not self.is_since("1.14") or "GPU" not in self._devices() or "CPU:" in (variable.device or ""):
+            return False
+        from tensorflow.python.framework import kernels
+
+        names = {each.lower(): each for each in dir(self.tf.raw_ops)}
+        found = kernels.get_registered_kernels_for_op(names[name.replace("_", "")]).kernel
+        return not {"GPU", "DEFAULT"}.intersection(kernel.device_type for kernel in found)
 
     def cannot_compile(self, variable, forced, stock_compiles):
         if not self.without_strategy():
