@@ -344,9 +344,11 @@ class FunctionOriginal(Original):
     def _variable(self, name, value):
         if self.kind.target != "keras3":
             return self.tf.Variable(value, name=name)
-        scope, _, name = name.rpartition("/")
-        with sys.modules["keras"].name_scope(scope) if scope else _Nothing():
+        scope, _, rest = name.partition("/")
+        if not rest:
             return sys.modules["keras"].Variable(value, name=name)
+        with sys.modules["keras"].name_scope(scope):
+            return self._variable(rest, value)
 
     def _specifications(self):
         tf, specifications = self.tf, []
