@@ -291,7 +291,7 @@ def test_with_a_gpu_no_kernel_is_used_that_is_for_processors(way, monkeypatch):
 
     In a graph, where a variable may lie anywhere; an eager one tells that it lies on the processor.
     """
-    definition = everstep.optimizers.Adagrad(0.1)
+    definition = everstep.optimizers.Adam(0.1)
     if not harness.bound(definition.bind(way.module)).backend.is_since("1.14"):
         pytest.skip("TensorFlow before 1.14 does not list its devices")
     assert run(way, definition, None, steps=1)[1]["dense"].strategy == "kernel"
