@@ -25,7 +25,6 @@ class StepNumbers(object):
     def __init__(self, values):
         self.values = list(values)
         self.leaves = sorted(set().union(*map(leaves_of, self.values)), key=lambda leaf: repr(leaf.leaf))
-        self.leaves = [leaf for leaf in self.leaves if leaf.leaf is not None]
         self._places, self._constants, self._steps = {leaf: place for place, leaf in enumerate(self.leaves)}, [], []
         for value in self.values:
             self._plan(value)
