@@ -16,7 +16,8 @@ import pytest
 import torch
 
 if shutil.which("c++") is None:
-    pytest.skip("no C++ compiler (c++), which builds the device", allow_module_level=True)
+    pytest.skip("no C++ compiler (c++) builds the device: https://docs.pytorch.org/docs/main/cpp_extension.html",
+                allow_module_level=True)
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_flatten  # noqa: E402
