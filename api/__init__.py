@@ -40,6 +40,7 @@ from everstep.optimizers.contract.counted_random import random_normal, random_un
 from everstep.optimizers.contract.declarations import VARIABLE, child, hyper, option, scalar, slot
 from everstep.optimizers.contract.definition import Definition, Variable, assign, total
 from everstep.optimizers.contract.kernel_names import kernel
+from everstep.optimizers.contract.refreshing import refresh
 from everstep.optimizers.contract.schedule import (
     CosineDecay,
     CosineDecayRestarts,
@@ -153,6 +154,6 @@ __all__ = [
     "get", "gradient_noise", "grokfast", "hyper", "kernel", "lazy_embeddings", "learning_rate_multipliers",
     "log_hook", "log_training", "lookahead", "loss_scale", "master_copies", "moving_average", "multistage", "names",
     "optimizers", "option", "partition", "patched", "port", "random_normal", "random_uniform", "rate_decay",
-    "read_checkpoint", "register", "restore", "scalar", "sharpness_aware", "slot", "stochastic_weight_averaging",
-    "total", "warm_start", "write_checkpoint",
+    "read_checkpoint", "refresh", "register", "restore", "scalar", "sharpness_aware", "slot",
+    "stochastic_weight_averaging", "total", "warm_start", "write_checkpoint",
 ]

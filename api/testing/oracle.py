@@ -24,6 +24,10 @@ class Values(object):
             for key, value in vars(self).items()
         })
 
+    def replaced(self, values):
+        """Returns a copy with other values of some names."""
+        return Values(**dict(vars(self), **values))
+
 
 def nested(values, shared):
     """Turns nested dictionaries into nested `Values`. Each level also gets the values of `shared`."""
@@ -127,7 +131,8 @@ class Oracle(object):
         for name, (grad, rows) in grads.items():
             part, value, present = _select_rows(rules[name], weights[name], slots[name], rows)
             seen = nested(_merge(_merge(before, new), sums[name]), dict(shared, **_positions(records[name])))
-            change, changed = rules[name].update(numpy_ops, grad[part], value, nested(present, {}), seen, t)
+            slots_present = nested(present, {})
+            change, changed = numpy_ops.update_of(rules[name], grad[part], value, slots_present, seen, t)
             new_value = change.value if isinstance(change, assign) else value - change
             if rules[name].sparse == "variable_rows" and rows is not None and not rules[name].zero_grad_is_noop:
                 weights[name][rows] = new_value[rows]

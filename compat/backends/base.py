@@ -243,9 +243,9 @@ class Backend(object):
         """Runs one of two functions without arguments, which write some of `variables`. Returns operations."""
         return yes() if bool(predicate) else no()
 
-    def values_if(self, predicate, values, dtypes):
-        """Returns `values()`, a list of scalars of those dtypes, if the predicate holds; else zeros."""
-        return values() if bool(predicate) else [self.constant(0, dtype) for dtype in dtypes]
+    def values_if(self, predicate, yes, no):
+        """Returns `yes()` if the predicate holds, else `no()`: lists of natives of the same shapes and dtypes."""
+        return yes() if bool(predicate) else no()
 
     @required
     def choose(self, predicate, yes, no):

@@ -125,11 +125,10 @@ class KerasBackend(Backend):
         new_values = self.keras.ops.cond(predicate, lambda: values_after(yes), lambda: values_after(no))
         return [self.write(variable, value) for variable, value in zip(variables, new_values)]
 
-    def values_if(self, predicate, values, dtypes):
+    def values_if(self, predicate, yes, no):
         if not self.is_traced(predicate):
-            return super(KerasBackend, self).values_if(predicate, values, dtypes)
-        zeros = lambda: [self.constant(0, dtype) for dtype in dtypes]  # noqa: E731  # a branch
-        return list(self.keras.ops.cond(predicate, values, zeros))
+            return super(KerasBackend, self).values_if(predicate, yes, no)
+        return list(self.keras.ops.cond(predicate, yes, no))
 
     def choose(self, predicate, yes, no):
         return self.keras.ops.where(predicate, yes, no)

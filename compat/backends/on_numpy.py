@@ -11,6 +11,7 @@ from everstep.compat.backends.ops_table import add_pairs
 from everstep.compat.rules.operations import COMPOSED, NAMES, OPERATORS, PAIRS, TABLE, composed, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
+from everstep.optimizers.contract.refreshing import refreshed_update
 
 
 class IndexedSlices(object):
@@ -59,7 +60,10 @@ class _NumpyOps(object):
 
     def update_of(self, definition, *arguments):
         """Returns what `definition.update` returns, as `Tracer.update_of` does."""
-        return definition.update(self, *arguments)
+        return refreshed_update(self, definition, *arguments)
+
+    def values_if(self, due, new, old):
+        return new if due else old
 
     def __getattr__(self, name):
         if name in COMPOSED:

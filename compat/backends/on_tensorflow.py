@@ -132,7 +132,8 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
             return self._scatter("sub", variable, rows, value)
         if share is None:
             return self.tf.assign_sub(variable, value, use_locking=self.use_locking)
-        return self.kernel("apply_gradient_descent", variable, [], False)(variable, dict(alpha=share, delta=value))
+        function = self.operation("apply_gradient_descent", self.is_ref(variable), False)
+        return self._fused(function)(variable, dict(alpha=share, delta=value))
 
     def copy(self, value, variable):
         # The value of a ref variable may be its own buffer. max(x, x) is a copy that no graph optimizer removes.
@@ -233,10 +234,10 @@ class TensorFlowBackend(TensorFlowGradients, TensorFlowLowering, TensorFlowPlaci
 
         return [self.tf.cond(predicate, lambda: done(yes()), lambda: done(no()))]
 
-    def values_if(self, predicate, values, dtypes):
+    def values_if(self, predicate, yes, no):
         if self.eager:
-            return super(TensorFlowBackend, self).values_if(predicate, values, dtypes)
-        chosen = self.tf.cond(predicate, values, lambda: [self.constant(0, dtype) for dtype in dtypes])
+            return super(TensorFlowBackend, self).values_if(predicate, yes, no)
+        chosen = self.tf.cond(predicate, yes, no)
         return list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
 
     def choose(self, predicate, yes, no):

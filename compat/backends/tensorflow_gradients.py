@@ -127,10 +127,10 @@ class TensorFlowGradients(Backend):
         if self.eager:
             check_row_numbers(rows.numpy(), int(count), name)
             return rows
-        # Of no rows the smallest is the largest number there is, and the other way round: that passes.
-        smallest, largest = (
-            self.cast(reduce(rows), "int64") for reduce in (self.tf.reduce_min, self.tf.reduce_max)
-        )
+        # GPUs have no smallest int64, and ~x falls as x rises. Of no rows the smallest is the largest number there is,
+        # and the other way round: that passes.
+        smallest, largest = -1 - self.tf.reduce_max(-1 - rows), self.tf.reduce_max(rows)
+        smallest, largest = self.cast(smallest, "int64"), self.cast(largest, "int64")
         exist = self.tf.logical_and(smallest >= 0, largest < self.cast(self.tensor(count), "int64"))
         message = "{} has rows 0 to n - 1; n, and the smallest and largest row of its gradient, are".format(name)
         with self.after([self._assert(exist, [message, count, smallest, largest])]):

@@ -45,11 +45,12 @@ class TensorFlowLowering(Backend):
         function = self.operation(operation, ref, by_rows)
         if function is None or (not ref) in [self.is_ref(slot) for slot in slots]:
             return None
-        if operation != "apply_gradient_descent" and self._is_for_processors(function.__name__, variable):
-            return None  # every GPU has that one, which `subtract` calls
+        return None if self._is_for_processors(function.__name__, variable) else self._fused(function)
 
+    def _fused(self, function):
+        """Returns a function of (variable, {argument: native value}) that calls a fused operation."""
         def run(variable, arguments):
-            if not ref:
+            if not self.is_ref(variable):
                 arguments = {name: getattr(value, "handle", value) for name, value in arguments.items()}
                 variable = variable.handle
             return function(var=variable, use_locking=self.use_locking is not False, **arguments)

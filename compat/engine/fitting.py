@@ -1,16 +1,10 @@
 """Shapes that fit: of gradients, of variables, and of what a rule returns."""
 from __future__ import absolute_import, division, print_function
 
+from everstep.compat.rules.shapes import agree
 from everstep.errors import RuleError
 
 VAR = ("var",)  # the variable's name among a program's inputs; a tuple, so that no slot has such a name
-
-
-def agree(actual, expected):
-    """Returns whether two shapes are equal as far as both are known. None: not even the rank is."""
-    if actual is None or expected is None:
-        return True
-    return len(actual) == len(expected) and all(a is None or e is None or a == e for a, e in zip(actual, expected))
 
 
 def is_known(shape):

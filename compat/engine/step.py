@@ -199,7 +199,8 @@ class Step(object):
         else:
             for name in counters(self.definition):  # read outside: a first read in the branch would be cached there
                 self.count(name)
-            natives = self.backend.values_if(should_update, lambda: self._sums(requests, dtypes), list(dtypes.values()))
+            zeros = lambda: [self.backend.constant(0, dtype) for dtype in dtypes.values()]  # noqa: E731
+            natives = self.backend.values_if(should_update, lambda: self._sums(requests, dtypes), zeros)
         sums = dict(zip(dtypes, natives))
         for (whole, name), native in sums.items():
             if whole is not None:

@@ -10,7 +10,8 @@ from everstep.compat.rules.shapes import result_shape
 from everstep.errors import RuleError
 from everstep.optimizers.contract.declarations import running_rule
 from everstep.optimizers.contract.definition import assign, total
-from everstep.optimizers.contract.trees import Names, flatten, tree
+from everstep.optimizers.contract.refreshing import has_refresh, refreshes
+from everstep.optimizers.contract.trees import Names, flatten, tree, walk
 
 # The values that `update` returned. assigned: whether `change` is the variable's new value; slots: the changed slots;
 # decay: the share of the variable that the base class's weight decay subtracts, or None. kernel: the `KernelUpdate`
@@ -35,8 +36,10 @@ def updated(view, inner_kernel=None):
 
 def _updated(view, decay, inner_kernel):
     try:
+        del view.ops.updated[:]
         with running_rule(), view.ops.by_kernel(inner_kernel):
             returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        _check_refreshed(view)
         change, slots = checked_update(view, returned)
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
@@ -52,6 +55,17 @@ def _updated(view, decay, inner_kernel):
     values += [kernel.grad, kernel.shown] + list(kernel.scalars.values()) if kernel else []
     shared = step_wide_parts([value for value in values if value is not None])
     return Traced(assigned or kernel is not None, change, slots, decay, kernel, shared)
+
+
+def _check_refreshed(view):
+    """Raises RuleError if a wrapper left out the methods of its inner rule that run every few updates."""
+    for node in walk(tree(view.rule), active=True) if has_refresh(view.rule) else ():
+        if refreshes(node.definition) and not any(node.definition is each for each in view.ops.updated):
+            raise RuleError(
+                "a wrapper calls {0}.update itself, which leaves out {0}.{1}; it should call super().update or "
+                "ops.update_of(self.inner, ...)".format(
+                    type(node.definition).__name__, refreshes(node.definition)[0][0])
+            )
 
 
 def checked_update(view, returned):

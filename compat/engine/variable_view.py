@@ -10,7 +10,7 @@ from everstep.compat.engine.fitting import VAR, agree, fitted, is_known, shape_n
 from everstep.compat.rules.interpreter import Interpreter
 from everstep.compat.rules.program import Program
 from everstep.errors import VariableError
-from everstep.optimizers.contract import Names, compute_dtype, defines, flat, tree
+from everstep.optimizers.contract import Names, compute_dtype, defines, flat, has_refresh, tree
 from everstep.optimizers.contract.configured import once
 
 GRAD = ("grad",)  # the gradient's name among a program's inputs, as VAR
@@ -150,7 +150,7 @@ class VariableView(object):
     def row_rule(self):
         """Whether a sparse update needs some rows of the variable only."""
         by_rows = self.rule.sparse in ("rows", "catch_up") or self.rule.zero_grad_is_noop
-        return by_rows and self.rule.locality != "variable"
+        return by_rows and self.rule.locality != "variable" and not has_refresh(self.rule)
 
     def _on(self, find_rows):
         """Returns the view on other rows, or on the whole variable if the rule needs it.

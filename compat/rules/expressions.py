@@ -14,7 +14,9 @@ import numpy as np
 
 from everstep.compat.rules.counts import OPS, Whole, counted
 from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, composed, missing_op, unknown_op
+from everstep.compat.rules.shapes import agree, result_shape
 from everstep.errors import RuleError, UnknownOpError
+from everstep.optimizers.contract.refreshing import refreshed_update
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -60,7 +62,13 @@ class Value(object):
     @property
     def is_buffer(self):
         """Whether the native value may share memory with a variable."""
-        return self.leaf is not None or self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
+        is_view = self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
+        return self.leaf is not None or is_view or self.is_chosen
+
+    @property
+    def is_chosen(self):
+        """Whether it is a new or an old value, by what is due at a step: see `Tracer.values_if`."""
+        return self.op == "item" and self.args[0].op == "values_if"
 
     def __repr__(self):
         return "<a value of {}>".format("ops." + self.op if self.op else "the rule's arguments")
@@ -130,6 +138,7 @@ class Tracer(object):
     def __init__(self, dtype, integer="int64", lacks=(), owner=""):
         self.dtype, self.integer, self._lacks, self._owner = dtype, integer, frozenset(lacks), owner
         self._inner_kernel, self._lock = None, threading.RLock()
+        self.updated = []  # the definitions whose `update` ran in this trace
         self._shared = {}  # type: Any  # {structure of a step-wide value, or name and shape of a leaf: the value}
         self.shapes = {}  # {value: its shape}, see `result_shape`
         self._kept = {}  # what is made of the values: see `once`
@@ -150,7 +159,23 @@ class Tracer(object):
     def update_of(self, definition, grad, var, slots, hyper, t):
         """Returns what `definition.update` returns. Within `by_kernel` these may be the opaque values of a kernel."""
         opaque = self._inner_kernel and self._inner_kernel.update(definition, grad, var, slots, hyper, t)
-        return opaque or definition.update(self, grad, var, slots, hyper, t)
+        self.updated.append(definition)
+        return opaque or refreshed_update(self, definition, grad, var, slots, hyper, t)
+
+    def values_if(self, due, new, old):
+        """Returns the values `new` at steps where a condition holds, else `old`. Only then are the new ones computed.
+
+        Raises:
+            RuleError: a new value has another shape or dtype than the old one.
+        """
+        new = [self.as_value(value) for value in new]
+        for value, before in zip(new, old):
+            shapes = result_shape(value), result_shape(before)
+            if value.dtype != before.dtype or not agree(*shapes):
+                raise RuleError("a method that runs every few updates gave {} of shape {} for {} of shape {}".format(
+                    value.dtype, shapes[0], before.dtype, shapes[1]))
+        several = self.node("values_if", (due,) + tuple(new) + tuple(old), {}, self.dtype)
+        return [self.node("item", (several,), {"place": place}, value.dtype) for place, value in enumerate(new)]
 
     @contextlib.contextmanager
     def by_kernel(self, inner_kernel):

@@ -5,7 +5,7 @@ import contextlib
 
 import numpy as np
 
-from everstep.compat.rules.expressions import step_wide_parts
+from everstep.compat.rules.expressions import leaves_of, step_wide_parts
 from everstep.errors import RuleError
 
 
@@ -45,7 +45,26 @@ class Interpreter(object):
             base = squared(value.args[0])
             if base is not None:
                 return backend.sum_of_squares(lower(base))
+        if value.op == "values_if":
+            return self._values_if(value.args, lower)
         return self.operate(value, [lower(arg) for arg in value.args])
+
+    def _values_if(self, args, lower):
+        """Returns the native values of `values_if`, in a branch: the new ones are computed only where it is taken.
+
+        What the branch reads is read before it: tensors of a branch do not exist outside, and writes wait for reads.
+        """
+        count = len(args) // 2
+        due, new, old = lower(args[0]), args[1 : 1 + count], [lower(value) for value in args[1 + count :]]
+        for leaf in sorted(set().union(*map(leaves_of, new)), key=lambda leaf: str(leaf.leaf)):
+            lower(leaf)
+        self.hoist(new)
+
+        def computed_now():
+            with self.forgetting():
+                return [self.backend.cast(self.lower(value), value.dtype) for value in new]
+
+        return self.backend.values_if(due, computed_now, lambda: old)
 
     def operate(self, value, natives):
         """Returns the result of a value's op on the native values that it takes."""

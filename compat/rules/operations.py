@@ -64,11 +64,12 @@ _add("matmul", 2, shape="multiplied", mixes=True)
 _add("transpose", settings=("axes",), takes="any", shape="transposed", mixes=True)
 _add("reshape", settings=("to",), takes="any", shape="reshaped", numpy=lambda x, to: np.reshape(x, to))
 _add("qr eigh", shape="factored", mixes=True, numpy=lambda x: None)  # backends bring them: see PAIRS
-_add("item", settings=("place",), shape="item", numpy=lambda pair, place: pair[place])  # one of two results
+_add("values_if", shape="chosen", mixes=True, numpy=lambda x: None)  # of new and old values, see rules/interpreter.py
+_add("item", settings=("place",), shape="item", numpy=lambda several, place: several[place])  # one of several results
 
 # Operations with two results, which a backend may lack.
 PAIRS = frozenset(["qr", "eigh"])
-_INNER = frozenset(["item"])  # rules never name it
+_INNER = frozenset(["item", "values_if"])  # rules never name it
 # What rules may write after `ops.` on every backend, with NumPy's meaning: all but what Python's operators do.
 NAMES = frozenset(
     name for name, each in TABLE.items()

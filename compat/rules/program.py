@@ -29,7 +29,7 @@ class Program(object):
             place is an index into `nodes`; after "outside", into `outside`.
         inputs: the names of the inputs that the program reads.
         results: the places of the values to compute; `dtypes` are their dtypes.
-        outside: the values that are computed before the program runs.
+        outside: the values that are computed before the program runs, branches of `values_if` among them.
     """
 
     def __init__(self, values, inputs):
@@ -49,7 +49,7 @@ class Program(object):
             node = ("input", inputs[value])  # type: tuple
         elif value.op == "constant":
             node = ("constant", value.options["number"], value.dtype)
-        elif value.step_wide or value.leaf is not None:
+        elif value.step_wide or value.leaf is not None or value.is_chosen:
             node = ("outside", len(self.outside))
             self.outside.append(value)
         else:
@@ -91,9 +91,12 @@ class Program(object):
 
         Returns:
             `{name: (place of the result, places of the factors x, place of the share)}`. The share is None for
-            `old + x`. Leaves out slots of another form, and those whose old value or whose added value is used twice.
+            `old + x`. Leaves out slots of another form, those whose old value or whose added value is used twice, and
+            all if a branch may read them: nothing orders that before the update.
         """
-        updates = {}
+        updates = {}  # type: dict[str, tuple]
+        if any(value.is_chosen for value in self.outside):
+            return updates
         used = self._used()
         for name, result in zip(names, self.results[1:]):
             op, args = self.nodes[result][:2]

@@ -9,6 +9,13 @@ from everstep.compat.rules.operations import TABLE
 from everstep.errors import RuleError
 
 
+def agree(actual, expected):
+    """Returns whether two shapes are equal as far as both are known. None: not even the rank is."""
+    if actual is None or expected is None:
+        return True
+    return len(actual) == len(expected) and all(a is None or e is None or a == e for a, e in zip(actual, expected))
+
+
 def result_shape(value):
     """Returns the shape of a value before it is computed, None for each unknown size; None if its rank is unknown.
 
@@ -114,5 +121,6 @@ _SHAPES = {
     "transposed": lambda value, shapes: _transposed(shapes[0], value.options.get("axes")),
     "multiplied": lambda value, shapes: _multiplied(*shapes),
     "factored": lambda value, shapes: _factored(value.op, shapes[0]),
+    "chosen": lambda value, shapes: tuple(shapes[1 + len(shapes) // 2 :]),  # those of the old values
     "item": lambda value, shapes: shapes[0][value.options["place"]],
 }

@@ -189,7 +189,8 @@ def _check_returned(definition, view):
     owner = type(definition).__name__
     with running_rule():
         collected = definition.collect(view.ops, view.grad, view.slots, view.hypers)
-        change, updated = definition.update(view.ops, view.grad, view.var, view.slots, view.hypers, view.scope.t)
+        change, updated = view.ops.update_of(
+            definition, view.grad, view.var, view.slots, view.hypers, view.scope.t)
         scalars = definition.advance(view.ops, view.hypers, view.hypers, view.scope.t)
     _check_pure(view, change, flatten(definition, "slot", updated, "update"))
     slots = flatten(definition, "slot", collected, "collect")

@@ -8,6 +8,7 @@ from everstep.optimizers.contract.binder import binder
 from everstep.optimizers.contract.configured import Configured, once
 from everstep.optimizers.contract.declarations import option
 from everstep.optimizers.contract.instances import NATIVE, InstanceMethod
+from everstep.optimizers.contract.refreshing import check_refreshes
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -144,6 +145,7 @@ class Definition(Configured):
     dense_ok = option(False)
 
     def _check(self):
+        check_refreshes(self)
         binder.check(self)
 
     # The verbs. All are pure functions.

@@ -112,6 +112,11 @@ class Names(object):
         products = {key: value * factor for key, value in self._values.items() if key.split("/")[-1] == name}
         return Names(self._node, dict(self._values, **products), self._shared)
 
+    def replaced(self, values):
+        """Returns the same names, with other values of some of the definition's own."""
+        flat = {self.flat_name(name): value for name, value in values.items()}
+        return Names(self._node, dict(self._values, **flat), self._shared)
+
     def _known(self):
         length = len(self._node.prefix)
         names = {name[length:] for name in self._values if name.startswith(self._node.prefix)}

@@ -82,7 +82,7 @@ class SharpnessAware(Wrapper):
 
     def update(self, ops, grad, var, slots, hyper, t):
         start = self._start(ops, var, slots, hyper)
-        change, inner = self.inner.update(ops, grad, start, slots.inner, hyper.inner, t)
+        change, inner = ops.update_of(self.inner, grad, start, slots.inner, hyper.inner, t)
         value = change.value if isinstance(change, assign) else start - change
         size = self._size(ops, var)
         worse = var + hyper.rho * size * size * grad / ops.maximum(ops.sqrt(hyper.squares), 1e-12)
