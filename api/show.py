@@ -235,7 +235,9 @@ def takes(argument):
 
 def starts(slot):
     """Returns the initial value of a slot, in words."""
-    return "the variable's value" if slot.init is VARIABLE else slot.init
+    if slot.init is VARIABLE:
+        return "the variable's value"
+    return "by a function" if callable(slot.init) else slot.init
 
 
 def shape(slot):

@@ -134,7 +134,7 @@ def test_members_stand_in_the_order_of_base():
 
 
 def test_the_table_of_ops_has_the_same_names_everywhere(backend):
-    assert set(backend.ops) - ops.PAIRS == ops.NAMES | ops.OPERATORS
+    assert set(backend.ops) - set(ops.LINALG) == ops.NAMES | ops.OPERATORS
     assert not ops.NAMES & ops.OPERATORS
 
 
@@ -156,6 +156,10 @@ CALLS += [("pow", (POSITIVE, Y), {}), ("clip", (X, np.float32(-1), np.float32(1)
 CALLS += [("isfinite", (np.array([1, np.inf, np.nan], np.float32),), {})]
 CALLS += [("matmul", (X, Y.T.copy()), {}), ("matmul", (np.stack([X, Y]), np.stack([Y.T, X.T])), {})]
 CALLS += [("transpose", (X,), {}), ("transpose", (np.stack([X, Y]),), dict(axes=(1, 2, 0)))]
+CALLS += [("part", (X,), dict(index=((0, 2), 1))), ("part", (X,), dict(index=((0, None), (1, 2))))]
+CALLS += [("concat", (X, Y), dict(axis=axis)) for axis in (0, 1)]
+CALLS += [("einsum", (X, Y), dict(equation="ij,kj->ik")), ("einsum", (X,), dict(equation="ij->ji"))]
+CALLS += [("eye", (), dict(size=3, dtype="float32")), ("arange", (), dict(size=4, dtype="int32"))]
 CALLS += [("cast", (X,), dict(to="int32")), ("reshape", (X,), dict(to=(2, -1)))]
 
 
@@ -193,6 +197,28 @@ def test_eigh_gives_vectors_that_are_unique(here, backend):
     assert np.abs(vectors.T.dot(vectors) - np.eye(3)).max() <= 2e-6
     assert list(values) == sorted(values)
     assert (vectors.max(axis=0) > -vectors.min(axis=0)).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)], ids=str)
+def test_svd_gives_factors_that_are_unique(here, backend, shape):
+    if "svd" not in backend.ops:
+        pytest.skip("Keras 3.0 has none: https://github.com/keras-team/keras/issues/19062")
+    x = np.random.RandomState(3).normal(size=shape).astype("float32")
+    left, values, right = here.numbers(list(backend.ops["svd"](here.value(x))))
+    assert left.shape == (shape[0], min(shape)) and right.shape == (min(shape), shape[1])
+    assert np.abs((left * values).dot(right) - x).max() <= 5e-6
+    assert np.abs(left.T.dot(left) - np.eye(min(shape))).max() <= 2e-6
+    assert list(values) == sorted(values, reverse=True) and (left.max(axis=0) > -left.min(axis=0)).all()
+
+
+def test_cholesky_and_solve(here, backend):
+    if "solve" not in backend.ops:
+        pytest.skip("Keras 3.0 has none: https://github.com/keras-team/keras/issues/19062")
+    positive = SYMMETRIC.dot(SYMMETRIC) + np.eye(3, dtype="float32")
+    lower, solved = here.numbers([backend.ops["cholesky"](here.value(positive)),
+                                  backend.ops["solve"](here.value(positive), here.value(X))])
+    assert np.abs(lower.dot(lower.T) - positive).max() <= 1e-5 and not np.triu(lower, 1).any()
+    assert np.abs(positive.dot(solved) - X).max() <= 1e-5
 
 
 def test_sums_of_squares(here, backend):
@@ -328,7 +354,8 @@ def test_values_that_depend_on_a_predicate(here, backend, predicate):
     for count in (1, 2):
         numbers = [backend.constant(number, "float32") for number in (3, 4)[:count]]
         twice = functools.partial(lambda numbers: [each * 2 for each in numbers], numbers)
-        values = backend.values_if(condition, twice, ["float32"] * count)
+        zeros = functools.partial(lambda count: [backend.constant(0, "float32")] * count, count)
+        values = backend.values_if(condition, twice, zeros)
         same(here.numbers(values), [6, 8][:count] if predicate else [0, 0][:count])
     same(here.numbers(backend.choose(condition, here.value(X), here.value(Y))), X if predicate else Y)
 

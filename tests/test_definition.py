@@ -636,12 +636,13 @@ CLASS_MISTAKES = {  # {name: (what a class is made of, what the error says)}
                                     r"update\(self, grad, var\) must take \(self, ops, grad, var, slots, hyper, t\)"),
     "a default out of bounds": (dict(a=hyper(2, maximum=1)), "the default does not fit.*at most 1"),
     "a default of text": (dict(a=hyper("0.1")), "the default does not fit"),
-    "a slot's init": (dict(m=slot(init=None)), "`init` is a number, an option's name or"),
+    "a slot's init": (dict(m=slot(init=None)), "`init` is a number, an option's name, a function or"),
     "a slot's init by a wrong name": (dict(m=slot(init="start")), "names 'start', which is no option"),
     "a slot's when": (dict(m=slot(when="amsgrd")), "names 'amsgrd', which is no option or hyper"),
     "a slot's shape": (lambda: dict(m=slot(shape="rows")), 'the shape of a slot is None .* "row"'),
     "a slot's dtype": (lambda: dict(m=slot(dtype="float")), "one of float16, float32"),
-    "a scalar's init": (lambda: dict(p=scalar("one")), "`init` is a number"),
+    "a scalar's init": (lambda: dict(p=scalar(None)), "`init` is a number or an option's name"),
+    "a scalar's init by a wrong name": (dict(p=scalar("one")), "names 'one', which is no option"),
     "a scalar's when": (dict(p=scalar(when="never")), "names 'never', which is no"),
 }
 
@@ -685,10 +686,16 @@ RULE_MISTAKES = {  # {name: (the change that a rule computes, or what a class is
     "a NumPy function": ("np.where(grad > 0, grad, var)", "cannot look at a number"),
     "a NumPy array": ("grad * np.ones(2)", "ops.multiply got array"),
     "==": ("grad * (grad == 0)", "ops.equal"),
-    "a part": ("grad[0]", "cannot take parts"),
+    "a part by value": ("grad[grad]", "a part of a value of shape .* whole numbers and slices"),
+    "a part with steps": ("grad[::2]", "slices without steps"),
+    "a part that is not there": ("grad[7]", "a part of a value of shape"),
+    "a part of too many axes": ("grad[0, 0, 0, 0, 0, 0]", "has no part"),
+    "parts of elements": ("0 * grad + ops.sum(grad[:1])", "mixes elements"),
     "a comparison as a number": ("grad * (grad > 0)", "ops.cast"),
     "a number as a comparison": ("ops.where(grad, 1, 2)", "give it a comparison"),
     "values of two dtypes": ("grad + ops.cast(grad, 'int32')", "float32 and int32.*ops.cast"),
+    "an equation that is none": ("ops.einsum(grad)", "takes an equation, .* and values"),
+    "an equation of other values": ("ops.einsum('ij,jk->ik', grad)", "a letter for each axis"),
     "a wrong keyword": ("ops.sum(grad, axes=0)", "ops.sum takes one value and axis, keepdims; got 1 and axes"),
     "too few values": ("ops.maximum(grad)", "takes 2 values; got 1"),
     "a wrong dtype": ("ops.cast(grad, 'floaty')", "takes the name of a dtype.*floaty"),
@@ -732,8 +739,8 @@ def test_ops_that_are_made_of_others(source, expected):
 
 
 def test_an_op_outside_the_table_is_an_error_that_lists_it():
-    with pytest.raises(errors.UnknownOpError, match="no 'einsum'; it has: abs, all, any, .*zeros_like"):
-        rule(body("ops.einsum(grad)"))()
+    with pytest.raises(errors.UnknownOpError, match="no 'argsort'; it has: abs, all, any, arange, .*zeros_like"):
+        rule(body("ops.argsort(grad)"))()
     with pytest.raises(errors.UnknownOpError, match=r"no method 'sum'; write ops.sum\(value\)"):
         rule(body("grad.sum()"))()
 

@@ -76,7 +76,7 @@ class Oracle(object):
         self.rules = {name: definition.specialize(record) for name, record in self.records.items()}
         self.slots = {name: _slots(self.rules[name], record, self.weights[name])
                       for name, record in self.records.items()}
-        self.scalars = _declared(definition, "scalar", lambda owner, declaration: declaration.init)
+        self.scalars = _declared(definition, "scalar", lambda owner, declaration: declaration.initial_value(owner))
         self.pending, self.window = 0, []
 
     def set_rate(self, rate):
@@ -164,12 +164,14 @@ def _slots(rule, record, value):
     slots = {name: _slots(inside, record, value) for name, inside in rule.active().items()}
     for name, slot in rule.declarations.items():
         if slot.kind == "slot" and slot.exists(rule):
-            initial, shape = slot.initial_value(rule), slot.shape_for(record)
+            initial, shape = slot.initial_value(rule), slot.shape_for(record, rule)
             if isinstance(initial, RandomStart):
                 seed = initial.seed if isinstance(initial.seed, int) else getattr(rule, str(initial.seed))
                 slots[name] = np.array(initial.numbers(numpy_ops, "{}/{}/{}".format(record.name, name, seed), shape))
+            elif initial is VARIABLE:
+                slots[name] = value.copy()
             else:
-                slots[name] = value.copy() if initial is VARIABLE else np.full(shape, initial)
+                slots[name] = np.ones(shape) * (initial(record) if callable(initial) else initial)
     return slots
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from everstep.compat.backends.arrays_in_memory import as_own, to_give
 from everstep.compat.backends.base import GRAPHS, ROWS, Backend
 from everstep.compat.backends.on_torch import TorchLists
-from everstep.compat.backends.ops_table import add_pairs, ops_table
-from everstep.compat.rules.operations import END
+from everstep.compat.backends.ops_table import add_linalg, ops_table
+from everstep.compat.rules.operations import END, LINALG
 from everstep.optimizers.contract import SIXTEEN_BITS
 
 MYPY = False
@@ -36,7 +36,9 @@ class KerasBackend(Backend):
         self._barrier = None  # type: Any  # the function of JAX that `separate` calls, False if there is none
         names = {"pow": "power", "divide": "true_divide", "remainder": "mod"}
         self.ops = ops_table(keras.ops, names, {"cast": lambda x, to: self.cast(self.tensor(x), to)})
-        add_pairs(self.ops, keras.ops.qr, getattr(keras.ops, "eigh", None), keras.ops.diagonal)
+        linalg = {name: getattr(keras.ops, name, None) for name in LINALG}
+        svd = linalg["svd"] and (lambda x: keras.ops.svd(x, full_matrices=False))
+        add_linalg(self.ops, linalg["qr"], linalg["eigh"], svd, linalg["cholesky"], linalg["solve"], keras.ops.diagonal)
         self.unsupported = GRAPHS + ROWS + ("all_or_nothing", "concat_flat", "split")
         if self.name == "torch":
             self.lists = TorchLists(variable)

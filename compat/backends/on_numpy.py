@@ -7,8 +7,8 @@ import numpy as np
 
 from everstep.compat.backends.base import GRAPHS, Backend
 from everstep.compat.backends.gradient_values import check_row_numbers, numbers_of
-from everstep.compat.backends.ops_table import add_pairs
-from everstep.compat.rules.operations import COMPOSED, NAMES, OPERATORS, PAIRS, TABLE, composed, unknown_op
+from everstep.compat.backends.ops_table import add_linalg
+from everstep.compat.rules.operations import COMPOSED, LINALG, NAMES, OPERATORS, TABLE, composed, unknown_op
 from everstep.errors import GradientError
 from everstep.optimizers.contract.checks import compute_dtype
 from everstep.optimizers.contract.refreshing import refreshed_update
@@ -52,7 +52,8 @@ class IndexedSlices(object):
 
 
 NUMPY = {name: TABLE[name].numpy for name in NAMES.union(OPERATORS)}
-add_pairs(NUMPY, np.linalg.qr, np.linalg.eigh, np.diagonal)
+add_linalg(NUMPY, np.linalg.qr, np.linalg.eigh, lambda x: np.linalg.svd(x, full_matrices=False), np.linalg.cholesky,
+           np.linalg.solve, np.diagonal)
 
 
 class _NumpyOps(object):
@@ -65,10 +66,22 @@ class _NumpyOps(object):
     def values_if(self, due, new, old):
         return new if due else old
 
+    def concat(self, values, axis=0):
+        return np.concatenate(values, axis)
+
+    def einsum(self, equation, *values):
+        return np.einsum(equation, *values)
+
+    def eye(self, size):
+        return np.eye(size)
+
+    def arange(self, size):
+        return np.arange(size, dtype=np.int32)
+
     def __getattr__(self, name):
         if name in COMPOSED:
             return composed(name, self)
-        if name not in NAMES and name not in PAIRS:
+        if name not in NAMES and name not in LINALG:
             raise unknown_op(name)
         return NUMPY[name]
 

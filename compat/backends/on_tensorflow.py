@@ -5,7 +5,7 @@ import contextlib
 
 from packaging.version import Version
 
-from everstep.compat.backends.ops_table import add_pairs, ops_table
+from everstep.compat.backends.ops_table import add_linalg, ops_table
 from everstep.compat.backends.tensorflow_gradients import TensorFlowGradients
 from everstep.compat.backends.tensorflow_lowering import TensorFlowLowering
 from everstep.compat.backends.tensorflow_placing import TensorFlowPlacing
@@ -319,6 +319,12 @@ def _tensorflow_table(tf, select):
 
     special = {op: reduce(getattr(tf, "reduce_" + op)) for op in ("sum", "mean", "max", "min", "any", "all")}
     special["where"] = where
-    table = ops_table(tf, {"isfinite": "is_finite", "floor_divide": "floordiv", "remainder": "floormod"}, special)
-    add_pairs(table, tf.linalg.qr, tf.linalg.eigh, tf.linalg.diag_part)
+    renamed = {"isfinite": "is_finite", "floor_divide": "floordiv", "remainder": "floormod", "arange": "range"}
+    table = ops_table(tf, renamed, special)
+
+    def svd(x):
+        numbers, left, right = tf.linalg.svd(x)  # the second matrix is not transposed
+        return left, numbers, tf.transpose(right)
+
+    add_linalg(table, tf.linalg.qr, tf.linalg.eigh, svd, tf.linalg.cholesky, tf.linalg.solve, tf.linalg.diag_part)
     return table

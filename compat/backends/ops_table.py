@@ -1,18 +1,18 @@
 """The table of a backend's operations."""
 from __future__ import absolute_import, division, print_function
 
-from everstep.compat.rules.operations import NAMES, OPERATORS
+from everstep.compat.rules.operations import NAMES, OPERATORS, index_of
 
 
-def add_pairs(table, qr, eigh, diagonal):
-    """Adds the ops of `PAIRS` to a table, those that are not None.
+def add_linalg(table, qr, eigh, svd, cholesky, solve, diagonal):
+    """Adds the ops of `LINALG` to a table, those that are not None.
 
-    Both results are unique as far as the matrix lets them be: r has no negative diagonal, and the element of an
-    eigenvector with the largest absolute value is positive.
+    Results are unique as far as the matrix lets them be: r has no negative diagonal, and the element of an eigenvector,
+    and of a column of the first matrix of svd, with the largest absolute value is positive.
 
     Args:
         table: what `ops_table` returned.
-        qr, eigh: functions that return two values, as numpy.linalg's; or None.
+        qr, eigh, svd, cholesky, solve: functions as numpy.linalg's, svd without full matrices; or None.
         diagonal: a function that returns the diagonal of a matrix.
     """
 
@@ -32,13 +32,33 @@ def add_pairs(table, qr, eigh, diagonal):
         sign = signs(table["less"](numbers, table["zeros_like"](numbers)), numbers)
         return q * table["reshape"](sign, (1, -1)), r * table["reshape"](sign, (-1, 1))
 
+    def signs_of(vectors):
+        largest, smallest = table["max"](vectors, axis=0), table["min"](vectors, axis=0)
+        return signs(table["less"](largest, -smallest), largest)
+
     def unique_eigh(x):
         check_matrix(x)
         values, vectors = eigh(x)
-        largest, smallest = table["max"](vectors, axis=0), table["min"](vectors, axis=0)
-        return values, vectors * table["reshape"](signs(table["less"](largest, -smallest), largest), (1, -1))
+        return values, vectors * table["reshape"](signs_of(vectors), (1, -1))
 
-    table.update((op, unique) for op, native, unique in (("qr", qr, unique_qr), ("eigh", eigh, unique_eigh)) if native)
+    def unique_svd(x):
+        check_matrix(x)
+        left, numbers, right = svd(x)
+        sign = signs_of(left)
+        return left * table["reshape"](sign, (1, -1)), numbers, right * table["reshape"](sign, (-1, 1))
+
+    def checked_cholesky(x):
+        check_matrix(x)
+        return cholesky(x)
+
+    def checked_solve(a, b):
+        check_matrix(a)
+        check_matrix(b)
+        return solve(a, b)
+
+    table.update((op, unique) for op, native, unique in (
+        ("qr", qr, unique_qr), ("eigh", eigh, unique_eigh), ("svd", svd, unique_svd),
+        ("cholesky", cholesky, checked_cholesky), ("solve", solve, checked_solve)) if native)
 
 
 def ops_table(module, renamed, special):
@@ -54,7 +74,13 @@ def ops_table(module, renamed, special):
         "clip": lambda x, low, high: module.minimum(module.maximum(x, low), high),
         "reshape": lambda x, to: module.reshape(x, to),
         "transpose": lambda x, axes=None: module.transpose(x, axes),
+        "part": lambda x, index: x[index_of(index)],
+        "einsum": lambda *values, **options: module.einsum(options["equation"], *values),
+        "concat": lambda *values, **options: concat(list(values), options["axis"]),
+        "eye": lambda size, dtype: module.eye(size, dtype=dtype),
+        "arange": lambda size, dtype: getattr(module, renamed.get("arange", "arange"))(size, dtype=dtype),
     }
+    concat = getattr(module, "concat", None) or module.concatenate
     table.update(special)
     for op in NAMES.union(OPERATORS).difference(table):
         table[op] = getattr(module, renamed.get(op, op))

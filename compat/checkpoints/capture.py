@@ -9,7 +9,7 @@ from everstep.compat.checkpoints.state import State, finished
 from everstep.compat.checkpoints.unwrapping import scale_variables, unwrapped
 from everstep.compat.engine.step import counters
 from everstep.compat.targets.native import NativeOptimizer
-from everstep.optimizers.contract.trees import flat
+from everstep.optimizers.contract.trees import scalar_starts
 
 
 def capture(optimizer, variables, session=None, weights=False, path=None):
@@ -59,8 +59,8 @@ def capture(optimizer, variables, session=None, weights=False, path=None):
         if outside is not None:
             counts["updates"] = int(access.read(outside))
         scalars = OrderedDict(
-            (name, float(optimizer_values.get(name, declaration.init)))
-            for name, (_, declaration) in flat(bound.definition, "scalar").items()
+            (name, float(optimizer_values.get(name, start)))
+            for name, start in scalar_starts(bound.definition).items()
         )
         slots, values = access.handles(weights)
         updates = counts["updates"] // adapter.calls_per_update()

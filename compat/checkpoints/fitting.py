@@ -234,7 +234,8 @@ def _as_declared(stored_slots, definition):
     if not own:
         return True
     record, declared = record_of("", _variable_shape(stored_slots)), flat(definition, "slot")
-    return all(handle.shape == tuple(declared[name][1].shape_for(record)) for name, handle in own if name in declared)
+    return all(handle.shape == tuple(declared[name][1].shape_for(record, declared[name][0]))
+               for name, handle in own if name in declared)
 
 
 # slots: {name: handle}; shape: the variable's; names: the slots' names in the file.
@@ -255,8 +256,8 @@ def _used_slots(stored_slots, definition, ranks):
     used_slots = OrderedDict([(slot, handle) for slot, (_, handle) in stored_slots.items() if slot.name in ranks[rank]])
     shape = shape or next(iter(used_slots.values()), next(iter(stored_slots.values()))[1]).shape
     for slot in [slot for slot in factored if slot in used_slots]:
-        declared = flat(definition, "slot")[slot.name][1]
-        used_slots[slot] = reshaped(used_slots[slot], declared.shape_for(record_of("", shape)))
+        owner, declared = flat(definition, "slot")[slot.name]
+        used_slots[slot] = reshaped(used_slots[slot], declared.shape_for(record_of("", shape), owner))
     return VariableSlots(OrderedDict([(slot.name, handle) for slot, handle in used_slots.items()]), shape,
                           [name for name, _ in stored_slots.values()])
 

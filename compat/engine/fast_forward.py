@@ -83,8 +83,8 @@ def catch_up_slot_names(rule):
 
 def catch_up_slots(rule, record):
     """Returns `{name: (initial value, shape, dtype)}` of the slots kept beside a variable's own."""
-    for name, (_, slot) in flat(rule.without_grad, "slot").items():
-        if slot.shape_for(record)[:1] != record.shape[:1]:
+    for name, (owner, slot) in flat(rule.without_grad, "slot").items():
+        if slot.shape_for(record, owner)[:1] != record.shape[:1]:
             raise RuleError(
                 '{} cannot take sparse="catch_up": its slot {} has no rows that could be brought up to date by '
                 "themselves".format(rule._short(), name)
@@ -337,7 +337,8 @@ class Missed(object):
             return True
         if name in SLOTS:
             return False
-        shape = flat(self.rule, "slot")[name][1].shape_for(self.record)
+        owner, slot = flat(self.rule, "slot")[name]
+        shape = slot.shape_for(self.record, owner)
         return bool(shape) and shape[0] == self.record.shape[0]
 
 

@@ -27,7 +27,7 @@ from everstep.compat.engine.inner_kernel import InnerKernel, NoKernel, check_dec
 from everstep.compat.engine.measuring import Totals
 from everstep.compat.engine.variable_view import GRAD, VariableView
 from everstep.compat.rules.expressions import Tracer
-from everstep.compat.rules.operations import PAIRS
+from everstep.compat.rules.operations import LINALG
 from everstep.errors import DefinitionError, UnsupportedError
 from everstep.optimizers.contract import compute_dtype, defines, flat
 
@@ -90,7 +90,7 @@ class Lowerings(object):
         tracer = self._tracers.get(dtype)
         if tracer is None or len(tracer) > MOST_VALUES:
             backend = self.host.backend
-            lacks = PAIRS.difference(backend.ops)
+            lacks = set(LINALG).difference(backend.ops)
             tracer = self._tracers[dtype] = Tracer(dtype, backend.stored("int64"), lacks, backend.name)
         return tracer
 

@@ -58,8 +58,8 @@ class VariableView(object):
         """Returns the `Leaves` of the rule for the variable's shape."""
         shape, ops, rule = self.record.shape, self.ops, self.rule
         slots, by_rows = OrderedDict(), set() if shape == () else {LAST_WINDOW}
-        for name, (_, declared) in self.declared.items():
-            expected = declared.shape_for(self.record)
+        for name, (owner, declared) in self.declared.items():
+            expected = declared.shape_for(self.record, owner)
             # A slot is read and written by rows if its first dimension is the variable's, or as unknown as that is.
             if expected is None or shape is None:
                 is_by_rows = expected is None

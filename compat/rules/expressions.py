@@ -13,9 +13,10 @@ import threading
 import numpy as np
 
 from everstep.compat.rules.counts import OPS, Whole, counted
-from everstep.compat.rules.operations import COMPOSED, END, NAMES, PAIRS, TABLE, composed, missing_op, unknown_op
-from everstep.compat.rules.shapes import agree, result_shape
+from everstep.compat.rules.operations import COMPOSED, END, LINALG, NAMES, TABLE, composed, missing_op, unknown_op
+from everstep.compat.rules.shapes import agree, part_of, result_shape
 from everstep.errors import RuleError, UnknownOpError
+from everstep.optimizers.contract.checks import TEXT_OR_BYTES
 from everstep.optimizers.contract.refreshing import refreshed_update
 
 MYPY = False
@@ -74,14 +75,14 @@ class Value(object):
         return "<a value of {}>".format("ops." + self.op if self.op else "the rule's arguments")
 
     def __getattr__(self, name):
-        if name in NAMES or name in PAIRS or name in COMPOSED:
+        if name in NAMES or name in LINALG or name in COMPOSED:
             raise UnknownOpError("a value has no method {0!r}; write ops.{0}(value)".format(name))
         raise AttributeError(
             "a value has no {!r}; it has arithmetic, dtype and, where known, shape and ndim".format(name)
         )
 
-    def __getitem__(self, place):
-        raise RuleError("a rule cannot take parts of a value; ops.where chooses, ops.reshape arranges")
+    def __getitem__(self, index):
+        return self.tracer.node("part", (self,), {"index": part_of(result_shape(self), index)}, self.dtype)
 
     def __eq__(self, other):
         raise RuleError("a rule compares values with ops.equal(a, b), not ==")
@@ -131,7 +132,7 @@ class Tracer(object):
     Args:
         dtype: the compute dtype.
         integer: the dtype of counters.
-        lacks: the operations of `PAIRS` that the backend lacks. Default: none.
+        lacks: the operations of `LINALG` that the backend lacks. Default: none.
         owner: the backend's name for people.
     """
 
@@ -150,8 +151,8 @@ class Tracer(object):
     def __getattr__(self, name):
         if name in COMPOSED:
             return composed(name, self)
-        if name in PAIRS:
-            return lambda *args, **options: self._pair(name, args, options)
+        if name in LINALG:
+            return lambda *args, **options: self._linalg(name, args, options)
         if name not in NAMES:
             raise unknown_op(name)
         return lambda *args, **options: self.apply(name, args, options)
@@ -233,15 +234,40 @@ class Tracer(object):
         values = tuple([a if isinstance(a, Value) else self.constant(a, like, op) for a in args])
         return self.node(op, values, options, {"same": like, "to": options.get("to")}.get(TABLE[op].gives, "bool"))
 
-    def _pair(self, op, args, options):
+    def _linalg(self, op, args, options):
         if op in self._lacks:
             raise missing_op(op, self._owner)
-        pair = self.apply(op, args, options)
-        return tuple(self.node("item", (pair,), {"place": place}, pair.dtype) for place in range(2))
+        result = self.apply(op, args, options)
+        if LINALG[op] == 1:
+            return result
+        return tuple(self.node("item", (result,), {"place": place}, result.dtype) for place in range(LINALG[op]))
+
+    def concat(self, values, axis=0):
+        """Returns the values of a list joined along an axis."""
+        return self._of_list("concat", values, {"axis": axis})
+
+    def einsum(self, equation, *values):
+        """Returns Einstein's sum of some values. The equation has "->" and a letter for each axis."""
+        if not isinstance(equation, TEXT_OR_BYTES) or not values:
+            raise RuleError('ops.einsum takes an equation, such as "ij,jk->ik", and values; got {!r} and {}'.format(
+                equation, len(values)))
+        return self._of_list("einsum", values, {"equation": equation})
+
+    def _of_list(self, op, values, options):
+        values = [self.as_value(value) for value in values]
+        return self.node(op, tuple(values), options, self._common_dtype(op, values))
+
+    def eye(self, size):
+        """Returns the matrix of ones on the diagonal, shape (size, size), in the compute dtype."""
+        return self.node("eye", (), {"size": _size("eye", size), "dtype": self.dtype}, self.dtype)
+
+    def arange(self, size):
+        """Returns the whole numbers from 0 on, shape (size,), int32."""
+        return self.node("arange", (), {"size": _size("arange", size), "dtype": "int32"}, "int32")
 
     def node(self, op, values, options, dtype):
         """Returns an op on values as a value. Equal ops on equal step-wide values are one value."""
-        step_wide = False not in [value.step_wide for value in values]
+        step_wide = bool(values) and False not in [value.step_wide for value in values]
         value = Value(self, op, values, options, dtype, step_wide)
         if not step_wide:
             return value
@@ -350,6 +376,12 @@ def _arguments(op, args, options):
     if op == "cast":
         settings["to"] = _dtype_name(settings["to"])
     return values, {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+
+def _size(op, size):
+    if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 0:
+        raise RuleError("ops.{} takes a whole number, such as one of a shape; got {!r}".format(op, size))
+    return int(size)
 
 
 def _dtype_name(dtype):

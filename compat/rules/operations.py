@@ -12,7 +12,7 @@ MYPY = False
 if MYPY:  # Python 2.7 has no typing
     from typing import Any  # noqa: F401  # used in type comments
 
-# arity: how many values it takes.
+# arity: how many values it takes; ANY for a list of them.
 # settings: the names of its other arguments, in order.
 # takes: the dtypes of its values: "numbers", "bools" or "any". A choice, of `where`, is bool always.
 # gives: the dtype of its result: "same" as its values, "bool", or "to" for what that setting says.
@@ -23,6 +23,7 @@ if MYPY:  # Python 2.7 has no typing
 # numpy: its function of NumPy arrays and settings.
 Operation = namedtuple("Operation", "name arity settings takes gives shape mixes fresh symbol strength numpy")
 TABLE = OrderedDict()  # type: dict[str, Any]  # {name: Operation}
+ANY = -1
 
 
 def _add(names, arity=1, settings=(), takes="numbers", gives="same", shape="broadcast", mixes=False, fresh=False,
@@ -32,6 +33,11 @@ def _add(names, arity=1, settings=(), takes="numbers", gives="same", shape="broa
         function = numpy or getattr(np, _NUMPY_NAMES.get(name, name))
         symbol = symbol_of.get(name)
         TABLE[name] = Operation(name, arity, settings, takes, gives, shape, mixes, fresh, symbol, strength, function)
+
+
+def index_of(parts):
+    """Returns what stands in the brackets for a part: for each axis a whole number, or (first, end) of a slice."""
+    return tuple([slice(*each) if isinstance(each, tuple) else each for each in parts])
 
 
 def _sigmoid(x):
@@ -63,19 +69,29 @@ _add("any all", settings=("axis", "keepdims"), takes="bools", gives="bool", shap
 _add("matmul", 2, shape="multiplied", mixes=True)
 _add("transpose", settings=("axes",), takes="any", shape="transposed", mixes=True)
 _add("reshape", settings=("to",), takes="any", shape="reshaped", numpy=lambda x, to: np.reshape(x, to))
-_add("qr eigh", shape="factored", mixes=True, numpy=lambda x: None)  # backends bring them: see PAIRS
-_add("values_if", shape="chosen", mixes=True, numpy=lambda x: None)  # of new and old values, see rules/interpreter.py
+_add("einsum", ANY, settings=("equation",), shape="einsum", mixes=True,
+     numpy=lambda *values, **options: np.einsum(options["equation"], *values))
+_add("concat", ANY, settings=("axis",), takes="any", shape="concatenated", mixes=True,
+     numpy=lambda *values, **options: np.concatenate(values, options["axis"]))
+_add("part", settings=("index",), takes="any", shape="part", mixes=True, numpy=lambda x, index: x[index_of(index)])
+_add("eye", 0, settings=("size", "dtype"), shape="new", mixes=True,
+     numpy=lambda size, dtype: np.eye(size, dtype=dtype))
+_add("arange", 0, settings=("size", "dtype"), shape="new", mixes=True,
+     numpy=lambda size, dtype: np.arange(size, dtype=dtype))
+_add("qr eigh svd cholesky", shape="factored", mixes=True, numpy=lambda x: None)  # backends bring them: see LINALG
+_add("solve", 2, shape="solved", mixes=True, numpy=lambda a, b: None)
+_add("values_if", shape="chosen", numpy=lambda x: None)  # of new and old values, see rules/interpreter.py
 _add("item", settings=("place",), shape="item", numpy=lambda several, place: several[place])  # one of several results
 
-# Operations with two results, which a backend may lack.
-PAIRS = frozenset(["qr", "eigh"])
+# {operation of numpy.linalg, which a backend may lack: how many results it has}
+LINALG = {"qr": 2, "eigh": 2, "svd": 3, "cholesky": 1, "solve": 1}
 _INNER = frozenset(["item", "values_if"])  # rules never name it
 # What rules may write after `ops.` on every backend, with NumPy's meaning: all but what Python's operators do.
 NAMES = frozenset(
     name for name, each in TABLE.items()
-    if name not in PAIRS | _INNER and (each.symbol is None or name in ("pow", "logical_and", "logical_or"))
-) - frozenset(["negative"])
-OPERATORS = frozenset(TABLE) - NAMES - PAIRS - _INNER
+    if name not in _INNER.union(LINALG) and (each.symbol is None or name in ("pow", "logical_and", "logical_or"))
+) - frozenset(["negative", "part"])
+OPERATORS = frozenset(TABLE) - NAMES - _INNER.union(LINALG)
 REDUCTIONS = tuple(name for name, each in TABLE.items() if each.shape == "reduced")
 # Between equal shapes, these are done element by element: `reshape` is not, though it mixes nothing.
 MIXING = frozenset(name for name, each in TABLE.items() if each.mixes)
@@ -121,11 +137,11 @@ def composed(name, ops):
 
 def unknown_op(name):
     """Returns the error for an op that does not exist."""
-    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES.union(PAIRS, COMPOSED)))))
+    return UnknownOpError("ops has no {!r}; it has: {}".format(name, ", ".join(sorted(NAMES.union(LINALG, COMPOSED)))))
 
 
 def missing_op(name, owner):
-    """Returns the error for an op of `PAIRS` that a backend, by its name for people, lacks."""
+    """Returns the error for an op of `LINALG` that a backend, by its name for people, lacks."""
     return UnsupportedError(
         "ops.{} does not exist on {}, which this optimizer is bound to: it has no such function. Use a newer version "
         "of it, or write the rule with ops.matmul alone".format(name, owner)

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict
 
 from everstep.compat.rules.interpreter import computed
-from everstep.compat.rules.operations import MIXING, PAIRS
+from everstep.compat.rules.operations import LINALG, MIXING
 
 _LEAVES = ("input", "outside", "constant")
 _TERMS = {  # {(op, op of an operand): the op of both}
@@ -69,7 +69,7 @@ class Program(object):
         if "pow" in ops:
             return "powers take longer in XLA"
         # Its eigenvectors are off by 1e-4 in TF 2.1, where TensorFlow's own are off by 1e-7.
-        return "XLA factors matrices less accurately" if ops & PAIRS else ""
+        return "XLA factors matrices less accurately" if ops.intersection(LINALG) else ""
 
     def is_elementwise(self, sums=False):
         """Returns whether each element of a result depends only on the same element of the inputs.

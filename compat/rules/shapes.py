@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import functools
+import numbers
 
 import numpy as np
 
@@ -103,14 +104,86 @@ def _multiplied(left, right):
 
 
 def _factored(op, shape):
-    """Returns the shapes of both results of an op of `PAIRS`."""
+    """Returns the shapes of the results of an op of `LINALG`, or the shape of the only one."""
     rows, columns = shape if len(shape) == 2 else (None, None)
-    if len(shape) != 2 or op == "eigh" and rows != columns and None not in shape:
-        raise ValueError("it takes a matrix" if op == "qr" else "it takes a symmetric matrix")
+    symmetric = op in ("eigh", "cholesky")
+    if len(shape) != 2 or symmetric and rows != columns and None not in shape:
+        raise ValueError("it takes a symmetric matrix" if symmetric else "it takes a matrix")
+    if op == "cholesky":
+        return tuple(shape)
     if op == "eigh":
         return (rows,), (rows, rows)
     least = None if None in shape else min(shape)
-    return (rows, least), (least, columns)
+    return ((rows, least), (least, columns)) if op == "qr" else ((rows, least), (least,), (least, columns))
+
+
+def _solved(left, right):
+    if len(left) != 2 or len(right) != 2 or not agree(left, left[::-1]) or not agree(left[:1], right[:1]):
+        raise ValueError("it takes a square matrix, and one of as many rows")
+    return tuple(right)
+
+
+def _concatenated(shapes, axis):
+    rank = len(shapes[0])
+    if not -rank <= axis < rank or any(not agree(
+            shape[: axis % rank] + shape[axis % rank + 1 :],
+            shapes[0][: axis % rank] + shapes[0][axis % rank + 1 :]) for shape in shapes):
+        raise ValueError("their sizes along the other axes differ")
+    sizes = [shape[axis] for shape in shapes]
+    whole = list(shapes[0])
+    whole[axis] = None if None in sizes else sum(sizes)
+    return tuple(whole)
+
+
+def _einsum(equation, shapes):
+    operands, _, result = equation.replace(" ", "").partition("->")
+    operands, sizes = operands.split(","), {}
+    if "->" not in equation or list(map(len, operands)) != list(map(len, shapes)):
+        raise ValueError('the equation is no "ij,jk->ik" with a letter for each axis of each value')
+    for letter, size in zip("".join(operands), sum(map(tuple, shapes), ())):
+        if sizes.get(letter) not in (None, size) and size is not None:
+            raise ValueError("{} has two sizes".format(letter))
+        sizes[letter] = sizes.get(letter) or size
+    if not set(result) <= set(sizes) or len(set(result)) != len(result):
+        raise ValueError("the result has axes that no value has, or one twice")
+    return tuple([sizes[letter] for letter in result])
+
+
+def part_of(shape, index):
+    """Returns what an index takes of a shape: a whole number or (first, end) for each axis.
+
+    Raises:
+        RuleError: it is no tuple of whole numbers and slices without steps, or the size of an axis is not known.
+    """
+    index = index if isinstance(index, tuple) else (index,)
+    if shape is None:
+        raise RuleError("a part can only be taken of a value of known shape")
+    dots = [each is Ellipsis for each in index]
+    if True in dots:
+        place = dots.index(True)
+        index = index[:place] + (slice(None),) * (len(shape) - len(index) + 1) + index[place + 1 :]
+    parts = []  # type: list
+    for size, each in zip(shape, index + (slice(None),) * (len(shape) - len(index))):
+        is_number = isinstance(each, numbers.Integral) and not isinstance(each, bool)
+        if isinstance(each, slice) and each.step in (None, 1):
+            bounds = [bound for bound in (each.start, each.stop) if bound is not None]
+            if all(isinstance(bound, numbers.Integral) for bound in bounds) and (size is not None or not bounds):
+                parts.append((0, None) if size is None else each.indices(size)[:2])
+                continue
+        elif is_number and size is not None and -size <= each < size:
+            parts.append(int(each) % size)
+            continue
+        raise RuleError(
+            "a part of a value of shape {} is taken by whole numbers and slices without steps, which the rule knows "
+            "when it runs; got {!r}. ops.where chooses by value".format(shape, each))
+    if len(index) > len(shape):
+        raise RuleError("a value of shape {} has no part {!r}".format(shape, index))
+    return tuple(parts)
+
+
+def _part(shape, index):
+    return tuple([size if each[1] is None else max(0, each[1] - each[0]) for size, each in zip(shape, index)
+                  if isinstance(each, tuple)])
 
 
 # {shape of an `Operation`: function of a value and its arguments' shapes}
@@ -122,5 +195,10 @@ _SHAPES = {
     "multiplied": lambda value, shapes: _multiplied(*shapes),
     "factored": lambda value, shapes: _factored(value.op, shapes[0]),
     "chosen": lambda value, shapes: tuple(shapes[1 + len(shapes) // 2 :]),  # those of the old values
+    "solved": lambda value, shapes: _solved(*shapes),
+    "concatenated": lambda value, shapes: _concatenated(shapes, value.options["axis"]),
+    "einsum": lambda value, shapes: _einsum(value.options["equation"], shapes),
+    "part": lambda value, shapes: _part(shapes[0], value.options["index"]),
+    "new": lambda value, shapes: (value.options["size"],) * (2 if value.op == "eye" else 1),
     "item": lambda value, shapes: shapes[0][value.options["place"]],
 }

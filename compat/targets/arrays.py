@@ -21,7 +21,7 @@ from everstep.compat.targets.copying import ByRole, copied_array
 from everstep.compat.targets.losses import scaled
 from everstep.compat.targets.native import NativeOptimizer
 from everstep.errors import GradientError, HyperTypeError, VariableError
-from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat, is_tensor
+from everstep.optimizers.contract import VARIABLE, Schedule, check_number, flat, is_tensor, scalar_starts
 
 
 class Optimizer(object):
@@ -101,10 +101,7 @@ class ArraysAdapter(Adapter):
             if is_tensor(value):
                 self.number(hyper, value)  # raises now, not at the first step, for a tensor of a graph
         self.counters = {counter: np.zeros((), np.int64) for counter in counters(definition)}
-        self.scalars = {
-            scalar: np.array(declaration.init, np.float32)
-            for scalar, (_, declaration) in flat(definition, "scalar").items()
-        }
+        self.scalars = {scalar: np.array(start, np.float32) for scalar, start in scalar_starts(definition).items()}
         self.slots = {}  # by variable: {name: array}
         self._present = {}  # the hypers' values in the current step: each callable is called once a step
 

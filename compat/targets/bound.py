@@ -201,7 +201,7 @@ class Bound(object):
         """Returns the rule of a variable whose shape is not known. Raises VariableError if the rule needs it."""
         try:
             rule = self._specialized(record)
-            shapes = [slot.shape_for(record) for _, slot in flat(rule, "slot").values()]
+            shapes = [slot.shape_for(record, owner) for owner, slot in flat(rule, "slot").values()]
             if all(is_known(shape) or shape == record.shape for shape in shapes):
                 if not remembers_rows(rule) and not catches_up(self.backend.moves_rows, rule):
                     return rule
@@ -242,7 +242,7 @@ class Bound(object):
         if name in declared_by_engine:
             return declared_by_engine[name]
         (owner, slot), place = flat(rule, "slot")[name], None if record is whole else self.adapter.place(variable)
-        return initial_value(owner, slot, record, place), slot.shape_for(record), slot.dtype_for(record)
+        return initial_value(owner, slot, record, place), slot.shape_for(record, owner), slot.dtype_for(record)
 
     def slot(self, variable, name):
         """Returns the native variable of a slot. Raises SlotError if there is none."""

@@ -18,7 +18,7 @@ from everstep.compat.engine.step import counters
 from everstep.compat.targets import construction
 from everstep.compat.targets.native_classes import native_class, register
 from everstep.errors import StateError, StateWarning, UnsupportedError
-from everstep.optimizers.contract import flat, is_tensor, with_hypers
+from everstep.optimizers.contract import flat, is_tensor, scalar_starts, with_hypers
 
 MYPY = False
 if MYPY:  # Python 2.7 has no typing
@@ -278,7 +278,7 @@ def _begins_anew(bound, kept, variables):
         return False
     bound.carried = None
     new = {name: 0 for name in counters(bound.definition)}
-    new.update((name, scalar.init) for name, (_, scalar) in flat(bound.definition, "scalar").items())
+    new.update(scalar_starts(bound.definition))
     with bound.backend.outside():
         _set_shared(bound, new)
     warnings.warn(

@@ -60,7 +60,7 @@ from everstep.compat.targets.native import NativeOptimizer
 from everstep.compat.targets.native_clipping import check_bounds, clip
 from everstep.compat.targets.stock_members import constant, number
 from everstep.errors import StateError, TargetError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, flat, is_tensor
+from everstep.optimizers.contract import VARIABLE, flat, is_tensor, scalar_starts
 from everstep.optimizers.wrappers.clip import Clip
 
 
@@ -157,8 +157,8 @@ class GetUpdatesAdapter(Adapter):
         self._hypers, self._own, self._slots = {}, OrderedDict(), {}  # _own: counters and scalars
         for counter in counters(definition):
             self._own[counter] = self._variable("iterations" if counter == "updates" else counter, 0, "int64")
-        for scalar, (_, declaration) in flat(definition, "scalar").items():
-            self._own[scalar] = self._variable(scalar, declaration.init, "float32")
+        for scalar, start in scalar_starts(definition).items():
+            self._own[scalar] = self._variable(scalar, start, "float32")
         for hyper in self.bound.hyper_declarations():
             value = self.bound.given(hyper)
             if isinstance(value, float):

@@ -29,7 +29,7 @@ from everstep.compat.targets.since_v2 import check_schedule, is_native_schedule,
 from everstep.compat.targets.stock_members import schedule_value, searched, slot_lists
 from everstep.compat.targets.stored_arrays import StoredArrays
 from everstep.errors import DefinitionError, HyperTypeError, NotBuiltError, SlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, Schedule, flat, tree, walk
+from everstep.optimizers.contract import VARIABLE, Schedule, flat, scalar_starts, tree, walk
 
 BOUNDS = ("clipnorm", "clipvalue", "global_clipnorm", "weight_decay")
 GRAPHS = Unsupported(
@@ -79,8 +79,8 @@ class NewStyleAdapter(Adapter):
         for counter in counters(bound.definition):
             if counter != "updates":
                 self._own[counter] = self.make_variable(counter, (), "int64", 0)
-        for scalar, (_, declaration) in flat(bound.definition, "scalar").items():
-            self._own[scalar] = self.make_variable(attribute(scalar), (), "float32", declaration.init)
+        for scalar, start in scalar_starts(bound.definition).items():
+            self._own[scalar] = self.make_variable(attribute(scalar), (), "float32", start)
 
     @required
     def make_backend(self):

@@ -66,7 +66,7 @@ from everstep.compat.targets.sharded import ShardedSlots, check_not_whole, name_
 from everstep.compat.targets.since_v2 import is_native_schedule, module_of, update_everywhere
 from everstep.compat.targets.stock_members import constant, present_rate
 from everstep.errors import NotBuiltError, SlotError, VariableError
-from everstep.optimizers.contract import Schedule, flat, is_tensor
+from everstep.optimizers.contract import Schedule, is_tensor, scalar_starts
 
 
 class V2Adapter(Adapter):
@@ -209,8 +209,7 @@ class V2Adapter(Adapter):
         """Creates the counters and scalars other than `iter`, once."""
         tf, definition = self.backend.tf, self.bound.definition
         initial = [(name, 0, "int64") for name in counters(definition) if name != "updates"]
-        for name, (_, declaration) in flat(definition, "scalar").items():
-            initial.append((name, declaration.init, "float32"))
+        initial += [(name, start, "float32") for name, start in scalar_starts(definition).items()]
         missing = [each for each in initial if each[0] not in self._own]
         for name, value, dtype in missing:
             start = tf.constant_initializer(value)

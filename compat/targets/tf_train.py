@@ -56,7 +56,7 @@ from everstep.compat.targets.stock_members import private_hypers
 from everstep.compat.targets.tf_train_class import TrainOptimizer
 from everstep.compat.targets.tf_train_hooks import hooks_of
 from everstep.errors import HyperValueError, StateError, TrainSlotError, UnsupportedError, VariableError
-from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat
+from everstep.optimizers.contract import VARIABLE, Schedule, defines, flat, scalar_starts
 
 # {rule: stock's name of its operation} of rules that store nothing, so that no file has their name.
 _WITHOUT_STATE = {"SGD": "GradientDescent"}
@@ -246,8 +246,8 @@ class TrainAdapter(Adapter):
         beside = min(var_list, key=lambda variable: variable.name)
         for name in counters(self.bound.definition) if self.keeps_count else ():
             self._make_variable(name, np.array(0, np.int64), beside)
-        for name, (_, declaration) in flat(self.bound.definition, "scalar").items():
-            self._make_variable(name, np.array(declaration.init, np.float32), beside)
+        for name, start in scalar_starts(self.bound.definition).items():
+            self._make_variable(name, np.array(start, np.float32), beside)
 
     def _make_slot(self, variable, name):
         tf, native = self.backend.tf, self.native

@@ -17,5 +17,15 @@ from everstep.optimizers.contract.definition import Definition, Variable, assign
 from everstep.optimizers.contract.kernel_names import kernel, kernel_of
 from everstep.optimizers.contract.refreshing import has_refresh, refresh
 from everstep.optimizers.contract.schedule import Schedule
-from everstep.optimizers.contract.trees import Names, changed_hypers, chosen, flat, flatten, tree, walk, with_hypers
+from everstep.optimizers.contract.trees import (
+    Names,
+    changed_hypers,
+    chosen,
+    flat,
+    flatten,
+    scalar_starts,
+    tree,
+    walk,
+    with_hypers,
+)
 from everstep.optimizers.contract.verbs import defines

@@ -98,8 +98,7 @@ class Declaration(object):
             self.check_named(what, owner, "when", self.when, ("option", "hyper"))
         elif not (self.when is None or callable(self.when)):
             raise DefinitionError(
-                "{}: `when` is a name or a function of the definition; got {!r}".format(what, self.when)
-            )
+                "{}: `when` is a name or a function of the definition; got {!r}".format(what, self.when))
 
     @staticmethod
     def check_named(what, owner, argument, name, kinds):
@@ -107,9 +106,7 @@ class Declaration(object):
         if declared.kind not in kinds if declared else not hasattr(owner, name):
             raise DefinitionError(
                 "{}: `{}` names {!r}, which is no {} of {}".format(
-                    what, argument, name, " or ".join(kinds), owner.__name__
-                )
-            )
+                    what, argument, name, " or ".join(kinds), owner.__name__))
 
     def __repr__(self):
         return "everstep.{}(...)".format(self.kind)
@@ -256,9 +253,11 @@ class Slot(Declaration):
 
     Args:
         init: the initial value: a number, the name of an option that holds it, `everstep.VARIABLE` for the variable's
-            value, or `everstep.random_normal(...)` or `everstep.random_uniform(...)`. Default 0.
+            value, `everstep.random_normal(...)` or `everstep.random_uniform(...)`, or a function that returns a NumPy
+            array of the slot's shape or a number. Default 0.
         shape: None (default) for the variable's shape, "row" for one number for each row (shape[:1] + (1, ..., 1)), a
-            tuple, or a function of the `everstep.Variable` that returns a tuple.
+            tuple, or a function that returns a tuple. For as many slots as an option says, a slot with one more axis.
+            Functions take the `everstep.Variable`, or that and the definition, whose options they may read.
         dtype: "float16", "float32", "float64", "int32" or "int64". Default None: the dtype in which rules compute,
             which is float32 for 16-bit variables (Adam's v would underflow in float16) and else the variable's own.
         when: whether the slot exists. The name of an option: if it is true. The name of a hyper: unless it was given as
@@ -294,9 +293,13 @@ class Slot(Declaration):
     def initial_value(self, definition):
         """Returns a slot's initial value: a number, VARIABLE for the variable's own value, or a `RandomStart`.
 
+        A function of a whole variable, which returns an array or a number, if the declaration has one.
+
         Args:
             definition: the definition that has the slot.
         """
+        if callable(self.init):
+            return lambda record: _asked(self.init, record, definition)
         if self.init is VARIABLE or isinstance(self.init, RandomStart):
             return self.init
         number = getattr(definition, str(self.init)) if isinstance(self.init, TEXT_OR_BYTES) else self.init
@@ -309,27 +312,25 @@ class Slot(Declaration):
         elif isinstance(self.init, RandomStart):
             if isinstance(self.init.seed, TEXT_OR_BYTES):
                 self.check_named(what, owner, "seed", self.init.seed, ("option",))
-        elif self.init is not VARIABLE:
-            needed = "a number, an option's name or everstep.VARIABLE, random_normal() or random_uniform()"
+        elif self.init is not VARIABLE and not callable(self.init):
+            needed = "a number, an option's name, a function or everstep.VARIABLE, random_normal() or random_uniform()"
             self.init = _checked_init(what, self.init, needed)
         self.check_when(what, owner)
         if not (self.shape in (None, "row") or callable(self.shape) or isinstance(self.shape, (tuple, list))):
             raise DefinitionError(
                 '{}: the shape of a slot is None (the variable\'s), "row", a tuple or a function of the variable; '
-                "got {!r}".format(what, self.shape)
-            )
+                "got {!r}".format(what, self.shape))
         if not (self.dtype is None or self.dtype in _SLOT_DTYPES):
             raise DefinitionError(
                 "{}: the dtype of a slot is None (the one in which rules compute) or one of {}; got {!r}".format(
-                    what, ", ".join(_SLOT_DTYPES), self.dtype
-                )
-            )
+                    what, ", ".join(_SLOT_DTYPES), self.dtype))
 
-    def shape_for(self, record):
+    def shape_for(self, record, definition):
         """Returns the slot's shape for one variable.
 
         Args:
             record: the variable, an `everstep.Variable`.
+            definition: the definition that has the slot.
 
         Returns:
             A tuple of ints. The shape of a variable whose shape is not known has None for each unknown size, or is
@@ -343,20 +344,16 @@ class Slot(Declaration):
         if self.shape == "row":
             return tuple(record.shape[:1]) + (1,) * (len(record.shape) - 1)
         try:
-            shape = self.shape(record) if callable(self.shape) else self.shape
+            shape = _asked(self.shape, record, definition) if callable(self.shape) else self.shape
         except (TypeError, IndexError, ValueError, AttributeError) as error:  # of the user's function
             raise DefinitionError(
                 "the function that gives the shape of slot {} fails for {} of shape {}: {}: {}. It takes an "
-                "everstep.Variable, and returns a tuple of whole numbers".format(
-                    self.name, record.name, record.shape, type(error).__name__, error
-                )
-            )
+                "everstep.Variable, or that and the definition, and returns a tuple of whole numbers".format(
+                    self.name, record.name, record.shape, type(error).__name__, error))
         if not isinstance(shape, (tuple, list)) or not all(isinstance(size, numbers.Integral) for size in shape):
             raise DefinitionError(
                 "the shape of slot {} for {} must be a tuple of whole numbers; it is {!r}".format(
-                    self.name, record.name, shape
-                )
-            )
+                    self.name, record.name, shape))
         return tuple(int(size) for size in shape)
 
     def dtype_for(self, record):
@@ -369,7 +366,7 @@ class Scalar(Declaration):
     Verbs read it as `hyper.NAME`. `advance` returns its new value, once for each update.
 
     Args:
-        init: the initial value, a number. Default 0.
+        init: the initial value: a number, or the name of an option that holds it. Default 0.
         when: whether the scalar exists, as for `everstep.slot`. Default None: always.
 
     Raises:
@@ -394,8 +391,15 @@ class Scalar(Declaration):
 
     def check_declaration(self, owner):
         what = "{}.{}".format(owner.__name__, self.name)
-        self.init = _checked_init(what, self.init, "a number")
+        if isinstance(self.init, TEXT_OR_BYTES):
+            self.check_named(what, owner, "init", self.init, ("option",))
+        else:
+            self.init = _checked_init(what, self.init, "a number or an option's name")
         self.check_when(what, owner)
+
+    def initial_value(self, definition):
+        """Returns the scalar's initial value, a float, in the definition that has it."""
+        return float(getattr(definition, str(self.init)) if isinstance(self.init, TEXT_OR_BYTES) else self.init)
 
 
 class Child(Declaration):
@@ -417,6 +421,12 @@ class Child(Declaration):
                 "{}.{} takes an everstep definition; got {!r}; {}".format(owner, self.name, value, instead_of(value))
             )
         return value
+
+
+def _asked(function, record, definition):
+    """Returns what a function of a variable, or of a variable and a definition, returns."""
+    code = getattr(function, "__code__", None)
+    return function(record, definition) if code is not None and code.co_argcount > 1 else function(record)
 
 
 def _checked_init(what, init, needed):

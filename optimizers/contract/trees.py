@@ -67,6 +67,12 @@ def _flat(definition, kind):
     return declarations
 
 
+def scalar_starts(definition):
+    """Returns `{flat name: initial value}` of the scalars."""
+    scalars = flat(definition, "scalar").items()
+    return OrderedDict((name, declared.initial_value(owner)) for name, (owner, declared) in scalars)
+
+
 def changed_hypers(definition, other):
     """Returns the flat names of the hypers that have other values in `other`, a definition with the same hypers."""
     pairs = zip(flat(definition, "hyper").items(), flat(other, "hyper").values())
