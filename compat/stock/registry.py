@@ -90,7 +90,9 @@ def get(identifier, api=None, **arguments):
 
 def names():
     # type: () -> list[str]
-    """Returns the names of all definitions that `get` finds, your own included; wrappers are functions of everstep.
+    """Returns the names of all definitions that `get` finds, your own included, but those that begin with "_".
+
+    Wrappers are functions of everstep.
 
     Returns:
         A sorted list.
@@ -102,14 +104,16 @@ def names():
     >>> [name for name in everstep.names() if name.startswith("Ada")][:3]
     ['AdaBelief', 'AdaBound', 'Adadelta']
     """
-    return sorted(definition_classes(), key=lambda name: (name.lower(), name))
+    public = [name for name in definition_classes() if not name.startswith("_")]
+    return sorted(public, key=lambda name: (name.lower(), name))
 
 
 def definition_classes():
-    """Returns `{name: [classes]}` of all imported definitions but wrappers."""
+    """Returns `{name: [classes]}` of all imported definitions but wrappers, and those that the engine uses."""
     classes = {}
     for each in Definition.registered():
-        if each.family != "wrappers" and each.__name__ not in _BASES:
+        is_inside = each.__module__.startswith("everstep.compat.")
+        if each.family != "wrappers" and each.__name__ not in _BASES and not is_inside:
             classes.setdefault(each.__name__, []).append(each)
     return classes
 
