@@ -4,8 +4,8 @@ from __future__ import absolute_import, division, print_function
 from collections import OrderedDict
 
 from everstep.compat.engine.fitting import agree
+from everstep.compat.engine.rows import LAST_WINDOW
 from everstep.compat.engine.tracing import collected
-from everstep.compat.engine.variable_view import LAST_WINDOW
 from everstep.optimizers.contract.verbs import defines
 
 
@@ -27,7 +27,7 @@ def collect(step, view, earlier):
     _read_before(step, view, changed)
     natives = OrderedDict((name, view.fit(name, value)) for name, value in changed.items())
     if remembers_rows(view.rule) and view.record.shape:
-        natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.accumulation_window()
+        natives[LAST_WINDOW] = view.slot_native(LAST_WINDOW) * 0 + view.on.window()
     if step.accepted is not None:
         for name, native in natives.items():
             old = view.slot_native(name)

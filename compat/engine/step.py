@@ -21,10 +21,11 @@ from everstep.compat.engine.fast_forward import SLOTS as CATCH_UP
 from everstep.compat.engine.fast_forward import catch_up_slot_names, catch_up_slots, catches_up, even_rows
 from everstep.compat.engine.inner_kernel import run_kernel
 from everstep.compat.engine.pairs import with_gradients
+from everstep.compat.engine.rows import LAST_WINDOW
 from everstep.compat.engine.scope import Scope
 from everstep.compat.engine.tracing import asked, measured, scalars_after, updated
 from everstep.compat.engine.update_order import in_update_order
-from everstep.compat.engine.variable_view import LAST_WINDOW, VariableView
+from everstep.compat.engine.variable_view import VariableView
 from everstep.errors import StateError, UnsupportedError
 from everstep.optimizers.contract.trees import flat
 from everstep.optimizers.contract.verbs import defines, measures_only_on_update
@@ -394,7 +395,7 @@ class Step(object):
                 change = view.fit(None, change)
             if view.changed_rows is not None:
                 unchanged = view.lower(view.var) if assigned else backend.ops["zeros_like"](change)
-                change = view.on_changed_rows(change, unchanged)
+                change = view.on.chosen(view.changed_rows(), change, unchanged)
             if not assigned and view.missed:
                 change, assigned = view.lower(view.var) - change, True
             if predicate is not None:

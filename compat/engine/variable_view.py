@@ -6,15 +6,14 @@ import functools
 from collections import OrderedDict, namedtuple
 
 from everstep.compat.engine.fast_forward import Missed, catches_up
-from everstep.compat.engine.fitting import VAR, agree, fitted, is_known, shape_needed
+from everstep.compat.engine.fitting import VAR, agree, fitted
+from everstep.compat.engine.rows import LAST_WINDOW, Rows
 from everstep.compat.rules.interpreter import Interpreter
 from everstep.compat.rules.program import Program
-from everstep.errors import VariableError
 from everstep.optimizers.contract import Names, compute_dtype, defines, flat, has_refresh, tree
 from everstep.optimizers.contract.configured import once
 
 GRAD = ("grad",)  # the gradient's name among a program's inputs, as VAR
-LAST_WINDOW = "touched"  # the slot with the last accumulation window in which a row got a gradient
 
 
 # The leaves of a rule for one shape: values and shapes. slots: {name: leaf}. by_rows: the slots that rows are read of.
@@ -41,7 +40,8 @@ class VariableView(object):
         self.ops = self.scope.tracer
         self.interpreter = Interpreter(step.backend, self._read, self.scope.interpreter)
         self.lower, self.hoist = self.interpreter.lower, self.interpreter.hoist
-        self.by_rows, self._find_rows, self._rows = find_rows is not None, find_rows, None
+        self.on = Rows(step, variable, find_rows)
+        self.by_rows = self.on.are_some
         self.is_sparse = self.by_rows  # whether the gradient was sparse, also if the view is on the whole variable
         self.changed_rows = None  # a function that returns the only rows of the variable that may change, or None
         self.declared = flat(self.rule, "slot")
@@ -105,7 +105,7 @@ class VariableView(object):
             return self
         if self.row_rule and not defines(self.rule, "collect"):
             return self
-        return self._on(lambda: self.backend.rows_equal(self._marks(), self.accumulation_window()))
+        return self._on(self.on.of_window)
 
     def _catch_up(self):
         """Replaces the variable's and slots' values by those after the missed updates."""
@@ -144,7 +144,7 @@ class VariableView(object):
         """Returns the view that `measure` gets: on this step's rows; with accumulation, on every row of the window."""
         if not self.by_rows or not (self.rule.stages > 1 or defines(self.rule, "collect")):
             return self
-        return self._on(self._window_and_present)
+        return self._on(self.on.of_window_and_these)
 
     @property
     def row_rule(self):
@@ -171,47 +171,20 @@ class VariableView(object):
         view = VariableView(self.step, self.variable, lambda: self.backend.gather(whole_grad(), view.rows), find_rows)
         return view
 
-    def on_changed_rows(self, changed, unchanged):
-        """Returns `changed` on the rows that may change, `unchanged` on the others."""
-        rows, ops = self.changed_rows(), self.backend.ops
-        marks = self.backend.scatter_to_dense(ops["ones_like"](rows), rows, self.backend.rows_of(self.variable))
-        marks = ops["reshape"](marks, (-1,) + (1,) * (len(self.record.shape) - 1))
-        return ops["where"](ops["greater"](marks, ops["zeros_like"](marks)), changed, unchanged)
-
-    def accumulation_window(self):
-        """Returns the number of the current accumulation window: the step that opened it, counted from 1.
-
-        The number of updates will not do: Keras's LossScaleOptimizer also moves it at steps that it skips.
-        """
-        count = self.step.count
-        opened = count("steps") - count("pending") if self.step.skips else count("updates")
-        return self.backend.cast(opened + 1, "int64")
-
-    def _marks(self):
-        return self.backend.read(self.step.host.slot(self.variable, LAST_WINDOW))
-
-    def _window_and_present(self):
-        marks = self.backend.ops["reshape"](self._marks(), (-1,))
-        present = self.backend.cast(self.rows, "int64") * 0 + self.accumulation_window()
-        present = self.backend.scatter_to_dense(present, self.rows, self.backend.rows_of(self.variable))
-        return self.backend.rows_equal(self.backend.ops["maximum"](marks, present), self.accumulation_window())
-
     @property
     def rows(self):
-        """The rows that the view is on, computed at first use; None for the whole variable."""
-        if self._rows is None and self.by_rows:
-            self._rows = self._find_rows()
-        return self._rows
+        """The numbers of the rows that the view is on, computed at first use; None for the whole variable."""
+        return self.on.numbers
 
     @contextlib.contextmanager
     def forgetting(self):
         """Returns a context that forgets what is computed in it: tensors of a branch do not exist outside of it."""
-        rows, caught_up = self._rows, self._caught_up
+        rows, caught_up = self.on.found, self._caught_up
         try:
             with self.interpreter.forgetting():
                 yield
         finally:
-            self._rows, self._caught_up = rows, caught_up
+            self.on.found, self._caught_up = rows, caught_up
 
     @property
     def slots(self):
@@ -221,31 +194,6 @@ class VariableView(object):
     def hypers(self):
         row, place = self._numbers
         return self.scope.names(self.rule, dict(self.sums(), row_number=row, place_in_row=place))
-
-    def _row_number(self):
-        """Returns each element's row number in the whole variable, of which this may be a part."""
-        self._require_shape()
-        if not self.record.shape:
-            return self.backend.constant(0, "int32")
-        place, rows = self.step.host.adapter.place(self.variable), self.rows
-        rows = self.backend.iota(self.backend.rows_of(self.variable)) if rows is None else rows
-        rows = self.backend.cast(rows, "int32") + (place.slices[0].start if place else 0)
-        return self.backend.ops["reshape"](rows, (-1,) + (1,) * (len(self.record.shape) - 1))
-
-    def _place_in_row(self):
-        """Returns each element's index in its row of the whole variable, counted in C order."""
-        self._require_shape()
-        place, index, stride = self.step.host.adapter.place(self.variable), self.backend.constant(0, "int32"), 1
-        for axis in range(len(self.record.shape) - 1, 0, -1):
-            number = self.backend.iota(self.record.shape[axis]) + (place.slices[axis].start if place else 0)
-            along_axis = [-1 if other == axis else 1 for other in range(len(self.record.shape))]
-            index = index + self.backend.ops["reshape"](number * stride, tuple(along_axis))
-            stride *= (place.whole if place else self.record.shape)[axis]
-        return index
-
-    def _require_shape(self):
-        if not is_known(self.record.shape):
-            raise VariableError(shape_needed(self.rule, self.record))
 
     @property
     def hypers_before(self):
@@ -364,6 +312,6 @@ _READERS = {
     "caught_up": VariableView._caught_up_value,
     "new": lambda view, name: view.stored() if name is None else view._slot_value(name),  # once a kernel wrote it
     "sum": lambda view, name: view._sums()[name],
-    "row_number": lambda view, name: view._row_number(),
-    "place_in_row": lambda view, name: view._place_in_row(),
+    "row_number": lambda view, name: view.on.row_number(),
+    "place_in_row": lambda view, name: view.on.place_in_row(),
 }

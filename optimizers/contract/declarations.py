@@ -207,11 +207,8 @@ class Option(Declaration):
 
     def __init__(self, default=REQUIRED, choices=None, minimum=None, maximum=None, schedule=False):
         super(Option, self).__init__()
-        self.default = default
-        self.choices = choices
-        self.minimum = minimum
-        self.maximum = maximum
-        self.schedule = schedule
+        self.default, self.choices, self.schedule = default, choices, schedule
+        self.minimum, self.maximum = minimum, maximum
 
     def read(self, instance):
         return instance._values[self.name]
