@@ -12,7 +12,7 @@ class Rows(object):
 
     Args:
         step: the `Step`.
-        variable: the variable.
+        variable, record: the variable and its record.
         find: returns the numbers of the rows, a native vector.
 
     Attributes:
@@ -20,9 +20,8 @@ class Rows(object):
         found: their numbers, once they are computed.
     """
 
-    def __init__(self, step, variable, find=None):
-        self.step, self.variable, self.backend = step, variable, step.backend
-        self.record = step.host.record(variable)
+    def __init__(self, step, variable, record, find=None):
+        self.step, self.variable, self.record, self.backend = step, variable, record, step.backend
         self._find, self.are_some, self.found = find, find is not None, None
 
     @property

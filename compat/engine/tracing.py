@@ -39,7 +39,8 @@ def _updated(view, decay, inner_kernel):
         del view.ops.updated[:]
         with running_rule(), view.ops.by_kernel(inner_kernel):
             returned = view.ops.update_of(view.rule, view.grad, view.var, view.slots, view.hypers, view.scope.t)
-        _check_refreshed(view)
+        if has_refresh(view.rule):
+            _check_refreshed(view)
         change, slots = checked_update(view, returned)
         assigned = isinstance(change, assign)
         change = view.as_value(change.value if assigned else change)
@@ -59,8 +60,8 @@ def _updated(view, decay, inner_kernel):
 
 def _check_refreshed(view):
     """Raises RuleError if a wrapper left out the methods of its inner rule that run every few updates."""
-    for node in walk(tree(view.rule), active=True) if has_refresh(view.rule) else ():
-        if refreshes(node.definition) and not any(node.definition is each for each in view.ops.updated):
+    for node in walk(tree(view.rule), active=True):
+        if type(node.definition).refresh_methods and not any(node.definition is each for each in view.ops.updated):
             raise RuleError(
                 "a wrapper calls {0}.update itself, which leaves out {0}.{1}; it should call super().update or "
                 "ops.update_of(self.inner, ...)".format(

@@ -40,7 +40,7 @@ class VariableView(object):
         self.ops = self.scope.tracer
         self.interpreter = Interpreter(step.backend, self._read, self.scope.interpreter)
         self.lower, self.hoist = self.interpreter.lower, self.interpreter.hoist
-        self.on = Rows(step, variable, find_rows)
+        self.on = Rows(step, variable, self.record, find_rows)
         self.by_rows = self.on.are_some
         self.is_sparse = self.by_rows  # whether the gradient was sparse, also if the view is on the whole variable
         self.changed_rows = None  # a function that returns the only rows of the variable that may change, or None

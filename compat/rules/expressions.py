@@ -64,7 +64,7 @@ class Value(object):
     def is_buffer(self):
         """Whether the native value may share memory with a variable."""
         is_view = self.op in ("cast", "reshape", "transpose") and self.args[0].is_buffer
-        return self.leaf is not None or is_view or self.is_chosen
+        return self.leaf is not None or is_view or self.op == "item" and self.is_chosen
 
     @property
     def is_chosen(self):

@@ -49,7 +49,7 @@ class Program(object):
             node = ("input", inputs[value])  # type: tuple
         elif value.op == "constant":
             node = ("constant", value.options["number"], value.dtype)
-        elif value.step_wide or value.leaf is not None or value.is_chosen:
+        elif value.step_wide or value.leaf is not None or value.op == "item" and value.is_chosen:
             node = ("outside", len(self.outside))
             self.outside.append(value)
         else:

@@ -23,6 +23,7 @@ class Declared(type):
     )
     declarations = {}  # type: dict[str, Declaration]
     declared_order = ()  # type: tuple[str, ...]
+    refresh_methods = ()  # type: tuple[tuple[str, int | str], ...]  # see contract/refreshing.py
     serial = 0  # the higher one of two classes of the same name was defined later
 
     # Made when it is asked for: importing everstep makes 40 classes.
@@ -48,6 +49,10 @@ class Declared(type):
         cls = super(Declared, mcs).__new__(mcs, class_name, bases, body)
         cls.declarations = dict(inherited, **declared)
         cls.declared_order = tuple(sorted(cls.declarations, key=lambda name: cls.declarations[name].order))
+        marked = {name: mark for base in reversed(bases) for name, mark in getattr(base, "refresh_methods", ())}
+        marked = {name: mark for name, mark in marked.items() if name not in body}
+        marked.update((name, each.everstep_refresh) for name, each in body.items() if hasattr(each, "everstep_refresh"))
+        cls.refresh_methods = tuple(sorted(marked.items(), key=lambda each: each[1]))
         cls.serial = next(_serials)
         for value in declared.values():
             value.check_declaration(cls)

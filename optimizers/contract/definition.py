@@ -145,7 +145,8 @@ class Definition(Configured):
     dense_ok = option(False)
 
     def _check(self):
-        check_refreshes(self)
+        if self.refresh_methods:
+            check_refreshes(self)
         binder.check(self)
 
     # The verbs. All are pure functions.

@@ -69,17 +69,7 @@ def refreshes(definition):
 
     Raises HyperValueError if an option is no period.
     """
-    return once(definition, "refreshes", lambda: _refreshes(definition))
-
-
-def _refreshes(definition):
-    cls, found = type(definition), []
-    for name in {name for base in cls.__mro__ for name in vars(base)}:
-        mark = getattr(vars(next(base for base in cls.__mro__ if name in vars(base)))[name], "everstep_refresh", None)
-        if isinstance(mark, tuple):
-            order, every = mark
-            found.append((order, name, _period(definition, name, every)))
-    return [(name, period) for _, name, period in sorted(found)]
+    return [(name, _period(definition, name, every)) for name, (_, every) in type(definition).refresh_methods]
 
 
 def _period(definition, method, every):
@@ -100,13 +90,13 @@ def _period(definition, method, every):
 def has_refresh(definition):
     """Returns whether a definition, or one inside of it, has methods that run every few updates."""
     return once(definition, "has a refresh", lambda: any(
-        refreshes(node.definition) for node in walk(tree(definition), active=True)))
+        type(node.definition).refresh_methods for node in walk(tree(definition), active=True)))
 
 
 def check_refreshes(definition):
     """Raises DefinitionError if a definition with such methods takes rows of sparse gradients alone."""
-    if refreshes(definition) and definition.sparse != "exact":
-        names = ", ".join(name for name, _ in refreshes(definition))
+    names = ", ".join(name for name, _ in refreshes(definition))
+    if definition.sparse != "exact":
         raise DefinitionError('{} takes only sparse="exact": {} works on whole variables; got sparse={!r}'.format(
             type(definition).__name__, names, definition.sparse))
 
@@ -119,6 +109,8 @@ def refreshed_update(ops, definition, grad, var, slots, hyper, t):
             if it is due.
         slots: has `replaced({name: value})`, which returns the slots with other values.
     """
+    if not type(definition).refresh_methods:
+        return definition.update(ops, grad, var, slots, hyper, t)
     changed = {}  # type: dict[str, Any]
     for name, period in refreshes(definition):
         new = getattr(definition, name)(ops, grad, var, slots, hyper)
@@ -131,6 +123,6 @@ def refreshed_update(ops, definition, grad, var, slots, hyper, t):
         slots = slots.replaced(dict(zip(names, values)))
         changed.update(zip(names, values))
     returned = definition.update(ops, grad, var, slots, hyper, t)
-    if changed and isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], dict):
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], dict):
         return returned[0], dict(changed, **returned[1])
     return returned
