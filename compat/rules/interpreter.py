@@ -60,11 +60,21 @@ class Interpreter(object):
             lower(leaf)
         self.hoist(new)
 
-        def computed_now():
+        taken = []
+
+        def yes():
+            taken.append(True)
             with self.forgetting():
                 return [self.backend.cast(self.lower(value), value.dtype) for value in new]
 
-        return self.backend.values_if(due, computed_now, lambda: old)
+        def no():
+            taken.append(False)
+            return old
+
+        values = self.backend.values_if(due, yes, no)
+        if len(taken) == 1:  # eager code, which need not ask a device again for the next variable
+            self.shared.natives[args[0]] = taken[0]
+        return values
 
     def operate(self, value, natives):
         """Returns the result of a value's op on the native values that it takes."""
